@@ -1,0 +1,1 @@
+"""A person's terminal on an agent."""

@@ -1,0 +1,1 @@
+"""Words and rules: pure, standard library only, no I/O."""

@@ -1,0 +1,1 @@
+"""How each world says it: pure, and strangers to each other."""

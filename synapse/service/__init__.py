@@ -1,0 +1,1 @@
+"""What can be asked: async, but owns no wire, socket or disk."""

@@ -1,0 +1,1 @@
+"""Where tasks and their events are kept."""

@@ -1,0 +1,1 @@
+"""From bytes to "it has answered": sans-I/O."""

@@ -1,0 +1,82 @@
+"""The house has the rooms of its map, and no others. The arrows between them are import-linter's (scripts/check)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.source_tree import FOLDERS, LEFT_BEHIND, PACKAGE, ROOT, parse, python_files, shown, walk
+
+# Each folder of the package, with the folders that it may hold. The dashboard's static files lie as they like.
+ROOMS = {
+    "core": set[str](),
+    "terminal": {"profiles"},
+    "service": set[str](),
+    "dialects": {"a2a_v1", "a2a_v0_3", "synapse", "supervisor", "hub"},
+    "transports": set[str](),
+    "drivers": {"pty", "scripted"},
+    "stores": {"migrations"},
+    "registries": set[str](),
+    "attach": set[str](),
+    "runtime": set[str](),
+    "cli": set[str](),
+    "tools": set[str](),
+}
+FREE_INSIDE = {"dashboard"}
+PURE_ROOMS = ("synapse/core", "synapse/terminal", "synapse/dialects")
+# import-linter sees packages only; these are the doors to the world inside packages that are otherwise harmless.
+WORLDLY_MODULES = {"http.client", "http.server", "urllib.request"}
+WORLDLY_CALLS = {"open", "print", "input", "breakpoint"}
+
+
+def folders_in(parent: Path) -> set[str]:
+    return {path.name for path in parent.iterdir() if path.is_dir() and path.name not in LEFT_BEHIND}
+
+
+def imported_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def called_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
+def test_the_checkout_has_no_unlisted_folder() -> None:
+    visible = {name for name in folders_in(ROOT) if not name.startswith(".")} - {"build", "dist", "htmlcov"}
+
+    assert visible <= set(FOLDERS)
+
+
+def test_the_package_has_exactly_the_rooms_of_the_map() -> None:
+    assert folders_in(PACKAGE) == ROOMS.keys() | FREE_INSIDE
+
+
+def test_no_room_has_an_unlisted_folder() -> None:
+    unlisted = {room: folders_in(PACKAGE / room) - allowed for room, allowed in ROOMS.items()}
+
+    assert {room: extra for room, extra in unlisted.items() if extra} == {}
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    folders = {path.parent for path in walk(PACKAGE) if path.suffix == ".py"}
+
+    assert [shown(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_pure_rooms_have_no_hidden_door_to_the_world() -> None:
+    doors = [
+        f"{shown(path)}: {name}"
+        for path in python_files(*PURE_ROOMS)
+        for name in [*imported_names(parse(path)), *called_names(parse(path))]
+        if name in WORLDLY_MODULES | WORLDLY_CALLS
+    ]
+
+    assert doors == []
