@@ -1,0 +1,78 @@
+"""An agent as others see it: who it is, where it listens, and in what state it is.
+
+`synapse send` reads these, so this file imports nothing: `AgentEntry` is a plain class and the states are plain words.
+"""
+
+STARTING = "starting"
+READY = "ready"
+WORKING = "working"
+WAITING = "waiting"
+EXITED = "exited"
+AGENT_STATES = (STARTING, READY, WORKING, WAITING, EXITED)
+
+
+class AgentEntry:
+    """What an agent's host writes into the registry."""
+
+    __slots__ = (
+        "agent_id",
+        "agent_type",
+        "cli_pid",
+        "endpoint",
+        "inbox",
+        "name",
+        "pid",
+        "pid_started",
+        "port",
+        "socket",
+        "started_at",
+        "working_dir",
+    )
+
+    def __init__(  # noqa: PLR0913 - a record's constructor; a dataclass would cost `synapse send` its import
+        self,
+        agent_id: str,
+        agent_type: str,
+        *,
+        name: str = "",
+        port: int = 0,
+        pid: int = 0,
+        pid_started: int = 0,
+        cli_pid: int = 0,
+        socket: str = "",
+        endpoint: str = "",
+        working_dir: str = "",
+        inbox: str = "",
+        started_at: str = "",
+    ) -> None:
+        self.agent_id = agent_id
+        self.agent_type = agent_type
+        self.name = name
+        self.port = port
+        self.pid = pid
+        # A pid alone may have been taken by another process since; with its start time it is unique until reboot.
+        self.pid_started = pid_started
+        self.cli_pid = cli_pid
+        self.socket = socket
+        self.endpoint = endpoint
+        self.working_dir = working_dir
+        self.inbox = inbox
+        self.started_at = started_at
+
+    def as_dict(self) -> "dict[str, object]":
+        """The registry file's fields."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def entry_from(fields: "dict[str, object]") -> "AgentEntry | None":
+    """Return the entry that a registry file's fields describe, or None when they do not describe one."""
+    agent_id = fields.get("agent_id")
+    agent_type = fields.get("agent_type")
+    if not isinstance(agent_id, str) or not isinstance(agent_type, str) or not agent_id or not agent_type:
+        return None
+    entry = AgentEntry(agent_id, agent_type)
+    for name in entry.__slots__:
+        value = fields.get(name)
+        if isinstance(value, type(getattr(entry, name))):
+            setattr(entry, name, value)
+    return entry

@@ -1,0 +1,158 @@
+"""How an agent is run, as its worker sees it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from synapse.core.message import Artifact, Message, Part
+from synapse.core.task import TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message on its way to the agent. `text` is the envelope line for drivers that type."""
+
+    task_id: TaskId
+    message: Message
+    text: str
+    first: bool
+    """True for the message that opened the task, False for a follow-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """The gate closed again before anything was written. The turn ends; the message stays queued."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Typing:
+    """The next step writes the first byte. The worker makes the intent durable before it asks for the next event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """There is proof that the agent took the message."""
+
+    source: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """The agent works on it."""
+
+    source: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """It is not certain that the message was taken. Nothing is typed again; a person is asked. The turn goes on."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A word on how it goes, for followers; not an answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """The agent handed over an artifact, or a chunk of one."""
+
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The agent needs an answer, or an authorization, before it goes on; ends the turn."""
+
+    parts: tuple[Part, ...]
+    authorization: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The turn is over. `source` says where the text was taken from: `signal`, `transcript`, `screen`, `script`."""
+
+    parts: tuple[Part, ...]
+    source: str
+    direct: bool = False
+    """A plain message instead of a task, for callers whose protocol has that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The agent will not do it; ends the turn."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The agent could not do it; ends the turn. `reason` is a stable word, `note` a sentence."""
+
+    reason: str
+    note: str
+
+
+TurnEvent = (
+    NotNow | Typing | Submitted | TurnStarted | Doubted | Progress | Handed | Asked | Answered | Refused | Failed
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What one source says of the agent."""
+
+    source: str
+    state: str
+    detail: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentView:
+    """What is known of the agent now: its state (see `core.agent`), why, since when, and all that was seen."""
+
+    state: str
+    why: str
+    source: str
+    since: datetime
+    gate: str = ""
+    """Why nothing can be typed right now, or empty."""
+    sightings: tuple[Sighting, ...] = ()
+
+
+class Driver(Protocol):
+    """Runs one agent. One turn at a time: the worker serialises."""
+
+    def view(self) -> AgentView: ...
+
+    async def wait_ready(self) -> None:
+        """Return when a message can be taken.
+
+        Raises AgentExited when that will never be.
+        """
+        ...
+
+    def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
+        """Deliver one message and yield what comes back; ends with NotNow, Asked, Answered, Refused or Failed.
+
+        Raises AgentExited or AgentUnresponsive.
+        """
+        ...
+
+    async def interrupt(self) -> None:
+        """Ask the agent to drop the current turn. Never acts on a dialog. Safe to call when idle."""
+        ...

@@ -1,0 +1,391 @@
+"""What can go wrong, as one tree, by whose fault it is.
+
+    SynapseError
+    ├── InvalidRequest            the caller said something that cannot be meant
+    │   ├── BodyTooLarge · BodyTooSlow · UnsupportedMediaType · MethodNotAllowed · PriorityOutOfRange
+    │   ├── UnknownProfile · InvalidSettings · InvalidProfile · InvalidScript · UnsupportedOperation
+    │   └── Ambiguous             AmbiguousTarget · AmbiguousTask
+    ├── NotFound                  TaskNotFound · AgentNotFound · ExternalAgentNotFound · RouteNotFound
+    ├── Conflict                  well-formed, but not now
+    │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict
+    │   └── MessageIdReused · QueueFull · WaitCycle · NameTaken · PortTaken · FeedLagged
+    ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
+    ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing
+    │   └── ExternalAgentFailed   ExternalAgentUnreachable
+    ├── WaitTimedOut · WaitingForPerson
+    ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull · StoreUnsafe
+    └── InternalFailure           a defect of ours; the log has it, the caller gets no detail
+
+Each class has a stable `code`, used in wire errors, logs and tests; `str(error)` is the sentence for a person and
+`hint` the next step. No status codes here: each dialect has its own table.
+
+`synapse send` imports this file, so it imports nothing itself.
+"""
+
+
+class SynapseError(Exception):
+    """Anything Synapse refuses or fails at, with a sentence for a person and a hint for what to do next."""
+
+    code = "error"
+    hint = ""
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(message or (self.__doc__ or "").partition("\n")[0])
+        if hint:
+            self.hint = hint
+
+
+class InvalidRequest(SynapseError):
+    """The request cannot be understood."""
+
+    code = "invalid_request"
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body is larger than this agent accepts."""
+
+    code = "body_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body is larger than {limit} bytes",
+            hint="send a file reference, or raise `max_body_bytes` in the settings",
+        )
+
+
+class BodyTooSlow(InvalidRequest):
+    """The body did not arrive in time."""
+
+    code = "body_too_slow"
+
+
+class UnsupportedMediaType(InvalidRequest):
+    """The body is not of a type that is understood here."""
+
+    code = "unsupported_media_type"
+
+
+class MethodNotAllowed(InvalidRequest):
+    """The path is served, but not with that method."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, path: str, allowed: "list[str]") -> None:
+        self.allowed = allowed
+        super().__init__(f"{path} does not take {method}", hint="use " + " or ".join(allowed))
+
+
+class PriorityOutOfRange(InvalidRequest):
+    """A priority is a whole number from 1 to 5."""
+
+    code = "priority_out_of_range"
+
+    def __init__(self, given: object) -> None:
+        super().__init__(f"priority must be a whole number from 1 to 5, not {given!r}")
+
+
+class UnknownProfile(InvalidRequest):
+    """There is no profile of that name."""
+
+    code = "unknown_profile"
+
+
+class InvalidSettings(InvalidRequest):
+    """A settings file or variable has a value that cannot be used."""
+
+    code = "invalid_settings"
+
+
+class InvalidProfile(InvalidRequest):
+    """A profile file cannot be used."""
+
+    code = "invalid_profile"
+
+
+class InvalidScript(InvalidRequest):
+    """The script of a scripted agent cannot be used."""
+
+    code = "invalid_script"
+
+
+class UnsupportedOperation(InvalidRequest):
+    """This agent does not do that."""
+
+    code = "unsupported_operation"
+
+
+class Ambiguous(InvalidRequest):
+    """The name fits more than one."""
+
+    code = "ambiguous"
+
+
+class AmbiguousTarget(Ambiguous):
+    """The target fits more than one agent."""
+
+    code = "ambiguous_target"
+
+    def __init__(self, target: str, candidates: "list[str]") -> None:
+        self.candidates = candidates
+        super().__init__(
+            f"Ambiguous target '{target}'. Multiple agents found.",
+            hint="use one of: " + ", ".join(candidates),
+        )
+
+
+class AmbiguousTask(Ambiguous):
+    """The short id fits more than one task."""
+
+    code = "ambiguous_task"
+
+    def __init__(self, prefix: str, candidates: "list[str]") -> None:
+        self.candidates = candidates
+        super().__init__(f"'{prefix}' fits more than one task", hint="use one of: " + ", ".join(candidates))
+
+
+class NotFound(SynapseError):
+    """There is no such thing."""
+
+    code = "not_found"
+
+
+class TaskNotFound(NotFound):
+    """There is no such task."""
+
+    code = "task_not_found"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"no task '{task_id}'")
+
+
+class AgentNotFound(NotFound):
+    """No agent of that name is here."""
+
+    code = "agent_not_found"
+
+    def __init__(self, target: str, *, hint: str = "") -> None:
+        super().__init__(f"No agent found matching '{target}'", hint=hint or "`synapse list` shows who is here")
+
+
+class ExternalAgentNotFound(NotFound):
+    """No external agent has that alias."""
+
+    code = "external_agent_not_found"
+
+    def __init__(self, alias: str) -> None:
+        super().__init__(f"no external agent '{alias}'", hint="`synapse external list` shows the known ones")
+
+
+class RouteNotFound(NotFound):
+    """Nothing is served at that path."""
+
+    code = "route_not_found"
+
+
+class Conflict(SynapseError):
+    """The request is well-formed, but not possible now."""
+
+    code = "conflict"
+
+
+class IllegalTransition(Conflict):
+    """The lifecycle has no such edge."""
+
+    code = "illegal_transition"
+
+
+class TaskFinished(Conflict):
+    """The task is finished and takes nothing more."""
+
+    code = "task_finished"
+
+
+class TaskNotCancelable(Conflict):
+    """The task is finished already, so it cannot be canceled."""
+
+    code = "task_not_cancelable"
+
+
+class VersionConflict(Conflict):
+    """Somebody else changed the task first."""
+
+    code = "version_conflict"
+
+
+class MessageIdReused(Conflict):
+    """The message id was used before with other content."""
+
+    code = "message_id_reused"
+
+
+class QueueFull(Conflict):
+    """The agent's queue is full."""
+
+    code = "queue_full"
+
+
+class WaitCycle(Conflict):
+    """The agents would wait for each other for ever."""
+
+    code = "wait_cycle"
+
+    def __init__(self, agents: "tuple[str, ...]") -> None:
+        self.agents = agents
+        super().__init__(
+            "waiting for a reply would never end: " + " waits for ".join(agents),
+            hint="answer the request you are working on first (`synapse reply`), or send with --no-response",
+        )
+
+
+class NameTaken(Conflict):
+    """Another running agent has that name."""
+
+    code = "name_taken"
+
+
+class PortTaken(Conflict):
+    """Another program listens on that port."""
+
+    code = "port_taken"
+
+
+class FeedLagged(Conflict):
+    """The reader was too slow; it can resume after the last seq it saw."""
+
+    code = "feed_lagged"
+
+    def __init__(self, last_seq: int) -> None:
+        self.last_seq = last_seq
+        super().__init__(f"the reader fell behind after event {last_seq}", hint=f"resume after {last_seq}")
+
+
+class AccessDenied(SynapseError):
+    """The caller may not do that."""
+
+    code = "access_denied"
+
+
+class SenderMismatch(AccessDenied):
+    """The claimed sender is not the agent that the calling process belongs to."""
+
+    code = "sender_mismatch"
+
+
+class PersonRequired(AccessDenied):
+    """Only a person may do that; the calling process belongs to an agent."""
+
+    code = "person_required"
+
+
+class Unauthenticated(AccessDenied):
+    """The caller is not known here."""
+
+    code = "unauthenticated"
+
+
+class ForeignOrigin(AccessDenied):
+    """The request comes from a web page or a host name that is not ours."""
+
+    code = "foreign_origin"
+
+
+class AgentFailed(SynapseError):
+    """The agent could not do it."""
+
+    code = "agent_failed"
+
+
+class AgentExited(AgentFailed):
+    """The agent's program has ended."""
+
+    code = "agent_exited"
+
+
+class AgentUnresponsive(AgentFailed):
+    """The agent's program does not react."""
+
+    code = "agent_unresponsive"
+
+
+class AgentNotResponding(AgentFailed):
+    """The agent's host does not answer."""
+
+    code = "agent_not_responding"
+
+    def __init__(self, agent_id: str, port: object, agent_type: str) -> None:
+        super().__init__(
+            f"Agent '{agent_id}' server on port {port} is not responding.",
+            hint=f"restart the agent with `synapse {agent_type}`",
+        )
+
+
+class CommandMissing(AgentFailed):
+    """The program that the profile starts is not installed."""
+
+    code = "command_missing"
+
+
+class ExternalAgentFailed(AgentFailed):
+    """The external agent refused, or answered something that cannot be understood."""
+
+    code = "external_agent_failed"
+
+
+class ExternalAgentUnreachable(ExternalAgentFailed):
+    """The external agent does not answer."""
+
+    code = "external_agent_unreachable"
+
+
+class WaitTimedOut(SynapseError):
+    """The answer did not come in time; the task goes on."""
+
+    code = "timeout"
+
+
+class WaitingForPerson(SynapseError):
+    """The agent waits for a person to answer a dialog."""
+
+    code = "waiting_for_person"
+
+
+class StoreFailed(SynapseError):
+    """The store could not do it; nothing was changed."""
+
+    code = "store_failed"
+
+
+class StoreLocked(StoreFailed):
+    """Another process holds the store's lock."""
+
+    code = "store_locked"
+
+
+class StoreCorrupt(StoreFailed):
+    """The store's file is damaged."""
+
+    code = "store_corrupt"
+
+
+class StoreTooNew(StoreFailed):
+    """The store was written by a newer version of Synapse."""
+
+    code = "store_too_new"
+
+
+class StoreFull(StoreFailed):
+    """The disk is full."""
+
+    code = "store_full"
+
+
+class StoreUnsafe(StoreFailed):
+    """The state folder lies on a file system where the store is not safe."""
+
+    code = "store_unsafe"
+
+
+class InternalFailure(SynapseError):
+    """Something went wrong here; it was logged."""
+
+    code = "internal"

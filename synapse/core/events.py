@@ -1,0 +1,127 @@
+"""Facts about tasks, in order. The past tense is deliberate: an event is true once it is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from synapse.core.message import Artifact, Json, Message
+from synapse.core.receipt import ReceiptStep
+from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOpened:
+    """A message came in and made a task. Carries all that `Task` starts with, so that the log rebuilds it exactly."""
+
+    task_id: TaskId
+    at: datetime
+    agent_id: str
+    inbox: str
+    context_id: str
+    scope: str
+    dialect: str
+    message: Message
+    priority: int = DEFAULT_PRIORITY
+    queued: bool = True
+    deadline: datetime | None = None
+    metadata: Json = field(default_factory=dict[str, Any])
+    parent_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged:
+    """The task moved to another state of the lifecycle."""
+
+    task_id: TaskId
+    at: datetime
+    state: TaskState
+    reason: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageAdded:
+    """Somebody said something more on the task."""
+
+    task_id: TaskId
+    at: datetime
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactAdded:
+    """The agent handed something back. `append` adds the parts to the artifact of the same id."""
+
+    task_id: TaskId
+    at: datetime
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptChanged:
+    """The message came one step further on its way."""
+
+    task_id: TaskId
+    at: datetime
+    step: ReceiptStep
+    source: str
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataChanged:
+    """These keys of the task's metadata have new values; None removes a key."""
+
+    task_id: TaskId
+    at: datetime
+    metadata: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionChanged:
+    """A person has to decide something about the task (`attention` says what), or no longer has to (empty)."""
+
+    task_id: TaskId
+    at: datetime
+    attention: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHidden:
+    """The task was deleted from all views; the log keeps it."""
+
+    task_id: TaskId
+    at: datetime
+
+
+TaskEvent = (
+    TaskOpened
+    | StateChanged
+    | MessageAdded
+    | ArtifactAdded
+    | ReceiptChanged
+    | MetadataChanged
+    | AttentionChanged
+    | TaskHidden
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event that the store has made durable; `seq` is what a reader resumes from."""
+
+    seq: int
+    event: TaskEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What a follower of the feed gets: the task as it was after the event `seq`. A snapshot has no event."""
+
+    seq: int
+    event: TaskEvent | None
+    task: Task

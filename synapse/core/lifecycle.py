@@ -1,0 +1,151 @@
+"""The task state machine.
+
+Rule 1: every rule about what may happen to a task lives in this file.
+Rule 2: this file does not know who is asking, over what wire, or where tasks are kept.
+Rule 3: only the journal calls it, so a task changes only through the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, assert_never
+
+from synapse.core.errors import IllegalTransition, TaskFinished
+from synapse.core.events import (
+    ArtifactAdded,
+    AttentionChanged,
+    MessageAdded,
+    MetadataChanged,
+    ReceiptChanged,
+    StateChanged,
+    TaskEvent,
+    TaskHidden,
+    TaskOpened,
+)
+from synapse.core.message import Artifact
+from synapse.core.receipt import Receipt, ReceiptStep
+from synapse.core.task import Task
+from synapse.core.task import TaskState as S
+
+_ENDS: Final = frozenset({S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED})
+
+NEXT_STATES: Final[Mapping[S, frozenset[S]]] = {
+    S.SUBMITTED: frozenset({S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
+    # working → submitted: a person decided that the message was never taken and shall be typed again.
+    S.WORKING: frozenset({S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
+    S.INPUT_REQUIRED: frozenset({S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
+    S.AUTH_REQUIRED: frozenset({S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
+    S.COMPLETED: frozenset(),
+    S.FAILED: frozenset(),
+    S.CANCELED: frozenset(),
+    S.REJECTED: frozenset(),
+}
+
+
+def opened(event: TaskOpened) -> Task:
+    """Return the task that `event` makes; a task that is to be delivered begins with the receipt `queued`."""
+    queued = Receipt(step=ReceiptStep.QUEUED, at=event.at, source="journal")
+    return Task(
+        id=event.task_id,
+        agent_id=event.agent_id,
+        inbox=event.inbox,
+        context_id=event.context_id,
+        scope=event.scope,
+        dialect=event.dialect,
+        state=S.SUBMITTED,
+        history=(event.message,),
+        created_at=event.at,
+        updated_at=event.at,
+        version=1,
+        priority=event.priority,
+        queued=event.queued,
+        deadline=event.deadline,
+        receipts=(queued,) if event.queued else (),
+        metadata=event.metadata,
+        parent_id=event.parent_id,
+    )
+
+
+def apply(task: Task, event: TaskEvent) -> Task:  # noqa: C901 - one case per event is the point of this function
+    """Return the task as it is after `event`.
+
+    Raises:
+        IllegalTransition: the state machine has no such edge.
+        TaskFinished: the task is finished and takes no more messages, artifacts, attention or steps.
+    """
+    match event:
+        case TaskOpened():
+            raise IllegalTransition(f"task {task.id} is open already")
+        case StateChanged():
+            changed = _change_state(task, event)
+        case MessageAdded(message=message):
+            _require_open(task)
+            changed = replace(task, history=(*task.history, message))
+        case ArtifactAdded():
+            _require_open(task)
+            changed = replace(task, artifacts=_with_artifact(task.artifacts, event))
+        case ReceiptChanged():
+            changed = _step_receipt(task, event)
+        case MetadataChanged(metadata=metadata):
+            changed = replace(task, metadata=_merged(task.metadata, metadata))
+        case AttentionChanged(attention=attention):
+            if attention:
+                _require_open(task)
+            changed = replace(task, attention=attention)
+        case TaskHidden():
+            changed = replace(task, hidden=True)
+        case _:
+            assert_never(event)
+    return replace(changed, updated_at=event.at, version=task.version + 1)
+
+
+def replay(events: Iterable[TaskEvent]) -> Task:
+    """Return the task that a whole log, beginning with `TaskOpened`, amounts to."""
+    task: Task | None = None
+    for event in events:
+        if task is None:
+            if not isinstance(event, TaskOpened):
+                raise IllegalTransition("a log begins with TaskOpened")
+            task = opened(event)
+        else:
+            task = apply(task, event)
+    if task is None:
+        raise IllegalTransition("an empty log makes no task")
+    return task
+
+
+def _change_state(task: Task, event: StateChanged) -> Task:
+    if event.state not in NEXT_STATES[task.state]:
+        raise IllegalTransition(f"task {task.id} is {task.state.value}; it cannot become {event.state.value}")
+    attention = "" if event.state.is_terminal else task.attention
+    return replace(task, state=event.state, reason=event.reason, note=event.note, attention=attention)
+
+
+def _step_receipt(task: Task, event: ReceiptChanged) -> Task:
+    last = task.receipt
+    settled = last is not None and last.step.is_final
+    # A finished task may still get its final step, once. It is never typed: a canceled message must stay untyped.
+    if task.state.is_terminal and (settled or not event.step.is_final):
+        raise TaskFinished(f"task {task.id} is {task.state.value}; its receipt cannot become {event.step.value}")
+    step = Receipt(step=event.step, at=event.at, source=event.source, evidence=event.evidence)
+    return replace(task, receipts=(*task.receipts, step))
+
+
+def _with_artifact(artifacts: tuple[Artifact, ...], event: ArtifactAdded) -> tuple[Artifact, ...]:
+    new = event.artifact
+    for index, known in enumerate(artifacts):
+        if known.artifact_id == new.artifact_id:
+            whole = replace(known, parts=known.parts + new.parts) if event.append else new
+            return (*artifacts[:index], whole, *artifacts[index + 1 :])
+    return (*artifacts, new)
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**old, **new}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def _require_open(task: Task) -> None:
+    if task.state.is_terminal:
+        raise TaskFinished(f"task {task.id} is {task.state.value} and takes nothing more")

@@ -1,0 +1,93 @@
+"""What is said: messages, their parts, and the artifacts an agent hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NewType
+
+MessageId = NewType("MessageId", str)
+
+Json = Mapping[str, Any]
+"""A JSON object as it came from, or goes to, a wire."""
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    AGENT = "agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """Plain text."""
+
+    text: str
+    name: str = ""
+    media_type: str = ""
+    metadata: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A file: either its bytes, or the address where they are."""
+
+    content: bytes | None = None
+    url: str = ""
+    name: str = ""
+    media_type: str = ""
+    metadata: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPart:
+    """Structured data: any JSON value."""
+
+    data: Any
+    name: str = ""
+    media_type: str = ""
+    metadata: Json = field(default_factory=dict[str, Any])
+
+
+Part = TextPart | FilePart | DataPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One thing said, by a caller or by an agent."""
+
+    message_id: MessageId
+    role: Role
+    parts: tuple[Part, ...]
+    metadata: Json = field(default_factory=dict[str, Any])
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by newlines."""
+        return text_of(self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """Something an agent hands back; `metadata["source"]` says where a text was taken from."""
+
+    artifact_id: str
+    parts: tuple[Part, ...]
+    name: str = ""
+    description: str = ""
+    metadata: Json = field(default_factory=dict[str, Any])
+    extensions: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by newlines."""
+        return text_of(self.parts)
+
+
+def text_of(parts: tuple[Part, ...]) -> str:
+    """Return what a person would read of these parts."""
+    return "\n".join(part.text for part in parts if isinstance(part, TextPart))

@@ -1,0 +1,100 @@
+"""What the service needs from durability, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from synapse.core.events import Recorded, TaskEvent
+from synapse.core.task import Task, TaskId, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """Which tasks; newest change first. Empty fields do not filter. `cursor` is opaque, from the page before."""
+
+    inbox: str = ""
+    agent_id: str = ""
+    scope: str = ""
+    states: frozenset[TaskState] = frozenset()
+    context_id: str = ""
+    parent_id: str = ""
+    updated_after: datetime | None = None
+    limit: int = 50
+    cursor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Some tasks, and where the next page begins (empty on the last)."""
+
+    tasks: tuple[Task, ...]
+    next_cursor: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMessage:
+    """A message id that was used before, the task that it made, and a digest of what it said."""
+
+    task_id: TaskId
+    digest: str
+
+
+class TaskStore(Protocol):
+    """Keeps events, and the tasks that they amount to. Every method may raise StoreFailed."""
+
+    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> Awaitable[Sequence[Recorded]]:
+        """Make `events` durable in one transaction; `task` is what they amount to.
+
+        Takes its place at the call, not at the await: what was called first is durable and done first. With a `digest`
+        the message id of the first event (TaskOpened, MessageAdded) is claimed for the task's inbox and scope.
+
+        Raises (when awaited):
+            VersionConflict: the stored version is not `task.version - len(events)`, or the message id is claimed.
+            InvalidRequest: something in the events cannot be written as JSON.
+        """
+        ...
+
+    async def load(self, task_id: TaskId) -> Task:
+        """Raises TaskNotFound."""
+        ...
+
+    async def find(self, prefix: str, *, inbox: str = "", limit: int = 10) -> Sequence[TaskId]:
+        """Ids that begin with `prefix`, hidden ones excluded, newest first."""
+        ...
+
+    async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None: ...
+
+    async def list(self, query: TaskQuery) -> TaskPage: ...
+
+    async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
+        """The events after `seq`, in order; of one task, or of all."""
+        ...
+
+    async def open_tasks(self, inbox: str) -> Sequence[Task]:
+        """The unfinished tasks of an inbox, oldest first."""
+        ...
+
+    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
+        """Take the lease of an inbox unless a living holder has it; the same holder may claim again.
+
+        `is_alive` may be called in another thread.
+        """
+        ...
+
+    async def release_inbox(self, inbox: str, holder: str) -> None: ...
+
+    async def prune(self, before: datetime) -> int:
+        """Delete finished tasks that did not change since, in steps that let others write; return how many."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class IsAlive(Protocol):
+    """Tells whether the process that a lease names still runs."""
+
+    def __call__(self, holder: str, /) -> bool: ...

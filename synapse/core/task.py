@@ -1,0 +1,94 @@
+"""A task: one request to an agent and all that came of it. It changes only by events (see `lifecycle`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, NewType
+
+from synapse.core.message import Artifact, Json, Message
+from synapse.core.receipt import Receipt
+
+TaskId = NewType("TaskId", str)
+
+SHORT_ID_LENGTH: Final = 8
+DEFAULT_PRIORITY: Final = 3
+INTERRUPT_PRIORITY: Final = 5
+
+
+class TaskState(StrEnum):
+    """The states of A2A 1.0."""
+
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    AUTH_REQUIRED = "auth_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in _TERMINAL
+
+    @property
+    def is_interrupted(self) -> bool:
+        """The agent waits for somebody before it goes on."""
+        return self in _INTERRUPTED
+
+
+_TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
+_INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is known of one request. `history[0]` is the message that opened it.
+
+    `inbox` names whose queue it stands in: an agent's given name, or its profile and working folder. It outlives the
+    agent id, which holds a port.
+    """
+
+    id: TaskId
+    agent_id: str
+    inbox: str
+    context_id: str
+    scope: str
+    dialect: str
+    state: TaskState
+    history: tuple[Message, ...]
+    created_at: datetime
+    updated_at: datetime
+    version: int
+    priority: int = DEFAULT_PRIORITY
+    queued: bool = True
+    """False for a task that only waits for a reply (made by CreateTask); it is never typed."""
+    reason: str = ""
+    """Why the task is in its state, as a stable word (`expired`, `interrupted`, `agent_exited`) or empty."""
+    note: str = ""
+    """The same, as a sentence for a person."""
+    deadline: datetime | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    attention: str = ""
+    """What a person has to decide about this task, or empty."""
+    metadata: Json = field(default_factory=dict[str, Any])
+    parent_id: str = ""
+    hidden: bool = False
+
+    @property
+    def short_id(self) -> str:
+        """The form for people and prompts."""
+        return self.id[:SHORT_ID_LENGTH]
+
+    @property
+    def message(self) -> Message:
+        """The message that opened the task."""
+        return self.history[0]
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The last step of the current message's way."""
+        return self.receipts[-1] if self.receipts else None

@@ -1,0 +1,92 @@
+"""Messages that need a decision: in doubt, until a person decides, or past their deadline."""
+
+from __future__ import annotations
+
+from synapse.core.caller import Caller
+from synapse.core.clock import Clock
+from synapse.core.driver import Answered
+from synapse.core.errors import Conflict, InvalidRequest, PersonRequired
+from synapse.core.events import AttentionChanged, ReceiptChanged, StateChanged, TaskEvent
+from synapse.core.receipt import ReceiptStep
+from synapse.core.requests import ResolveTask
+from synapse.core.task import Task, TaskState
+from synapse.service import outcomes
+from synapse.service.journal import Journal
+from synapse.service.recovery import is_in_doubt, is_waiting_in_queue
+from synapse.service.replies import Replies
+from synapse.service.worker import AgentWorker
+
+
+class Doubts:
+    """Ends doubt: by a person's word, or by the deadline."""
+
+    def __init__(
+        self, journal: Journal, worker: AgentWorker, replies: Replies, clock: Clock, *, agents_may_decide: bool
+    ) -> None:
+        self._journal = journal
+        self._worker = worker
+        self._replies = replies
+        self._clock = clock
+        self._agents_may_decide = agents_may_decide
+
+    async def resolve(self, request: ResolveTask, task: Task, caller: Caller) -> Task:
+        """Do what a person decided about a task in doubt.
+
+        Raises:
+            PersonRequired: an agent asks.
+            Conflict: the task is not in doubt.
+        """
+        if caller.is_agent and not self._agents_may_decide:
+            raise PersonRequired("only a person decides about a message in doubt")
+        if not is_in_doubt(task):
+            raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
+        match request.verdict:
+            case "delivered":
+                return await self._delivered(task)
+            case "retry":
+                return await self._retry(task)
+            case "fail":
+                return await self._end(task, "resolved_failed", "a person decided that it was not delivered")
+            case other:
+                raise InvalidRequest(f"verdict must be delivered, retry or fail, not {other!r}")
+
+    async def expire(self) -> None:
+        """End every message whose deadline has passed before there was proof that the agent took it."""
+        now = self._clock.now()
+        for task in self._journal.open_tasks():
+            overdue = task.deadline is not None and task.deadline <= now
+            if overdue and (is_waiting_in_queue(task) or is_in_doubt(task)):
+                await self._end(task, outcomes.EXPIRED, "its deadline passed before it was delivered")
+
+    async def _delivered(self, task: Task) -> Task:
+        now = self._clock.now()
+        receipt = ReceiptChanged(
+            task_id=task.id, at=now, step=ReceiptStep.SUBMITTED, source="person", evidence="a person saw it delivered"
+        )
+        cleared = AttentionChanged(task_id=task.id, at=now, attention="")
+        if self._worker.current == task.id:
+            working = StateChanged(task_id=task.id, at=now, state=TaskState.WORKING)
+            return await self._journal.record(receipt, cleared, working)
+        # Its turn is over, so nobody will see an answer any more.
+        done = outcomes.answered(task, now, Answered(parts=(), source="person"))
+        return await self._journal.record(receipt, *done)
+
+    async def _retry(self, task: Task) -> Task:
+        await self._worker.abandon(task.id)
+        now = self._clock.now()
+        facts: tuple[TaskEvent, ...] = (
+            ReceiptChanged(
+                task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="person", evidence="a person asked for a retry"
+            ),
+            AttentionChanged(task_id=task.id, at=now, attention=""),
+        )
+        task = await self._journal.record(*facts)
+        await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
+        return task
+
+    async def _end(self, task: Task, reason: str, note: str) -> Task:
+        self._worker.withdraw(task.id)
+        await self._worker.abandon(task.id)
+        task = await self._journal.record(*outcomes.ended(task, self._clock.now(), TaskState.FAILED, reason, note))
+        self._replies.turn_ended(task)
+        return task

@@ -1,0 +1,187 @@
+"""Following tasks: the state now or what came after a seq, then each event as it becomes durable.
+
+    joined ─► reading the log ─► live ─► FeedLagged, when more updates wait for the reader than its buffer holds
+                     ▲────────────┘ a version is missing: somebody else wrote the task
+
+No gap and no repeat: a reader joins before it reads the log, and drops what it has already seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
+from typing import Final
+
+from synapse.core.errors import FeedLagged, TaskNotFound
+from synapse.core.events import Recorded, StateChanged, TaskOpened, Update
+from synapse.core.store import TaskStore
+from synapse.core.task import Task, TaskId
+from synapse.service.journal import Journal, rebuild
+
+BUFFERED_UPDATES: Final = 1024
+_PAGE: Final = 500
+_TASKS_WHILE_READING: Final = 512
+
+
+class Feed:
+    """Lets any number of readers follow what a journal records; each has its own place and its own bounded buffer."""
+
+    def __init__(self, journal: Journal, store: TaskStore, *, buffer: int = BUFFERED_UPDATES) -> None:
+        self._journal = journal
+        self._store = store
+        self._buffer = buffer
+        self._readers: dict[TaskId | None, list[_Reader]] = {}
+        journal.listen(self._hear)
+
+    def is_followed(self, task_id: TaskId) -> bool:
+        """Whether somebody follows this very task now."""
+        return task_id in self._readers
+
+    async def follow(self, task_id: TaskId, after: int | None = None) -> AsyncGenerator[Update, None]:
+        """Yield the task as it is now, or each update after the seq `after`, then live; ends when the task does.
+
+        Raises:
+            TaskNotFound: there is no such task.
+            FeedLagged: the reader was too slow; it can resume after the seq that the error names.
+        """
+        with self._joined(task_id) as reader:
+            reader.seen = after or 0
+            version = 0
+            if after is None:
+                now = await self._journal.snapshot(task_id)
+                reader.seen, version = now.seq, now.task.version
+                yield now
+                if now.task.state.is_terminal:
+                    return
+            async with aclosing(self._log_and_live(task_id, reader, version)) as updates:
+                async for update in updates:
+                    if update.seq > reader.seen:
+                        reader.seen = update.seq
+                        yield update
+                    if isinstance(update.event, StateChanged) and update.event.state.is_terminal:
+                        return
+
+    async def follow_all(self, after: int | None = None, *, inbox: str = "") -> AsyncGenerator[Update, None]:
+        """Yield each update of every task, from now on or after the seq `after`; never ends by itself.
+
+        Live updates are those that this process records. With `inbox`, only tasks of that inbox are shown; a host that
+        holds its lease then misses nothing.
+
+        Raises FeedLagged.
+        """
+        with self._joined(None) as reader:
+            reader.seen = after or 0
+            is_live = after is None
+            while True:
+                if not is_live:
+                    reader.start_over()
+                    async with aclosing(self._log_after(reader.seen)) as updates:
+                        async for update in updates:
+                            reader.seen = update.seq
+                            if inbox in ("", update.task.inbox):
+                                yield update
+                    is_live = not reader.has_overflowed
+                    continue
+                update = await reader.next()
+                if update.seq > reader.seen:
+                    reader.seen = update.seq
+                    if inbox in ("", update.task.inbox):
+                        yield update
+
+    async def _log_and_live(self, task_id: TaskId, reader: _Reader, version: int) -> AsyncGenerator[Update, None]:
+        """The updates of a task after `version`, each version at least once and in order; 0 reads the whole log."""
+        is_live = version > 0
+        while True:
+            if not is_live:
+                reader.start_over()
+                async with aclosing(self._journal.updates(task_id)) as updates:
+                    async for update in updates:
+                        version = update.task.version
+                        yield update
+                if version == 0:
+                    raise TaskNotFound(task_id)
+                # A reader that was slow with the log lost only what the log has: it reads on there.
+                is_live = not reader.has_overflowed
+                continue
+            update = await reader.next()
+            if update.task.version > version + 1:
+                is_live = False
+            elif update.task.version == version + 1:
+                version += 1
+                yield update
+
+    async def _log_after(self, seq: int) -> AsyncGenerator[Update, None]:
+        """The updates of all tasks after `seq` that are in the log."""
+        tasks: OrderedDict[TaskId, Task] = OrderedDict()
+        while page := await self._store.read_after(seq, limit=_PAGE):
+            for recorded in page:
+                seq = recorded.seq
+                task = await self._task_after(recorded, tasks.pop(recorded.event.task_id, None))
+                if task is None:
+                    continue
+                tasks[task.id] = task
+                if len(tasks) > _TASKS_WHILE_READING:
+                    tasks.popitem(last=False)
+                yield Update(seq, recorded.event, task)
+
+    async def _task_after(self, recorded: Recorded, before: Task | None) -> Task | None:
+        """The task after this event; None when the log was pruned meanwhile."""
+        if before is not None or isinstance(recorded.event, TaskOpened):
+            return rebuild(before, (recorded.event,))
+        async with aclosing(self._journal.updates(recorded.event.task_id)) as updates:
+            async for update in updates:
+                if update.seq == recorded.seq:
+                    return update.task
+        return None
+
+    @contextmanager
+    def _joined(self, key: TaskId | None) -> Generator[_Reader]:
+        """A reader that hears of one task, or of all (None), until the block ends."""
+        reader = _Reader(self._buffer)
+        readers = self._readers.setdefault(key, [])
+        readers.append(reader)
+        try:
+            yield reader
+        finally:
+            readers.remove(reader)
+            if not readers:
+                del self._readers[key]
+
+    def _hear(self, update: Update) -> None:
+        for key in (update.task.id, None):
+            for reader in self._readers.get(key, ()):
+                reader.put(update)
+
+
+class _Reader:
+    """What one reader has not fetched yet. A full buffer is dropped as a whole: the log has it."""
+
+    def __init__(self, limit: int) -> None:
+        self.seen = 0
+        self.has_overflowed = False
+        self._limit = limit
+        self._updates: deque[Update] = deque()
+        self._changed = asyncio.Event()
+
+    def put(self, update: Update) -> None:
+        if len(self._updates) >= self._limit:
+            self.has_overflowed = True
+            self._updates.clear()
+        if not self.has_overflowed:
+            self._updates.append(update)
+        self._changed.set()
+
+    def start_over(self) -> None:
+        """Before the log is read: whatever was lost is there."""
+        self.has_overflowed = False
+
+    async def next(self) -> Update:
+        """Raises FeedLagged."""
+        while not self._updates:
+            if self.has_overflowed:
+                raise FeedLagged(self.seen)
+            self._changed.clear()
+            await self._changed.wait()
+        return self._updates.popleft()

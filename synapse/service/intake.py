@@ -1,0 +1,262 @@
+"""How a message gets in: checked, made durable, then queued. The caller hears of it only after that."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from synapse.core.address import PERSON
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.clock import Clock
+from synapse.core.driver import Answered
+from synapse.core.errors import (
+    InvalidRequest,
+    MessageIdReused,
+    PriorityOutOfRange,
+    QueueFull,
+    TaskFinished,
+    TaskNotFound,
+    VersionConflict,
+    WaitCycle,
+)
+from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
+from synapse.core.message import Message, MessageId
+from synapse.core.receipt import ReceiptStep
+from synapse.core.registry import Registry
+from synapse.core.requests import CreateTask, SendMessage
+from synapse.core.store import TaskStore
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.service import outcomes
+from synapse.service.damper import LoopDamper
+from synapse.service.feed import Feed
+from synapse.service.journal import Journal
+from synapse.service.origin import origin_metadata, sender_in, sender_of
+from synapse.service.replies import Replies
+from synapse.service.waits import cycle, waits_in
+from synapse.service.worker import AgentWorker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much may wait, and for how long."""
+
+    queue: int = 1000
+    ttl: timedelta | None = None
+    pair_per_minute: int = 0
+    """Messages between the same two agents; more are held. 0 means no limit."""
+
+
+class Intake:
+    """Takes messages in for one agent."""
+
+    def __init__(  # noqa: PLR0913 - everything that a message touches on its way in
+        self,
+        me: AgentEntry,
+        *,
+        journal: Journal,
+        store: TaskStore,
+        feed: Feed,
+        worker: AgentWorker,
+        replies: Replies,
+        registry: Registry,
+        clock: Clock,
+        new_id: Callable[[], str],
+        limits: Limits,
+    ) -> None:
+        self._me = me
+        self._journal = journal
+        self._store = store
+        self._feed = feed
+        self._worker = worker
+        self._replies = replies
+        self._registry = registry
+        self._clock = clock
+        self._new_id = new_id
+        self._limits = limits
+        self._damper = LoopDamper(limits.pair_per_minute)
+        self._held: list[tuple[TaskId, str]] = []
+
+    async def send(self, request: SendMessage, caller: Caller) -> Task:
+        """Queue a message; a reply to a waiting task completes that task instead.
+
+        Raises:
+            TaskNotFound: `in_reply_to` or `task_id` names no task that waits.
+            MessageIdReused: the message id came before with other content.
+            QueueFull, PriorityOutOfRange, SenderMismatch, TaskFinished.
+        """
+        if not 1 <= request.priority <= 5:
+            raise PriorityOutOfRange(request.priority)
+        if request.in_reply_to:
+            return await self._take_reply(request, caller)
+        if request.task_id:
+            return await self._follow_up(request, caller)
+        return await self._open(request, caller)
+
+    async def create(self, request: CreateTask, caller: Caller) -> Task:
+        """Open a task that only waits for a reply."""
+        metadata = self._metadata(request, caller)
+        opened = self._opened(request.message, request, caller, metadata)
+        return await self._journal.record(replace(opened, queued=False))
+
+    async def adopt(self, task: Task) -> None:
+        """Queue a task that an earlier host of this inbox left."""
+        self._replies.expect(task)
+        await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
+
+    async def release_held(self) -> None:
+        """Queue the held messages whose pair has calmed down."""
+        still: list[tuple[TaskId, str]] = []
+        for task_id, sender in self._held:
+            task = await self._journal.load(task_id)
+            if task.state.is_terminal:
+                continue
+            if self._damper.admit(sender, self._me.agent_id, self._clock.monotonic()):
+                task = await self._journal.record(AttentionChanged(task_id=task.id, at=self._clock.now(), attention=""))
+                await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
+            else:
+                still.append((task_id, sender))
+        self._held = still
+
+    async def _open(self, request: SendMessage, caller: Caller) -> Task:
+        digest = _digest(request.message) if request.message.message_id else ""
+        if digest and (known := await self._known(request.message, caller, digest)):
+            return known
+        if len(self._worker.waiting) >= self._limits.queue:
+            raise QueueFull(
+                f"{self._me.agent_id} has {len(self._worker.waiting)} messages waiting",
+                hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
+            )
+        opened = self._opened(request.message, request, caller, self._metadata(request, caller))
+        opened = replace(opened, priority=request.priority, deadline=self._deadline(request, opened.at))
+        sender = sender_in(opened.metadata).sender_id
+        if request.response_expected:
+            await self._refuse_circle(sender)
+        admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
+        try:
+            task = await self._journal.record(
+                *((opened,) if admitted else (opened, self._holding(opened))), digest=digest
+            )
+        except VersionConflict:
+            # The same message id came twice at once; the other one made the task.
+            known = await self._known(request.message, caller, digest) if digest else None
+            if known is None:
+                raise
+            return known
+        self._replies.expect(task)
+        if admitted:
+            await self._worker.enqueue(task, opened.message)
+        else:
+            self._held.append((task.id, sender))
+        return task
+
+    async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
+        """Go on with a task: the message is added to it and queued like any other."""
+        task = await self._journal.load(await self._journal.resolve_id(request.task_id, self._me.inbox))
+        if task.scope != caller.scope:
+            raise TaskNotFound(request.task_id)
+        if task.state.is_terminal:
+            raise TaskFinished(f"task {task.short_id} is {task.state.value} and takes no more messages")
+        now = self._clock.now()
+        message = self._with_id(request.message)
+        task = await self._journal.record(
+            MessageAdded(task_id=task.id, at=now, message=message),
+            ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="journal"),
+            StateChanged(task_id=task.id, at=now, state=TaskState.SUBMITTED),
+        )
+        await self._worker.enqueue(task, message, first=False)
+        return task
+
+    async def _take_reply(self, request: SendMessage, caller: Caller) -> Task:
+        """Complete the task that waits for this reply; when its waiter has left, also deliver it as a message."""
+        task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
+        if task.queued or task.state.is_terminal:
+            raise TaskNotFound(request.in_reply_to)
+        followed = self._feed.is_followed(task.id)
+        now = self._clock.now()
+        if request.metadata.get("failed") is True:
+            note = request.message.text or "the agent replied that it failed"
+            task = await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, "replied_failed", note))
+        else:
+            source = "inferred" if request.metadata.get("inferred") is True else outcomes.EXPLICIT_REPLY
+            answer = Answered(parts=request.message.parts, source=source)
+            task = await self._journal.record(*outcomes.answered(task, now, answer))
+        if not followed:
+            await self._open(replace(request, in_reply_to=""), caller)
+        return task
+
+    async def _known(self, message: Message, caller: Caller, digest: str) -> Task | None:
+        known = await self._store.find_message(self._me.inbox, caller.scope, message.message_id)
+        if known is None:
+            return None
+        if known.digest != digest:
+            raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
+        return await self._journal.load(known.task_id)
+
+    async def _refuse_circle(self, sender: str) -> None:
+        """Raise WaitCycle when the sender and this agent would wait for each other, and tell those who wait here."""
+        agents = cycle(await waits_in(self._store), (sender, self._me.agent_id))
+        if not agents:
+            return
+        error = WaitCycle(agents)
+        now = self._clock.now()
+        for task in self._journal.open_tasks():
+            if not task.queued:
+                await self._journal.record(AttentionChanged(task_id=task.id, at=now, attention=str(error)))
+        raise error
+
+    def _holding(self, opened: TaskOpened) -> AttentionChanged:
+        sender = sender_in(opened.metadata).sender_id
+        held = (
+            f"held: more than {self._damper.limit} messages within a minute between {sender} and {self._me.agent_id}; "
+            "it goes on when they calm down, or cancel it with `synapse cancel`"
+        )
+        return AttentionChanged(task_id=opened.task_id, at=opened.at, attention=held)
+
+    def _opened(
+        self, message: Message, request: SendMessage | CreateTask, caller: Caller, metadata: dict[str, Any]
+    ) -> TaskOpened:
+        return TaskOpened(
+            task_id=TaskId(self._new_id()),
+            at=self._clock.now(),
+            agent_id=self._me.agent_id,
+            inbox=self._me.inbox,
+            context_id=request.context_id or self._new_id(),
+            scope=caller.scope,
+            dialect=request.dialect,
+            message=self._with_id(message),
+            metadata=metadata,
+        )
+
+    def _with_id(self, message: Message) -> Message:
+        if message.message_id:
+            return message
+        return replace(message, message_id=MessageId(self._new_id()))
+
+    def _metadata(self, request: SendMessage | CreateTask, caller: Caller) -> dict[str, Any]:
+        # The registry is a folder of files: it is read only when there is a sender to describe.
+        described = request.sender is not None or caller.is_agent
+        sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
+        metadata = {**request.metadata, **origin_metadata(sender, verified=verified)}
+        if isinstance(request, SendMessage) and request.response_expected:
+            metadata["response_expected"] = True
+            if request.sender_task_id:
+                metadata["sender_task_id"] = request.sender_task_id
+        return metadata
+
+    def _deadline(self, request: SendMessage, now: datetime) -> datetime | None:
+        if request.deadline is not None:
+            return request.deadline
+        ttl = request.metadata.get("ttl")
+        if ttl is None:
+            return now + self._limits.ttl if self._limits.ttl else None
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 10**9:
+            raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {ttl!r}")
+        return now + timedelta(seconds=ttl)
+
+
+def _digest(message: Message) -> str:
+    return hashlib.sha256(repr((message.role, message.parts)).encode(errors="surrogatepass")).hexdigest()[:32]

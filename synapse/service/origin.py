@@ -1,0 +1,94 @@
+"""Where a message comes from: the sender that is proven, claimed or assumed, and how that is shown in the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from synapse.core import envelope
+from synapse.core.address import PERSON, SYSTEM
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.errors import SenderMismatch
+from synapse.core.message import Json, Message
+from synapse.core.requests import Sender
+from synapse.core.task import SHORT_ID_LENGTH, Task
+
+A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")
+
+
+def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEntry]) -> tuple[Sender, bool]:
+    """Return who the message is from, and whether that is proven by the caller's process.
+
+    Raises:
+        SenderMismatch: the claim contradicts the proof, or names the system itself.
+    """
+    if claimed is not None and claimed.sender_id == SYSTEM:
+        raise SenderMismatch(f"'{SYSTEM}' is a name that only Synapse itself uses")
+    if caller.is_agent:
+        if claimed is not None and claimed.sender_id not in ("", caller.agent_id):
+            raise SenderMismatch(
+                f"the message says it is from '{claimed.sender_id}', but the calling process belongs to "
+                f"'{caller.agent_id}'",
+                hint="leave `--from` out; the sender is found by itself",
+            )
+        return _described(caller.agent_id, claimed, entries), True
+    if claimed is None or not claimed.sender_id:
+        return A_PERSON, caller.via_socket
+    return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.via_socket
+
+
+def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:
+    """The contract's `metadata.sender`, exactly its three fields, and beside it whether the sender is proven."""
+    return {
+        "sender": {
+            "sender_id": sender.sender_id,
+            "sender_type": sender.sender_type,
+            "sender_endpoint": sender.sender_endpoint,
+        },
+        "sender_verified": verified,
+    }
+
+
+def sender_in(metadata: Json) -> Sender:
+    """The sender that a task's metadata names; a person when it names none."""
+    claimed = metadata.get("sender")
+    fields: dict[str, Any] = claimed if isinstance(claimed, dict) else {}  # pyright: ignore[reportUnknownVariableType] # JSON
+    if not fields.get("sender_id"):
+        return A_PERSON
+    return Sender(
+        sender_id=str(fields["sender_id"]),
+        sender_type=str(fields.get("sender_type", "")),
+        sender_endpoint=str(fields.get("sender_endpoint", "")),
+    )
+
+
+def awaits_reply(task: Task) -> bool:
+    """The sender said that it waits for a reply."""
+    return task.metadata.get("response_expected") is True
+
+
+def sender_task_id(task: Task) -> str:
+    """The task on the sender's own host that a reply answers, or empty."""
+    value = task.metadata.get("sender_task_id")
+    return value if isinstance(value, str) else ""
+
+
+def envelope_line(task: Task, message: Message) -> str:
+    """The line that is typed. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
+    expected = awaits_reply(task)
+    shown = (sender_task_id(task) if expected else "") or task.id
+    return envelope.wrap(
+        message.text,
+        short_id=shown[:SHORT_ID_LENGTH],
+        sender=sender_in(task.metadata).sender_id,
+        response_expected=expected,
+    )
+
+
+def _described(sender_id: str, claimed: Sender | None, entries: Iterable[AgentEntry]) -> Sender:
+    """Fill in type and endpoint from the registry, which knows better than a claim."""
+    for entry in entries:
+        if entry.agent_id == sender_id:
+            return Sender(sender_id=sender_id, sender_type=entry.agent_type, sender_endpoint=entry.endpoint)
+    return claimed if claimed is not None else Sender(sender_id=sender_id)

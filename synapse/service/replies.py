@@ -1,0 +1,137 @@
+"""How answers find their way back.
+
+Three ways lead to the sender's waiting task: an explicit reply of the agent (`synapse reply`, through this host), a
+reply sent straight to the sender's host (`--reply-to`), and the inferred one: a turn that ended without a reply
+answers with its final text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from synapse.core.clock import Clock
+from synapse.core.driver import Answered
+from synapse.core.errors import SynapseError, TaskNotFound
+from synapse.core.events import MetadataChanged
+from synapse.core.message import Part, TextPart
+from synapse.core.requests import Replied, Reply, Sender
+from synapse.core.task import Task, TaskState
+from synapse.service import outcomes
+from synapse.service.journal import Journal
+from synapse.service.origin import awaits_reply, sender_in, sender_task_id
+
+log = logging.getLogger(__name__)
+
+REPLIED = "replied"
+"""The task's metadata key that says how its sender was answered: `explicit` or `inferred`."""
+
+
+class Courier(Protocol):
+    """Carries a reply to the host of the agent that waits for it."""
+
+    async def carry(
+        self, to: Sender, sender_task_id: str, parts: tuple[Part, ...], *, failed: bool, inferred: bool
+    ) -> None:
+        """Raises TaskNotFound when nobody waits (any more), AgentNotFound or AgentNotResponding when it is gone."""
+        ...
+
+
+class Replies:
+    """Answers the senders of this agent's requests."""
+
+    def __init__(self, journal: Journal, courier: Courier, clock: Clock) -> None:
+        self._journal = journal
+        self._courier = courier
+        self._clock = clock
+        self._owed: asyncio.Queue[Task] = asyncio.Queue()
+        self._requests: dict[str, Task] = {}
+
+    def expect(self, task: Task) -> None:
+        """Remember a request that its sender waits for."""
+        if awaits_reply(task):
+            self._requests[task.id] = task
+
+    def turn_ended(self, task: Task) -> None:
+        """A turn is over: when its sender waits and has no reply yet, it gets the final text."""
+        if not task.state.is_terminal:
+            return
+        known = self._requests.pop(task.id, None)
+        if known is not None and sender_task_id(task) and REPLIED not in task.metadata:
+            self._owed.put_nowait(task)
+
+    async def run(self) -> None:
+        """Carry inferred replies, one after the other, until cancelled."""
+        while True:
+            await self._infer(await self._owed.get())
+            self._owed.task_done()
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until the owed replies are carried, but not longer than `seconds`."""
+        try:
+            await asyncio.wait_for(self._owed.join(), seconds)
+        except TimeoutError:
+            log.warning("replies_not_carried", extra={"count": self._owed.qsize()})
+
+    async def reply(self, request: Reply, current: str | None) -> Replied:
+        """Answer the request that `request` names: by id, else the one of the running turn, else the last one.
+
+        Raises:
+            TaskNotFound: no request waits for a reply.
+        """
+        task = self._find(request.task_id, current)
+        await self._carry(task, request.message.parts, failed=request.failed, inferred=False)
+        await self._settle(task, request)
+        self._requests.pop(task.id, None)
+        return Replied(task_id=task.id, to=sender_in(task.metadata).sender_id)
+
+    def _find(self, wanted: str, current: str | None) -> Task:
+        if wanted:
+            for task in reversed(self._requests.values()):
+                if task.id.startswith(wanted) or sender_task_id(task).startswith(wanted):
+                    return task
+            raise TaskNotFound(wanted)
+        if current in self._requests:
+            return self._requests[current]
+        if not self._requests:
+            raise TaskNotFound("(the last request)")
+        return next(reversed(self._requests.values()))
+
+    async def _settle(self, task: Task, request: Reply) -> None:
+        """The explicit reply is the task's answer, whatever the screen shows later."""
+        now = self._clock.now()
+        task = await self._journal.load(task.id)
+        if task.state.is_terminal:
+            return
+        replied = MetadataChanged(task_id=task.id, at=now, metadata={REPLIED: "explicit"})
+        if request.failed:
+            note = request.message.text or "the agent replied that it failed"
+            facts = outcomes.ended(task, now, TaskState.FAILED, "replied_failed", note)
+        else:
+            answer = Answered(parts=request.message.parts, source=outcomes.EXPLICIT_REPLY)
+            facts = outcomes.answered(task, now, answer)
+        await self._journal.record(replied, *facts)
+
+    async def _infer(self, task: Task) -> None:
+        failed = task.state is not TaskState.COMPLETED
+        try:
+            await self._carry(task, _final_words(task), failed=failed, inferred=True)
+        except TaskNotFound:
+            log.debug("reply_not_needed", extra={"task": task.id})
+        except SynapseError as error:
+            # The sender is gone; its answer stays readable on our task.
+            log.warning("reply_not_carried", extra={"task": task.id, "error": error.code})
+
+    async def _carry(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
+        """Bring the reply to the sender's host; a sender without one follows our own task and needs no courier."""
+        waiting = sender_task_id(task)
+        if waiting:
+            await self._courier.carry(sender_in(task.metadata), waiting, parts, failed=failed, inferred=inferred)
+
+
+def _final_words(task: Task) -> tuple[Part, ...]:
+    """What the sender is told: the last artifact, or why there is none."""
+    if task.state is TaskState.COMPLETED and task.artifacts:
+        return task.artifacts[-1].parts
+    return (TextPart(text=task.note or task.reason or "the turn ended without an answer"),)

@@ -1,0 +1,34 @@
+"""A courier that remembers what it was given."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from synapse.core.errors import TaskNotFound
+from synapse.core.message import Part, text_of
+from synapse.core.requests import Sender
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    to: str
+    sender_task_id: str
+    text: str
+    failed: bool
+    inferred: bool
+
+
+class FakeCourier:
+    def __init__(self) -> None:
+        self.carried: list[Carried] = []
+        self.nobody_waits = False
+        self.something = asyncio.Event()
+
+    async def carry(
+        self, to: Sender, sender_task_id: str, parts: tuple[Part, ...], *, failed: bool, inferred: bool
+    ) -> None:
+        self.something.set()
+        if self.nobody_waits:
+            raise TaskNotFound(sender_task_id)
+        self.carried.append(Carried(to.sender_id, sender_task_id, text_of(parts), failed, inferred))

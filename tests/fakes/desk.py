@@ -1,0 +1,171 @@
+"""A whole agent host without sockets: service, journal, worker and feed over a memory store and a fake driver."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.errors import AgentExited
+from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.requests import GetTask, Sender, SendMessage
+from synapse.core.task import DEFAULT_PRIORITY, Task
+from synapse.service import recovery
+from synapse.service.doubts import Doubts
+from synapse.service.externals import Externals
+from synapse.service.feed import Feed
+from synapse.service.intake import Intake, Limits
+from synapse.service.journal import Journal
+from synapse.service.replies import Replies
+from synapse.service.tasks import TaskService
+from synapse.service.worker import AgentWorker
+from synapse.stores.memory import MemoryStore
+from tests.fakes.clock import FakeClock
+from tests.fakes.courier import FakeCourier
+from tests.fakes.driver import FakeDriver
+
+ME = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="codex@/proj")
+CLAUDE = AgentEntry("synapse-claude-8100", "claude", port=8100, endpoint="http://localhost:8100", inbox="claude@/proj")
+
+
+_IDS = itertools.count(1)
+
+
+class FixedRegistry:
+    """Claude and Codex are here."""
+
+    def entries(self) -> Sequence[AgentEntry]:
+        return (ME, CLAUDE)
+
+    def write(self, entry: AgentEntry) -> None:
+        raise AssertionError(f"nobody registers {entry.agent_id} in these tests")
+
+    def remove(self, agent_id: str) -> None:
+        raise AssertionError(f"nobody removes {agent_id} in these tests")
+
+
+def say(text: str, message_id: str = "") -> Message:
+    return Message(message_id=MessageId(message_id), role=Role.USER, parts=(TextPart(text=text),))
+
+
+class Desk:
+    """The parts of one host, for tests to talk to."""
+
+    def __init__(
+        self,
+        driver: FakeDriver | None = None,
+        store: MemoryStore | None = None,
+        *,
+        queue_limit: int = 100,
+        pair_per_minute: int = 0,
+        me: AgentEntry = ME,
+    ) -> None:
+        self.clock = FakeClock()
+        self.driver = driver or FakeDriver()
+        self.store = store or MemoryStore()
+        self.courier = FakeCourier()
+        self.journal = Journal(self.store)
+        self.feed = Feed(self.journal, self.store)
+        self.replies = Replies(self.journal, self.courier, self.clock)
+        self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended)
+        self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
+        self.intake = Intake(
+            me,
+            journal=self.journal,
+            store=self.store,
+            feed=self.feed,
+            worker=self.worker,
+            replies=self.replies,
+            registry=FixedRegistry(),
+            clock=self.clock,
+            new_id=lambda: f"{next(_IDS):08d}-0000-4000-8000-000000000000",
+            limits=Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute),
+        )
+        self.service = TaskService(
+            me,
+            journal=self.journal,
+            store=self.store,
+            feed=self.feed,
+            intake=self.intake,
+            worker=self.worker,
+            replies=self.replies,
+            doubts=self.doubts,
+            externals=NO_EXTERNALS,
+            driver=self.driver,
+            clock=self.clock,
+        )
+
+    async def send(
+        self, text: str, *, priority: int = DEFAULT_PRIORITY, caller: Caller | None = None, **more: object
+    ) -> Task:
+        request = SendMessage(message=say(text), dialect="synapse", priority=priority, **more)  # type: ignore[arg-type]
+        result = await self.service.handle(request, caller or Caller())
+        assert isinstance(result, Task)
+        return result
+
+    async def task(self, task_id: str) -> Task:
+        result = await self.service.handle(GetTask(task_id), Caller())
+        assert isinstance(result, Task)
+        return result
+
+    async def finished(self, task: Task) -> Task:
+        """Wait until the task has ended."""
+        last = task
+        async with asyncio.timeout(5):
+            async for update in self.feed.follow(task.id, None):
+                last = update.task
+        assert last.state.is_terminal
+        return last
+
+    def neighbour(self, entry: AgentEntry) -> Desk:
+        """Another agent's host over the same store."""
+        return Desk(store=self.store, me=entry)
+
+    async def recover(self) -> None:
+        """Do what a new host does with what an earlier one left."""
+        found = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now())
+        for facts in found.facts:
+            await self.journal.record(*facts)
+        for task in found.queue:
+            await self.intake.adopt(task)
+
+    async def store_changed(self) -> None:
+        """Return after the next durable event."""
+        changed = asyncio.Event()
+        stop = self.journal.listen(lambda _: changed.set())
+        try:
+            await changed.wait()
+        finally:
+            stop()
+
+    async def reached(self, task: Task, step: str) -> Task:
+        """Wait until the task's receipt has come as far as `step`."""
+        async with asyncio.timeout(5):
+            async for update in self.feed.follow(task.id, None):
+                if any(receipt.step == step for receipt in update.task.receipts):
+                    return update.task
+        raise AssertionError(f"{task.id} ended without reaching {step}")
+
+
+NO_EXTERNALS: Externals = None  # type: ignore[assignment] # nobody speaks to external agents in these tests
+
+
+@asynccontextmanager
+async def working(desk: Desk) -> AsyncGenerator[Desk]:
+    """Run the desk's long-lived parts meanwhile."""
+    jobs = [asyncio.ensure_future(desk.worker.run()), asyncio.ensure_future(desk.replies.run())]
+    try:
+        yield desk
+    finally:
+        for job in jobs:
+            job.cancel()
+            with suppress(asyncio.CancelledError, AgentExited):
+                await job
+
+
+def claude() -> Sender:
+    return Sender(sender_id=CLAUDE.agent_id, sender_type="claude", sender_endpoint=CLAUDE.endpoint)

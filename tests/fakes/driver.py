@@ -1,0 +1,58 @@
+"""A driver whose turns are lists of events, released one by one by the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+from synapse.core import agent
+from synapse.core.driver import AgentView, Answered, Submitted, Turn, TurnEvent, Typing
+from synapse.core.errors import AgentExited
+from synapse.core.message import TextPart
+from tests.fakes.clock import FakeClock
+
+
+def echo(turn: Turn) -> list[TurnEvent]:
+    """Take the message and answer it."""
+    answer = Answered(parts=(TextPart(text=f"echo: {turn.message.text}"),), source="screen")
+    return [Typing(), Submitted("screen", "the prompt was cleared"), answer]
+
+
+class FakeDriver:
+    """Plays `plot(turn)`; holds each turn before its last event while `hold` is set. Remembers what it was asked."""
+
+    def __init__(self, plot: Callable[[Turn], list[TurnEvent]] = echo) -> None:
+        self.plot = plot
+        self.turns: list[Turn] = []
+        self.interrupts = 0
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.exited = False
+        self.on_typing: Callable[[], None] = lambda: None
+
+    def view(self) -> AgentView:
+        state = agent.READY if self.ready.is_set() else agent.WORKING
+        return AgentView(state=state, why="the test says so", source="screen", since=FakeClock().now())
+
+    async def wait_ready(self) -> None:
+        if self.exited:
+            raise AgentExited("the program ended")
+        await self.ready.wait()
+
+    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
+        self.turns.append(turn)
+        events = self.plot(turn)
+        for index, event in enumerate(events):
+            if index == len(events) - 1:
+                await self.go_on.wait()
+            if self.exited:
+                raise AgentExited("the program ended")
+            yield event
+            if isinstance(event, Typing):
+                self.on_typing()
+
+    async def interrupt(self) -> None:
+        self.interrupts += 1
+        self.go_on.set()

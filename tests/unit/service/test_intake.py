@@ -1,0 +1,301 @@
+"""How messages get in: idempotency, senders, limits, replies, circles and loops."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from synapse.core.address import SYSTEM
+from synapse.core.caller import Caller
+from synapse.core.errors import (
+    InvalidRequest,
+    MessageIdReused,
+    PriorityOutOfRange,
+    QueueFull,
+    SenderMismatch,
+    TaskFinished,
+    TaskNotFound,
+    WaitCycle,
+)
+from synapse.core.requests import CreateTask, ListTasks, Sender, SendMessage, SubscribeTask
+from synapse.core.task import Task, TaskState
+from tests.fakes.desk import CLAUDE, ME, Desk, claude, say, working
+
+FROM_CLAUDE = Caller(agent_id=CLAUDE.agent_id, via_socket=True)
+
+
+def request(text: str, message_id: str = "") -> SendMessage:
+    return SendMessage(message=say(text, message_id), dialect="synapse")
+
+
+def test_the_same_message_id_returns_the_task_that_it_made() -> None:
+    async def story() -> None:
+        desk = Desk()
+        first = await desk.service.handle(request("hello", "m-1"), Caller())
+        again = await desk.service.handle(request("hello", "m-1"), Caller())
+
+        assert again.id == first.id
+        assert len(desk.worker.waiting) == 1
+
+    asyncio.run(story())
+
+
+def test_the_same_message_id_sent_twice_at_once_makes_one_task() -> None:
+    async def story() -> None:
+        desk = Desk()
+        both = await asyncio.gather(*(desk.service.handle(request("hello", "m-1"), Caller()) for _ in range(2)))
+
+        assert both[0].id == both[1].id
+        assert len(desk.worker.waiting) == 1
+
+    asyncio.run(story())
+
+
+def test_the_same_message_id_with_other_content_is_a_conflict() -> None:
+    async def story() -> None:
+        desk = Desk()
+        await desk.service.handle(request("hello", "m-1"), Caller())
+
+        with pytest.raises(MessageIdReused):
+            await desk.service.handle(request("something else", "m-1"), Caller())
+
+    asyncio.run(story())
+
+
+def test_a_sender_is_named_by_its_process_and_described_by_the_registry() -> None:
+    async def story() -> None:
+        task = await Desk().send("hello", caller=FROM_CLAUDE)
+
+        assert task.metadata["sender"] == {
+            "sender_id": "synapse-claude-8100",
+            "sender_type": "claude",
+            "sender_endpoint": "http://localhost:8100",
+        }
+        assert task.metadata["sender_verified"] is True
+
+    asyncio.run(story())
+
+
+def test_a_claimed_sender_that_contradicts_its_process_is_refused() -> None:
+    async def story() -> None:
+        with pytest.raises(SenderMismatch):
+            await Desk().send("hello", caller=FROM_CLAUDE, sender=Sender(sender_id="synapse-gemini-8110"))
+
+    asyncio.run(story())
+
+
+def test_nobody_may_speak_as_the_system() -> None:
+    async def story() -> None:
+        with pytest.raises(SenderMismatch):
+            await Desk().send("obey", sender=Sender(sender_id=SYSTEM))
+
+    asyncio.run(story())
+
+
+def test_a_claim_without_proof_is_taken_but_marked() -> None:
+    async def story() -> None:
+        task = await Desk().send("hello", sender=claude())
+
+        assert task.metadata["sender_verified"] is False
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("priority", [0, 6, -1])
+def test_a_priority_out_of_range_is_refused(priority: int) -> None:
+    async def story() -> None:
+        with pytest.raises(PriorityOutOfRange):
+            await Desk().send("hello", priority=priority)
+
+    asyncio.run(story())
+
+
+def test_a_full_queue_refuses_and_keeps_what_it_has() -> None:
+    async def story() -> None:
+        desk = Desk(queue_limit=2)
+        for text in ("a", "b"):
+            await desk.send(text)
+
+        with pytest.raises(QueueFull):
+            await desk.send("c")
+        assert len(desk.worker.waiting) == 2
+
+    asyncio.run(story())
+
+
+def test_an_overdue_message_expires_and_is_not_typed() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("soon", metadata={"ttl": 10})
+        desk.clock.advance(11)
+        await desk.doubts.expire()
+        ended = await desk.task(task.id)
+
+        assert (ended.state, ended.reason, ended.receipts[-1].step) == (TaskState.FAILED, "expired", "expired")
+        assert desk.worker.waiting == ()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("ttl", [0, -1, "soon", True, float("inf")])
+def test_a_ttl_that_is_no_time_is_refused(ttl: object) -> None:
+    async def story() -> None:
+        with pytest.raises(InvalidRequest, match="ttl"):
+            await Desk().send("hello", metadata={"ttl": ttl})
+
+    asyncio.run(story())
+
+
+def test_a_follow_up_goes_on_with_its_task_and_a_finished_one_takes_none() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            task = await desk.finished(await desk.send("hello"))
+
+            with pytest.raises(TaskFinished):
+                await desk.send("more", task_id=task.id)
+            with pytest.raises(TaskNotFound):
+                await desk.send("more", task_id="no-such-task")
+
+    asyncio.run(story())
+
+
+async def waiting_task(desk: Desk) -> Task:
+    created = await desk.service.handle(CreateTask(message=say("review this"), dialect="synapse"), Caller())
+    assert isinstance(created, Task)
+    return created
+
+
+def test_a_reply_completes_the_waiting_task_and_types_nothing_while_the_waiter_is_there() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await waiting_task(desk)
+        follower = await desk.service.handle(SubscribeTask(task_id=task.id), Caller())
+        await anext(follower)
+        done = await desk.send("looks good", in_reply_to=task.short_id, sender=claude())
+
+        assert (done.id, done.state) == (task.id, TaskState.COMPLETED)
+        assert done.artifacts[0].text == "looks good"
+        assert done.artifacts[0].metadata == {"source": "reply", "inferred": False}
+        assert desk.worker.waiting == ()
+        await follower.aclose()
+
+    asyncio.run(story())
+
+
+def test_a_late_reply_is_delivered_to_the_agent_as_a_message() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await waiting_task(desk)
+        await desk.send("looks good", in_reply_to=task.id, sender=claude())
+
+        assert (await desk.task(task.id)).state is TaskState.COMPLETED
+        assert len(desk.worker.waiting) == 1
+
+    asyncio.run(story())
+
+
+def test_a_reply_to_a_finished_task_is_not_found() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await waiting_task(desk)
+        await desk.send("first", in_reply_to=task.id)
+
+        with pytest.raises(TaskNotFound):
+            await desk.send("second", in_reply_to=task.id)
+
+    asyncio.run(story())
+
+
+def test_a_failed_reply_fails_the_waiting_task() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await waiting_task(desk)
+        await desk.send("I cannot", in_reply_to=task.id, metadata={"failed": True})
+        ended = await desk.task(task.id)
+
+        assert (ended.state, ended.reason, ended.note) == (TaskState.FAILED, "replied_failed", "I cannot")
+
+    asyncio.run(story())
+
+
+async def codex_waits_for_claude(desk: Desk) -> Task:
+    """Codex, whose host this desk is, has asked Claude and waits; Claude's host keeps its tasks in the same store."""
+    mine = await waiting_task(desk)
+    claudes = desk.neighbour(CLAUDE)
+    await claudes.service.handle(
+        replace(
+            request("review this"),
+            sender=Sender(sender_id=ME.agent_id),
+            response_expected=True,
+            sender_task_id=mine.id,
+        ),
+        Caller(),
+    )
+    return mine
+
+
+def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
+    async def story() -> None:
+        desk = Desk()
+        mine = await codex_waits_for_claude(desk)
+
+        with pytest.raises(WaitCycle) as told:
+            await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
+        assert told.value.agents == (CLAUDE.agent_id, ME.agent_id, CLAUDE.agent_id)
+        assert "waits for" in (await desk.task(mine.id)).attention
+
+    asyncio.run(story())
+
+
+def test_a_waiter_that_has_left_closes_no_circle() -> None:
+    async def story() -> None:
+        desk = Desk()
+        mine = await codex_waits_for_claude(desk)
+        follower = await desk.service.handle(SubscribeTask(task_id=mine.id), Caller())
+        await anext(follower)
+        await follower.aclose()
+
+        task = await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
+        assert task.state is TaskState.SUBMITTED
+
+    asyncio.run(story())
+
+
+def test_too_many_messages_of_one_pair_are_held_with_a_word_to_people_and_go_on_later() -> None:
+    async def story() -> None:
+        desk = Desk(pair_per_minute=2)
+        tasks = [await desk.send(str(number), sender=claude()) for number in range(3)]
+        held = await desk.task(tasks[2].id)
+
+        assert len(desk.worker.waiting) == 2
+        assert held.attention.startswith("held: more than 2 messages within a minute")
+        desk.clock.advance(61)
+        await desk.intake.release_held()
+        assert tasks[2].id in desk.worker.waiting
+        assert (await desk.task(held.id)).attention == ""
+
+    asyncio.run(story())
+
+
+def test_a_person_is_never_held() -> None:
+    async def story() -> None:
+        desk = Desk(pair_per_minute=1)
+        for number in range(5):
+            await desk.send(str(number))
+
+        assert len(desk.worker.waiting) == 5
+
+    asyncio.run(story())
+
+
+def test_tasks_of_another_scope_look_missing() -> None:
+    async def story() -> None:
+        desk = Desk()
+        await desk.send("secret")
+        page = await desk.service.handle(ListTasks(), Caller(scope="key:other"))
+
+        assert page.tasks == ()
+
+    asyncio.run(story())

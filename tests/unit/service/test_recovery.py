@@ -1,0 +1,132 @@
+"""What becomes of the tasks that an earlier host left."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.driver import Turn, TurnEvent, Typing
+from synapse.core.errors import Conflict, PersonRequired
+from synapse.core.requests import CreateTask, ResolveTask
+from synapse.core.task import Task, TaskState
+from synapse.service import recovery
+from tests.fakes.desk import CLAUDE, ME, Desk, say, working
+from tests.fakes.driver import FakeDriver
+
+
+def only_typed(_turn: Turn) -> list[TurnEvent]:
+    return [Typing(), Typing()]
+
+
+async def left_by(desk: Desk) -> Task:
+    """A task whose intent to type was recorded when the host ended."""
+    desk.driver.go_on.clear()
+    async with working(desk):
+        return await desk.reached(await desk.send("hello"), "typed")
+
+
+def test_a_queued_task_goes_on_after_a_restart() -> None:
+    async def story() -> None:
+        before = Desk()
+        task = await before.send("hello")
+        after = Desk(store=before.store)
+        await after.recover()
+
+        assert after.worker.waiting == (task.id,)
+
+    asyncio.run(story())
+
+
+def test_a_task_that_ran_has_failed_because_its_program_is_gone() -> None:
+    async def story() -> None:
+        before = Desk()
+        before.driver.go_on.clear()
+        async with working(before):
+            task = await before.reached(await before.send("hello"), "submitted")
+        after = Desk(store=before.store)
+        await after.recover()
+        ended = await after.task(task.id)
+
+        assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
+
+    asyncio.run(story())
+
+
+def test_a_typed_but_unproven_task_is_never_typed_again_by_itself() -> None:
+    async def story() -> None:
+        before = Desk(FakeDriver(only_typed))
+        task = await left_by(before)
+        after = Desk(store=before.store)
+        await after.recover()
+
+        assert after.worker.waiting == ()
+        assert (await after.task(task.id)).attention == recovery.TYPED_BEFORE_RESTART
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "step"),
+    [("delivered", TaskState.COMPLETED, "answered"), ("fail", TaskState.FAILED, "failed")],
+)
+def test_a_person_ends_the_doubt(verdict: str, state: TaskState, step: str) -> None:
+    async def story() -> None:
+        before = Desk(FakeDriver(only_typed))
+        task = await left_by(before)
+        after = Desk(store=before.store)
+        await after.recover()
+        ended = await after.service.handle(ResolveTask(task_id=task.short_id, verdict=verdict), Caller())
+
+        assert (ended.state, ended.receipts[-1].step, ended.attention) == (state, step, "")
+
+    asyncio.run(story())
+
+
+def test_a_retry_after_a_restart_types_the_message_to_the_new_program() -> None:
+    async def story() -> None:
+        before = Desk(FakeDriver(only_typed))
+        task = await left_by(before)
+        async with working(Desk(store=before.store)) as after:
+            await after.recover()
+            await after.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller())
+
+            assert (await after.finished(task)).state is TaskState.COMPLETED
+
+    asyncio.run(story())
+
+
+def test_an_agent_may_not_decide_about_doubt() -> None:
+    async def story() -> None:
+        before = Desk(FakeDriver(only_typed))
+        task = await left_by(before)
+
+        with pytest.raises(PersonRequired):
+            await before.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(agent_id=CLAUDE.agent_id))
+
+    asyncio.run(story())
+
+
+def test_a_task_that_is_not_in_doubt_cannot_be_resolved() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+
+        with pytest.raises(Conflict):
+            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller())
+
+    asyncio.run(story())
+
+
+def test_a_task_that_only_waited_for_a_reply_has_lost_its_waiter() -> None:
+    async def story() -> None:
+        before = Desk()
+        task = await before.service.handle(CreateTask(message=say("review"), dialect="synapse"), Caller())
+        after = Desk(store=before.store)
+        await after.recover()
+
+        assert (await after.task(task.id)).reason == "agent_exited"
+        assert task.inbox == ME.inbox
+
+    asyncio.run(story())

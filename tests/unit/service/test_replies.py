@@ -1,0 +1,123 @@
+"""Answers find their way back: explicit, inferred, failed, and not needed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.errors import TaskNotFound
+from synapse.core.requests import Reply
+from synapse.core.task import TaskState
+from tests.fakes.courier import Carried
+from tests.fakes.desk import CLAUDE, Desk, claude, say, working
+
+
+def test_a_turn_without_a_reply_answers_its_sender_with_its_final_text() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            await desk.finished(
+                await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+            )
+            await asyncio.wait_for(desk.courier.something.wait(), 5)
+
+            assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "echo: status?", False, True)]
+
+    asyncio.run(story())
+
+
+def test_a_sender_that_does_not_wait_is_not_answered() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            await desk.finished(await desk.send("run the tests", sender=claude()))
+            await desk.replies.drain(5)
+
+            assert desk.courier.carried == []
+
+    asyncio.run(story())
+
+
+def test_an_explicit_reply_is_carried_at_once_and_is_the_answer() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            desk.driver.go_on.clear()
+            task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+            await desk.reached(task, "submitted")
+            await desk.service.handle(Reply(message=say("all green")), Caller())
+            desk.driver.go_on.set()
+            ended = await desk.finished(task)
+            await desk.finished(await desk.send("next"))
+            await desk.replies.drain(5)
+
+            assert [artifact.text for artifact in ended.artifacts] == ["all green"]
+            assert ended.artifacts[0].metadata["inferred"] is False
+            assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "all green", False, False)]
+
+    asyncio.run(story())
+
+
+def test_a_reply_may_name_the_senders_task_by_its_short_id() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            desk.driver.go_on.clear()
+            for waiting in ("aaaa1111-x", "bbbb2222-x"):
+                task = await desk.send("?", sender=claude(), response_expected=True, sender_task_id=waiting)
+            replied = await desk.service.handle(Reply(message=say("yes"), task_id="bbbb2222"), Caller())
+
+            assert replied.task_id == task.id
+            assert desk.courier.carried[0].sender_task_id == "bbbb2222-x"
+
+    asyncio.run(story())
+
+
+def test_a_reply_without_a_request_is_not_found() -> None:
+    async def story() -> None:
+        with pytest.raises(TaskNotFound):
+            await Desk().service.handle(Reply(message=say("yes")), Caller())
+
+    asyncio.run(story())
+
+
+def test_a_person_at_a_shell_is_answered_on_the_task_itself() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            desk.driver.go_on.clear()
+            task = await desk.send("status?", response_expected=True)
+            await desk.reached(task, "submitted")
+            await desk.service.handle(Reply(message=say("fine"), task_id=task.short_id), Caller())
+
+            assert (await desk.finished(task)).artifacts[0].text == "fine"
+            assert desk.courier.carried == []
+
+    asyncio.run(story())
+
+
+def test_a_reply_may_say_that_it_failed() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            desk.driver.go_on.clear()
+            task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+            await desk.reached(task, "submitted")
+            await desk.service.handle(Reply(message=say("no access"), failed=True), Caller())
+            ended = await desk.finished(task)
+
+            assert (ended.state, ended.reason, ended.note) == (TaskState.FAILED, "replied_failed", "no access")
+            assert desk.courier.carried[0].failed
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_exits_tells_its_waiters() -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            desk.driver.go_on.clear()
+            task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+            await desk.reached(task, "submitted")
+            desk.driver.exited = True
+            desk.driver.go_on.set()
+            await asyncio.wait_for(desk.courier.something.wait(), 5)
+
+            assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "the program ended", True, True)]
+
+    asyncio.run(story())
