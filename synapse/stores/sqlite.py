@@ -1,0 +1,161 @@
+"""Tasks in one SQLite file, shared by all agents of a user: written by one thread, read by others."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from threading import local
+from typing import Final, TypeVar
+
+from synapse.core.errors import InvalidRequest
+from synapse.core.events import Recorded, TaskEvent
+from synapse.core.store import IsAlive, KnownMessage, TaskPage, TaskQuery
+from synapse.core.task import Task, TaskId
+from synapse.stores import sqlite_appends, sqlite_reader
+from synapse.stores.rows import micros
+from synapse.stores.sqlite_errors import store_error
+from synapse.stores.sqlite_file import check_file, connect, open_file
+from synapse.stores.sqlite_prune import prune_some
+from synapse.stores.sqlite_queries import query
+from synapse.stores.sqlite_writer import Job, Writer
+
+LOCK_TIMEOUT: Final = 10.0
+_READERS: Final = 2
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A TaskStore in a file. Made by `SqliteStore.open`; belongs to the event loop that opened it."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, readers: ThreadPoolExecutor, lock_timeout: float
+    ) -> None:
+        self._path = path
+        self._lock_timeout = lock_timeout
+        self._writer = Writer(path, connection, lock_timeout=lock_timeout)
+        self._readers = readers
+        self._own = local()
+        self._connections: list[sqlite3.Connection] = []
+
+    @classmethod
+    async def open(cls, path: Path, *, lock_timeout: float = LOCK_TIMEOUT) -> SqliteStore:
+        """Open the store at `path`, making or migrating it first if needed.
+
+        Raises:
+            StoreUnsafe: the folder lies on a network file system.
+            StoreTooNew, StoreCorrupt, StoreLocked, StoreFull, StoreFailed: each with a hint.
+        """
+        readers = ThreadPoolExecutor(_READERS, thread_name_prefix="synapse-store-reader")
+        try:
+            opening = partial(open_file, path, lock_timeout=lock_timeout)
+            connection = await asyncio.get_running_loop().run_in_executor(readers, opening)
+        except (OSError, sqlite3.Error) as error:
+            readers.shutdown(wait=False)
+            raise store_error(error, path) from error
+        return cls(path, connection, readers, lock_timeout)
+
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
+    ) -> asyncio.Future[Sequence[Recorded]]:
+        """Make events durable; see `TaskStore.append`."""
+        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+        try:
+            append = sqlite_appends.encode(task, events, digest, done)
+        except InvalidRequest as error:
+            done.set_exception(error)
+        else:
+            self._writer.submit(append)
+        return done
+
+    async def load(self, task_id: TaskId) -> Task:
+        """Raises TaskNotFound."""
+        return await self._read(lambda connection: sqlite_reader.load(connection, task_id))
+
+    async def find(self, prefix: str, *, inbox: str = "", limit: int = 10) -> Sequence[TaskId]:
+        """Ids that begin with `prefix`, hidden ones excluded, newest first."""
+        return await self._read(lambda connection: sqlite_reader.find(connection, prefix, inbox, limit))
+
+    async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
+        """The task that claimed the message id, if any."""
+        return await self._read(lambda connection: sqlite_reader.find_message(connection, inbox, scope, message_id))
+
+    async def list(self, query: TaskQuery) -> TaskPage:
+        """One page of the tasks that fit, newest change first."""
+        return await self._read(lambda connection: sqlite_reader.list_tasks(connection, query))
+
+    async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
+        """The events after `seq`, in order; of one task, or of all."""
+        return await self._read(lambda connection: sqlite_reader.read_after(connection, seq, task_id, limit))
+
+    async def open_tasks(self, inbox: str) -> Sequence[Task]:
+        """The unfinished tasks of an inbox, oldest first."""
+        return await self._read(lambda connection: sqlite_reader.open_tasks(connection, inbox))
+
+    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
+        """Take the lease of an inbox unless a living holder has it; the same holder may claim again."""
+
+        def claim(connection: sqlite3.Connection) -> bool:
+            row = connection.execute(query("holder"), (inbox,)).fetchone()
+            if row is not None and row[0] != holder and is_alive(row[0]):
+                return False
+            connection.execute(query("take_inbox"), (inbox, holder))
+            return True
+
+        return await self._write(claim)
+
+    async def release_inbox(self, inbox: str, holder: str) -> None:
+        """Give the lease back, if this holder has it."""
+        await self._write(lambda connection: connection.execute(query("release_inbox"), (inbox, holder)))
+
+    async def prune(self, before: datetime) -> int:
+        """Delete finished tasks that did not change since, in steps that let others write; return how many."""
+        total = 0
+        while deleted := await self._write(partial(prune_some, before=micros(before))):
+            total += deleted
+        return total
+
+    async def check(self) -> None:
+        """Read the whole file.
+
+        Raises StoreCorrupt.
+        """
+        await self._in_thread(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
+
+    async def close(self) -> None:
+        """Write what waits, then close the file."""
+        await self._writer.close()
+        self._readers.shutdown(cancel_futures=True)
+        for connection in self._connections:
+            connection.close()
+
+    async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._writer.submit(Job(run, done))
+        return await done
+
+    async def _read(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._in_thread(lambda: self._look(look))
+
+    def _look(self, look: Callable[[sqlite3.Connection], T]) -> T:
+        """Read in one transaction, so that all of it is of the same instant; on the connection of this thread."""
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            connection = self._own.connection = connect(self._path, lock_timeout=self._lock_timeout)
+            self._connections.append(connection)
+        connection.execute("BEGIN")
+        try:
+            return look(connection)
+        finally:
+            connection.execute("ROLLBACK")
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        except (OSError, sqlite3.Error, UnicodeError) as error:
+            raise store_error(error, self._path) from error

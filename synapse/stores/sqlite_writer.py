@@ -1,0 +1,177 @@
+"""The one thread of a process that writes: everything that waits is committed together.
+
+    submit ─► queue ─lock file held─► drained ─► one transaction ─► COMMIT ─► one call into the loop for all of them
+                │                                      └ failed: again, each in its own transaction
+                └ waited longer than the bound: StoreLocked, and it will not be written
+
+SQLite's lock is not fair between processes: four that saturate it starve one another. `flock` queues them, so it is
+taken before each transaction. What waits for it stays in the queue, so the next batch is all the larger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any, Final, Generic, TypeVar
+
+from synapse.core.errors import StoreFailed, StoreLocked, SynapseError
+from synapse.stores.sqlite_appends import Append, write
+from synapse.stores.sqlite_errors import locked, store_error
+from synapse.stores.sqlite_location import lock_path
+
+MOST_WAITING: Final = 20_000
+_MOST_TOGETHER: Final = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Job(Generic[T]):
+    """Something else to do in a write transaction, and who waits for its result."""
+
+    run: Callable[[sqlite3.Connection], T]
+    done: asyncio.Future[T]
+
+    def succeed(self, result: T) -> None:
+        self.done.set_result(result)
+
+
+Work = Append | Job[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    work: Work
+    result: Any
+    error: SynapseError | None
+
+
+class Writer:
+    """Owns the writing connection. Everything but `_run` and what it calls happens in the loop."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, lock_timeout: float) -> None:
+        self._path = path
+        self._connection = connection
+        self._lock_timeout = lock_timeout
+        self._loop = asyncio.get_running_loop()
+        self._lock_file = os.open(lock_path(path), os.O_RDWR | os.O_CLOEXEC)
+        self._queue: deque[tuple[float, Work]] = deque()
+        self._changed = Condition()
+        self._is_closing = False
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._watch: asyncio.TimerHandle | None = None
+        Thread(target=self._run, name="synapse-store-writer", daemon=True).start()
+
+    def submit(self, work: Work) -> None:
+        """Put `work` in the queue; its future is done when it is durable, in the order of the calls."""
+        with self._changed:
+            is_refused = self._is_closing or len(self._queue) >= MOST_WAITING
+            if not is_refused:
+                self._queue.append((self._loop.time(), work))
+                self._changed.notify()
+        if is_refused:
+            work.done.set_exception(self._refusal())
+        elif self._watch is None:
+            self._watch = self._loop.call_later(self._lock_timeout, self._expire)
+
+    async def close(self) -> None:
+        """Write what waits, then close. A process that never gives the lock back cannot hold this up."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._closed), self._lock_timeout)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _refusal(self) -> StoreFailed:
+        if self._is_closing:
+            return StoreFailed("the store is closed")
+        return StoreFailed(
+            f"{MOST_WAITING} writes wait for the disk already", hint=f"is the disk stuck? `df -h {self._path.parent}`"
+        )
+
+    def _expire(self) -> None:
+        """Fail what has waited too long for the lock file."""
+        self._watch = None
+        now = self._loop.time()
+        late: list[Work] = []
+        with self._changed:
+            while self._queue and self._queue[0][0] <= now - self._lock_timeout:
+                late.append(self._queue.popleft()[1])
+            oldest = self._queue[0][0] if self._queue else None
+        if oldest is not None:
+            self._watch = self._loop.call_at(oldest + self._lock_timeout, self._expire)
+        _deliver([_Outcome(work, None, locked(self._path)) for work in late])
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            outcomes = self._commit_what_waits()
+            if outcomes:
+                self._tell(_deliver, outcomes)
+        self._connection.close()
+        os.close(self._lock_file)
+        self._tell(self._closed.set_result, None)
+
+    def _tell(self, callback: Callable[[Any], object], argument: object) -> None:
+        # The loop may be gone when a lock that somebody held for long is free at last.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, argument)
+
+    def _wait_for_work(self) -> bool:
+        with self._changed:
+            while not self._queue and not self._is_closing:
+                self._changed.wait()
+            return bool(self._queue)
+
+    def _commit_what_waits(self) -> list[_Outcome]:
+        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        try:
+            with self._changed:
+                batch = [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MOST_TOGETHER))]
+            return self._commit(batch) if batch else []
+        finally:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def _commit(self, batch: Sequence[Work]) -> list[_Outcome]:
+        """Write the batch in one transaction; when that fails, each work in its own, so that only the guilty fail."""
+        try:
+            return self._write(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait, and the thread goes on
+            failure = store_error(error, self._path)
+        if len(batch) == 1 or isinstance(failure, StoreLocked):
+            return [_Outcome(work, None, failure) for work in batch]
+        return [outcome for work in batch for outcome in self._commit([work])]
+
+    def _write(self, batch: Sequence[Work]) -> list[_Outcome]:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            seqs = iter(write(connection, [work for work in batch if isinstance(work, Append)]))
+            results = [next(seqs) if isinstance(work, Append) else work.run(connection) for work in batch]
+            connection.execute("COMMIT")
+        except BaseException:
+            # After some failures SQLite has rolled back already.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return [_Outcome(work, result, None) for work, result in zip(batch, results, strict=True)]
+
+
+def _deliver(outcomes: Sequence[_Outcome]) -> None:
+    """Tell those who wait, in the order in which it became durable."""
+    for outcome in outcomes:
+        if outcome.work.done.done():
+            continue  # nobody waits any more
+        if outcome.error is not None:
+            outcome.work.done.set_exception(outcome.error)
+        else:
+            outcome.work.succeed(outcome.result)

@@ -1,0 +1,212 @@
+"""A delivery in a simulated world: one program, one person, one screen, and a clock that jumps from event to event."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from synapse.core.agent import READY
+from synapse.terminal.delivery import Delivery, Intend, Phase, Withdrawn, Write
+from synapse.terminal.draft import PersonDraft
+from synapse.terminal.echo import Shown, compact, shown
+from synapse.terminal.evidence import Evidence, Look
+from synapse.terminal.profile import Profile
+from synapse.terminal.reading import find_dialog, read_prompt
+from synapse.terminal.screen import Screen
+from tests.property.simulated_programs import COLUMNS, PERSON, ROWS, SYNAPSE, LineProgram, Output, PageProgram, Quirk
+from tests.unit.terminal.scenes import line_profile, page_profile, quiet_profile
+
+HEADER = "[A2A:1a2b3c4d:synapse-codex-8120] "
+PROFILES = {
+    "line": line_profile(
+        times={"quiet": 0.02, "person": 1.0, "echo": 1.0, "proof": 3.0, "dialog": 60.0},
+        regions={"bottom": {"last": 1}},
+        dialogs=[
+            {"name": "permission", "hint": "say y or n", "region": "bottom", "every": [r"^Do you want to proceed\?"]}
+        ],
+    ),
+    "page": page_profile(),
+    "quiet": quiet_profile(times={"dialog": 60.0}),
+}
+ENDED = (Phase.PROVEN, Phase.DOUBTFUL, Phase.WITHDRAWN)
+END_OF_TIME = 200.0
+GRAIN = 1e-6
+
+
+def bound(profile: Profile) -> float:
+    """How long a delivery may take from its intent to its end."""
+    times = profile.times
+    return 3.0 + times.dialog + 3 * times.echo + 2 * times.proof
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that comes from outside: a person's keys, a dialog, a notice."""
+
+    at: float
+    what: str
+    keys: bytes = b""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What there is and what happens, as far as it is not decided by the seed."""
+
+    kind: str
+    body: str
+    quirk: Quirk = Quirk.NONE
+    lag: float = 0.0
+    work: float = 0.3
+    asks: bool = False
+    erases_page: bool = True
+    intent_takes: float = 0.004
+    happenings: tuple[Happening, ...] = ()
+    seed: int = 0
+
+    @property
+    def text(self) -> str:
+        return HEADER + self.body
+
+    def program(self) -> LineProgram | PageProgram:
+        if self.kind != "page":
+            return LineProgram(quirk=self.quirk, lag=self.lag, work=self.work, asks=self.asks)
+        return PageProgram(quirk=self.quirk, lag=self.lag, work=self.work, asks=self.asks, erases_page=self.erases_page)
+
+
+class World:
+    """Runs one scenario to its end and checks, at each write, what must never happen."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.profile = PROFILES[scenario.kind]
+        self.program = scenario.program()
+        self.screen = Screen(COLUMNS, ROWS, scrollback_lines=100)
+        self.evidence = Evidence(self.profile, 0.0)
+        self.delivery = Delivery(scenario.text, self.profile)
+        self.now = 0.0
+        self.writes: list[bytes] = []
+        self.intended_at: float | None = None
+        self.ended_at: float | None = None
+        self._chance = Random(scenario.seed)
+        self._recorded = False
+        self._last_output = 0.0
+        self._last_key = float("-inf")
+        self._draft = PersonDraft()
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = 0
+        self._stream_free_at = 0.0
+        self._wakes_at: float | None = None
+
+    def run(self) -> None:
+        """Let everything happen."""
+        self._schedule(self.program.start())
+        for happening in self.scenario.happenings:
+            self._at(happening.at, partial(self._happen, happening))
+        self._at(1.0, self._look)
+        while self._agenda and self._agenda[0][0] <= END_OF_TIME:
+            self.now, _, action = heapq.heappop(self._agenda)
+            action()
+
+    @property
+    def taken(self) -> int:
+        """How often the program was given the message."""
+        return sum(
+            compact(self.scenario.text)[:30] in compact(submission.text) for submission in self.program.submissions
+        )
+
+    def _happen(self, happening: Happening) -> None:
+        match happening.what:
+            case "keys":
+                self._last_key = self.now
+                self._draft.typed(happening.keys)
+                self._schedule(self.program.receive(happening.keys, PERSON))
+                self._look()
+            case "dialog":
+                self._schedule(self.program.open_dialog())
+            case _:
+                self._schedule(self.program.chatter())
+
+    def _schedule(self, outputs: Iterator[Output]) -> None:
+        for delay, make in outputs:
+            self._at(self.now + delay, partial(self._make, make))
+
+    def _make(self, make: Callable[[], bytes | Iterator[Output]]) -> None:
+        self._emit(make())
+
+    def _emit(self, output: bytes | Iterator[Output]) -> None:
+        if not isinstance(output, bytes):
+            self._schedule(output)
+            return
+        # What comes later waits for the pieces before it: a terminal's bytes stay in order.
+        at = max(self.now, self._stream_free_at)
+        while output:
+            # Right after the prompt's sign a row may look empty though it is not.
+            sign = output.find(b"\xe2\x96\xb8 ") + 4
+            cut = self._chance.choice((len(output), 1 + self._chance.randrange(len(output)), sign if sign > 3 else 1))
+            self._at(at, partial(self._feed, output[:cut]))
+            output = output[cut:]
+            at += self._chance.choice((0.0, 0.0, 0.002, 0.03))
+        self._stream_free_at = at
+
+    def _feed(self, piece: bytes) -> None:
+        self.screen.feed(piece)
+        self._last_output = self.now
+        if self._chance.random() < 0.5:
+            self._look()
+        self._at(self.now + self.profile.times.quiet + GRAIN, self._look)
+
+    def _look(self) -> None:
+        look = self.evidence.look(
+            self.screen.picture(),
+            quiet_for=self.now - self._last_output,
+            person_idle_for=self.now - self._last_key,
+            person_drafting=self._draft.is_open,
+            now=self.now,
+        )
+        for step in self.delivery.advance(look, self.now):
+            match step:
+                case Intend():
+                    self.intended_at = self.now
+                    self._at(self.now + self.scenario.intent_takes, self._record)
+                case Write(data):
+                    self._write(data, look)
+                case Withdrawn():
+                    assert not self.writes, "withdrawn after bytes were written"
+                case _:
+                    pass
+        if self.delivery.phase in ENDED and self.ended_at is None:
+            self.ended_at = self.now
+        self._wake()
+
+    def _wake(self) -> None:
+        at = self.delivery.deadline
+        if at is not None and at != self._wakes_at:
+            self._wakes_at = at
+            self._at(max(at, self.now), self._look)
+
+    def _record(self) -> None:
+        self._recorded = True
+        self.delivery.intent_recorded(self.now)
+        self._look()
+
+    def _write(self, data: bytes, look: Look) -> None:
+        assert self._recorded, "written before the intent was durable"
+        assert find_dialog(self.screen.picture(), self.profile) is None, "written while a dialog is on the screen"
+        if not self.writes:
+            assert look.state == READY, "written while the program is not ready"
+            assert self.now - self._last_key >= self.profile.times.person - GRAIN, "written while a person types"
+            prompt = read_prompt(self.screen.picture(), self.profile)
+            assert self.profile.prompt is None or (prompt is not None and prompt.is_empty), "written over a text"
+        elif self.profile.prompt is not None:
+            seen = shown(self.screen.picture(), self.profile, self.scenario.text)
+            assert seen is not Shown.FOREIGN, "Enter pressed on a text that is not ours"
+        self.writes.append(data)
+        self._schedule(self.program.receive(data, SYNAPSE))
+        self.delivery.written(self.now)
+
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        self._order += 1
+        heapq.heappush(self._agenda, (when, self._order, action))

@@ -1,0 +1,78 @@
+"""Whatever programs, people, dialogs and chunks do: nothing twice, nothing into a dialog, and proof is true."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from synapse.terminal.delivery import Phase
+from tests.property.simulated_programs import SYNAPSE, Quirk
+from tests.property.simulated_world import Happening, Scenario, World, bound
+
+LINE_QUIRKS = (Quirk.NONE, Quirk.DRAWS_NO_INPUT, Quirk.HANGS)
+
+bodies = st.sampled_from(
+    ("hello", "see @codex", "one\ntwo", "1\n2\n3\n4\n5\n6", "long " * 60, "日本語のメッセージ", "x")
+)
+lags = st.sampled_from((0.0, 0.001, 0.05, 0.4, 0.9))
+keys = st.sampled_from((b"x", b"half a line", b"\x15", b"\r", b"y\r", b"n", b"a whole line\r"))
+seeds = st.integers(0, 2**32)
+happenings = st.lists(
+    st.builds(
+        Happening,
+        at=st.floats(0.0, 12.0) | st.floats(0.99, 1.3),
+        what=st.sampled_from(("keys", "keys", "dialog", "notice")),
+        keys=keys,
+    ),
+    max_size=6,
+).map(tuple)
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    kind = draw(st.sampled_from(("line", "page", "quiet")))
+    return Scenario(
+        kind=kind,
+        body=draw(bodies),
+        quirk=draw(st.sampled_from(tuple(Quirk) if kind == "page" else LINE_QUIRKS)),
+        lag=draw(lags),
+        work=draw(st.sampled_from((0.0, 0.3, 3.0))),
+        asks=draw(st.booleans()),
+        erases_page=draw(st.booleans()),
+        intent_takes=draw(st.sampled_from((0.0, 0.004, 0.3, 2.0))),
+        happenings=draw(happenings),
+        seed=draw(seeds),
+    )
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(scenario=scenarios())
+def test_whatever_happens_a_message_is_typed_at_most_once_and_proof_is_true(scenario: Scenario) -> None:
+    world = World(scenario)
+
+    world.run()
+
+    event(f"{scenario.kind} {world.delivery.phase.name}")
+    assert len(world.writes) <= 2
+    assert world.taken <= 1
+    if world.delivery.phase is Phase.PROVEN:
+        assert world.taken == 1
+    if world.delivery.phase in (Phase.GATED, Phase.INTENDING, Phase.WITHDRAWN):
+        assert world.writes == []
+    if world.intended_at is not None:
+        assert world.ended_at is not None
+        assert world.ended_at - world.intended_at <= bound(world.profile)
+    for submission in world.program.submissions:
+        if submission.enter_by == SYNAPSE:
+            assert submission.authors <= {SYNAPSE}
+
+
+@settings(max_examples=100, deadline=None)
+@given(kind=st.sampled_from(("line", "page")), body=bodies, lag=lags, seed=seeds)
+def test_a_program_that_behaves_gets_the_message_and_it_is_proven(kind: str, body: str, lag: float, seed: int) -> None:
+    world = World(Scenario(kind=kind, body=body, lag=lag, seed=seed))
+
+    world.run()
+
+    assert world.delivery.phase is Phase.PROVEN
+    assert world.taken == 1

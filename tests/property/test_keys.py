@@ -1,0 +1,110 @@
+"""Whatever a person types, however it is cut: every byte is in exactly one key, and the keys are the same."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synapse.terminal.at_line import AtLine, Forward
+from synapse.terminal.keys import Key, KeyParser, Kind
+
+PIECES = st.one_of(
+    st.sampled_from(
+        [
+            b"\r",
+            b"\x1b[13u",
+            b"\x1b[13;2u",
+            b"\x1b[117;5u",
+            b"\x1b[27;5;117~",
+            b"\x1b[200~",
+            b"\x1b[201~",
+            b"\x1b[D",
+            b"\x1bOC",
+            b"\x1b",
+            b"\x7f",
+            b"\x15",
+            b"\x1b]11;rgb:0/0/0\x1b\\",
+            b"\x1b[<35;1;1M",
+            b"\x1b[M",
+            "設計 é 👩\u200d🚀".encode(),
+            b"@codex hi",
+        ]
+    ),
+    st.binary(max_size=6),
+    st.text(max_size=6).map(lambda text: text.encode(errors="surrogatepass")),
+)
+TYPED = st.lists(PIECES, max_size=12).map(b"".join)
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in at)})
+    return [data[begin:end] for begin, end in itertools.pairwise(edges)]
+
+
+def joined(keys: list[Key]) -> list[Key]:
+    """Runs of text may come in pieces; put them together."""
+    whole: list[Key] = []
+    for key in keys:
+        if whole and key.kind is whole[-1].kind and is_run(key) and is_run(whole[-1]):
+            whole[-1] = Key(key.kind, whole[-1].raw + key.raw, whole[-1].text + key.text)
+        else:
+            whole.append(key)
+    return whole
+
+
+def is_run(key: Key) -> bool:
+    """A letter in one of the newer encodings is a key of its own."""
+    return key.kind is Kind.PASTED or (key.kind is Kind.TEXT and not key.raw.startswith(b"\x1b"))
+
+
+@given(TYPED, st.lists(st.integers(min_value=0), max_size=12))
+def test_every_byte_is_in_one_key(data: bytes, at: list[int]) -> None:
+    parser = KeyParser()
+    keys = [key for chunk in cut(data, at) for key in parser.feed(chunk)]
+
+    assert b"".join(key.raw for key in keys) + parser.pending == data
+    assert all(key.raw for key in keys)
+
+
+@given(TYPED, st.lists(st.integers(min_value=0), max_size=12))
+def test_the_keys_do_not_depend_on_the_cut(data: bytes, at: list[int]) -> None:
+    in_pieces, at_once = KeyParser(), KeyParser()
+    keys = [key for chunk in cut(data, at) for key in in_pieces.feed(chunk)]
+
+    assert joined(keys) == joined(at_once.feed(data))
+    assert in_pieces.pending == at_once.pending
+
+
+@given(TYPED, st.lists(st.integers(min_value=0), max_size=12))
+def test_without_a_known_name_every_byte_passes_in_order(data: bytes, at: list[int]) -> None:
+    line = AtLine(lambda name: "", b"\x15")
+    passed = bytearray()
+    for number, chunk in enumerate(cut(data, at)):
+        for action in line.typed(chunk, lambda: "", number * 0.01):
+            assert isinstance(action, Forward)
+            passed += action.data
+    for action in line.look("", 1e6):
+        assert isinstance(action, Forward)
+        passed += action.data
+
+    assert bytes(passed) == data
+
+
+@given(TYPED, st.lists(st.integers(min_value=0), max_size=12))
+def test_when_the_screen_never_agrees_every_byte_passes_in_order(data: bytes, at: list[int]) -> None:
+    line = AtLine(lambda name: name, b"\x15")
+    passed = bytearray()
+    now = 0.0
+    for chunk in cut(data, at):
+        for action in line.typed(chunk, lambda: "", now):
+            assert isinstance(action, Forward)
+            passed += action.data
+    while line.deadline is not None:
+        now = line.deadline
+        for action in line.look("something else", now):
+            assert isinstance(action, Forward)
+            passed += action.data
+
+    assert bytes(passed) == data

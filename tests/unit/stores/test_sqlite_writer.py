@@ -1,0 +1,261 @@
+"""The writer: groups, bounds and failures that hit only those who are to blame."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.core.errors import InvalidRequest, StoreFailed, StoreFull, StoreLocked, TaskNotFound, VersionConflict
+from synapse.core.events import Recorded, TaskEvent
+from synapse.core.lifecycle import replay
+from synapse.core.store import TaskQuery
+from synapse.core.task import TaskState
+from synapse.stores import sqlite_appends, sqlite_writer
+from synapse.stores.sqlite import SqliteStore
+from synapse.stores.sqlite_file import open_file
+from synapse.stores.sqlite_location import lock_path
+from synapse.stores.sqlite_writer import Writer
+from tests.fakes.facts import TASK, handed, message, moved, numbered, opened
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+@contextmanager
+def lock_held(path: Path) -> Generator[None]:
+    """As another process would hold it."""
+    descriptor = os.open(lock_path(path), os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[Sequence[Recorded]]:
+    done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+    writer.submit(sqlite_appends.encode(replay(events), events, "", done))
+    return done
+
+
+def test_what_waits_for_the_lock_too_long_fails_and_is_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        store = await SqliteStore.open(path, lock_timeout=0.3)
+        with lock_held(path):
+            first = store.append(replay([opened()]), [opened()])
+            behind = store.append(replay([opened(), handed("a")]), [handed("a")])
+            for late in (first, behind):
+                with pytest.raises(StoreLocked) as refused:
+                    await late
+                assert str(path) in refused.value.hint
+        await store.append(replay([opened("later")]), [opened("later")])
+
+        with pytest.raises(TaskNotFound):
+            await store.load(TASK)
+        assert len(await store.read_after(0)) == 1
+        await store.close()
+
+    run(story)
+
+
+def test_a_short_wait_for_the_lock_is_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        store = await SqliteStore.open(path, lock_timeout=10)
+        with lock_held(path):
+            waiting = [store.append(replay([opened(numbered(n))]), [opened(numbered(n))]) for n in range(5)]
+            # Reading does not need the lock, and gives the writer time to reach it.
+            assert await store.read_after(0) == []
+            assert not any(one.done() for one in waiting)
+        await asyncio.gather(*waiting)
+        await store.close()
+
+    run(story)
+
+
+def test_a_lock_of_sqlite_itself_is_told_after_a_bound(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        store = await SqliteStore.open(path, lock_timeout=0.2)
+        shell = sqlite3.connect(path, isolation_level=None)
+        shell.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreLocked):
+            await store.append(replay([opened()]), [opened()])
+        shell.execute("ROLLBACK")
+        shell.close()
+
+        await store.append(replay([opened()]), [opened()])
+        await store.close()
+
+    run(story)
+
+
+def test_a_full_disk_is_told_and_hits_only_what_does_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        connection = open_file(path, lock_timeout=1)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 20}")
+        writer = Writer(path, connection, lock_timeout=1)
+        large = opened(numbered(2), message=message("x" * 200_000))
+
+        small, too_large, behind = submit(writer, opened()), submit(writer, large), submit(writer, opened(numbered(3)))
+
+        with pytest.raises(StoreFull) as refused:
+            await too_large
+        assert "df -h" in refused.value.hint
+        assert [one.seq for done in (small, behind) for one in await done] == [1, 2]
+        await writer.close()
+
+    run(story)
+
+
+def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        await store.append(replay([opened()]), [opened()])
+        finished: list[int] = []
+
+        def note(number: int, _done: object) -> None:
+            finished.append(number)
+
+        waiting: list[asyncio.Future[Sequence[Recorded]]] = []
+        for number in range(1, 30):
+            event = opened() if number % 7 == 0 else opened(numbered(number))
+            waiting.append(store.append(replay([event]), [event]))
+            waiting[-1].add_done_callback(partial(note, number))
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert finished == list(range(1, 30))
+        assert [n for n, one in enumerate(results, 1) if isinstance(one, VersionConflict)] == [7, 14, 21, 28]
+        assert (await store.list(TaskQuery(limit=100))).total == 26
+        await store.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        opened(numbered(2), metadata={"what": {1, 2}}),
+        opened(numbered(2), metadata={"what": object()}),
+        opened(numbered(2), context_id="half a pair \ud800"),
+        opened(numbered(2), metadata={"n": 10**5000}),
+    ],
+)
+def test_what_cannot_be_stored_is_the_callers_fault_and_hits_no_neighbour(tmp_path: Path, event: TaskEvent) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        events = [opened(numbered(1)), event, opened(numbered(3))]
+        results = await asyncio.gather(*(store.append(replay([one]), [one]) for one in events), return_exceptions=True)
+
+        assert [isinstance(one, InvalidRequest) for one in results] == [False, True, False]
+        assert [task.id for task in (await store.list(TaskQuery())).tasks] == [numbered(3), numbered(1)]
+        await store.close()
+
+    run(story)
+
+
+def test_deep_nesting_that_json_cannot_write_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        deep: list[Any] = []
+        for _ in range(100_000):
+            deep = [deep]
+        event = opened(metadata={"deep": deep})
+        with pytest.raises(InvalidRequest):
+            await store.append(replay([event]), [event])
+        await store.close()
+
+    run(story)
+
+
+def test_a_name_that_cannot_be_stored_cannot_be_asked_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        with pytest.raises(InvalidRequest):
+            await store.find("\ud800")
+        await store.close()
+
+    run(story)
+
+
+def test_a_queue_that_is_full_refuses_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    monkeypatch.setattr(sqlite_writer, "MOST_WAITING", 3)
+
+    async def story() -> None:
+        store = await SqliteStore.open(path)
+        with lock_held(path):
+            waiting = [store.append(replay([opened(numbered(n))]), [opened(numbered(n))]) for n in range(4)]
+            with pytest.raises(StoreFailed, match="wait for the disk"):
+                await waiting[3]
+        await asyncio.gather(*waiting[:3])
+        await store.close()
+
+    run(story)
+
+
+def test_closing_writes_what_waits(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        store = await SqliteStore.open(path)
+        waiting = [store.append(replay([opened(numbered(n))]), [opened(numbered(n))]) for n in range(50)]
+        await store.close()
+        assert all(one.done() for one in waiting)
+        with pytest.raises(StoreFailed, match="closed"):
+            await store.append(replay([opened()]), [opened()])
+
+        again = await SqliteStore.open(path)
+        assert len(await again.read_after(0)) == 50
+        await again.close()
+
+    run(story)
+
+
+def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        given_up = store.append(replay([opened()]), [opened()])
+        given_up.cancel()
+        log: list[TaskEvent] = [opened(), moved(TaskState.WORKING)]
+        await store.append(replay(log), log[1:])
+
+        assert (await store.load(TASK)).version == 2
+        await store.close()
+
+    run(story)
+
+
+def test_a_failing_question_about_a_holder_fails_only_that_claim(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+
+        def is_alive(holder: str, /) -> bool:
+            raise StoreFailed(f"cannot tell about {holder}")
+
+        assert await store.claim_inbox("codex", "one", is_alive)
+        claiming = asyncio.ensure_future(store.claim_inbox("codex", "two", is_alive))
+        await store.append(replay([replace(opened(), parent_id="p")]), [replace(opened(), parent_id="p")])
+        with pytest.raises(StoreFailed, match="cannot tell"):
+            await claiming
+        await store.close()
+
+    run(story)

@@ -1,0 +1,381 @@
+"""What every store promises: the same tests for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from synapse.core.errors import InvalidRequest, TaskNotFound, VersionConflict
+from synapse.core.events import Recorded, TaskEvent
+from synapse.core.lifecycle import replay
+from synapse.core.message import Artifact, DataPart, FilePart, TextPart
+from synapse.core.receipt import ReceiptStep
+from synapse.core.store import KnownMessage, TaskQuery, TaskStore
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.stores.memory import MemoryStore
+from synapse.stores.sqlite import SqliteStore
+from tests.fakes.facts import TASK, after, handed, hidden, message, moved, noted, numbered, opened, said, stepped
+
+Story = Callable[[TaskStore], Awaitable[None]]
+Tell = Callable[[Story], None]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def tell(request: pytest.FixtureRequest, tmp_path: Path) -> Tell:
+    """Runs a story on one kind of store."""
+
+    @asynccontextmanager
+    async def store() -> AsyncGenerator[TaskStore]:
+        opened_store = MemoryStore() if request.param == "memory" else await SqliteStore.open(tmp_path / "store.db")
+        try:
+            yield opened_store
+        finally:
+            await opened_store.close()
+
+    async def run(story: Story) -> None:
+        async with asyncio.timeout(20), store() as one:
+            await story(one)
+
+    return lambda story: asyncio.run(run(story))
+
+
+async def keep(store: TaskStore, *events: TaskEvent, digest: str = "", before: Sequence[TaskEvent] = ()) -> Task:
+    """Append events that follow those of `before`."""
+    task = replay([*before, *events])
+    await store.append(task, events, digest=digest)
+    return task
+
+
+def test_what_was_appended_is_loaded(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        log: list[TaskEvent] = [
+            opened(),
+            stepped(ReceiptStep.QUEUED),
+            moved(TaskState.WORKING),
+            handed("a"),
+            handed("b", append=True),
+        ]
+
+        await keep(store, *log[:2])
+        await keep(store, log[2], before=log[:2])
+        task = await keep(store, *log[3:], before=log[:3])
+
+        assert await store.load(TASK) == task == replay(log)
+
+    tell(story)
+
+
+def test_every_kind_of_part_comes_back_as_it_was(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        parts = (
+            TextPart(text="日本語 \ud800 \x00", name="n", media_type="text/plain", metadata={"a": [1, None, 0.1]}),
+            FilePart(content=bytes(range(256)), name="f.bin", media_type="application/octet-stream"),
+            FilePart(url="https://example.org/f"),
+            FilePart(content=b""),
+            DataPart(data={"deep": [{"x": 2**70}, True]}),
+            DataPart(data=None),
+        )
+        first = opened(message=replace(message(), parts=parts, extensions=("e",), reference_task_ids=("t",)))
+        artifact = Artifact(
+            artifact_id="a", parts=parts, name="n", description="d", metadata={"m": 1}, extensions=("x",)
+        )
+
+        task = await keep(store, first, replace(handed(""), artifact=artifact), moved(TaskState.COMPLETED))
+
+        assert await store.load(TASK) == task
+
+    tell(story)
+
+
+def test_an_unknown_task_is_not_found(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        with pytest.raises(TaskNotFound):
+            await store.load(TASK)
+        assert await store.find("1") == []
+        assert await store.read_after(0, task_id=TASK) in ([], ())
+
+    tell(story)
+
+
+def test_seqs_rise_in_the_order_of_the_calls(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        order: list[int] = []
+
+        async def write(number: int) -> Sequence[Recorded]:
+            log: list[TaskEvent] = [opened(numbered(number)), stepped(ReceiptStep.QUEUED, numbered(number))]
+            recorded = await store.append(replay(log), log)
+            order.append(number)
+            return recorded
+
+        written = await asyncio.gather(*(write(number) for number in range(50)))
+
+        seqs = [one.seq for recorded in written for one in recorded]
+        assert seqs == sorted(set(seqs))
+        assert order == list(range(50))
+        assert [one.seq for one in await store.read_after(0)] == seqs
+
+    tell(story)
+
+
+def test_an_append_takes_its_place_when_it_is_called(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        second: list[TaskEvent] = [opened(), moved(TaskState.WORKING)]
+        first_done, second_done = store.append(replay(second[:1]), second[:1]), store.append(replay(second), second[1:])
+
+        later = await second_done
+        earlier = await first_done
+
+        assert earlier[0].seq < later[0].seq
+        assert (await store.load(TASK)).state is TaskState.WORKING
+
+    tell(story)
+
+
+def test_a_stale_version_is_a_conflict_and_changes_nothing(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        task = await keep(store, opened(), moved(TaskState.COMPLETED))
+
+        with pytest.raises(VersionConflict):
+            await keep(store, moved(TaskState.CANCELED), before=[opened()])
+        with pytest.raises(VersionConflict):
+            await keep(store, opened())
+
+        assert await store.load(TASK) == task
+        assert len(await store.read_after(0)) == 2
+
+    tell(story)
+
+
+def test_an_event_from_the_future_is_a_conflict(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        with pytest.raises(VersionConflict):
+            await keep(store, moved(TaskState.WORKING), before=[opened()])
+        assert await store.read_after(0) == []
+
+        await keep(store, opened())
+        with pytest.raises(VersionConflict):
+            await keep(store, handed("x"), before=[opened(), moved(TaskState.WORKING)])
+
+    tell(story)
+
+
+def test_a_failing_append_does_not_fail_its_neighbours(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        await keep(store, opened())
+        events = [opened(numbered(number)) for number in range(5)]
+
+        results = await asyncio.gather(
+            *(keep(store, event) for event in (*events[:2], opened(), *events[2:])), return_exceptions=True
+        )
+
+        assert [isinstance(result, VersionConflict) for result in results] == [False, False, True, False, False, False]
+        for event in events:
+            assert (await store.load(event.task_id)).version == 1
+
+    tell(story)
+
+
+def test_a_digest_claims_the_message_id_for_inbox_and_scope(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        said_once = message(message_id="m")
+        await keep(store, opened(message=said_once), digest="d")
+
+        with pytest.raises(VersionConflict):
+            await keep(store, opened(numbered(2), message=said_once), digest="d")
+        await keep(store, opened(numbered(3), message=said_once, scope="other"), digest="d")
+        await keep(store, opened(numbered(4), message=said_once, inbox="other"), digest="d")
+        await keep(store, opened(numbered(5), message=said_once))
+
+        assert await store.find_message("codex@/proj", "local", "m") == KnownMessage(TASK, "d")
+        assert await store.find_message("codex@/proj", "local", "n") is None
+        with pytest.raises(TaskNotFound):
+            await store.load(numbered(2))
+
+    tell(story)
+
+
+def test_a_follow_up_can_claim_its_message_id_too(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        await keep(store, opened())
+        await keep(store, said("more"), stepped(ReceiptStep.QUEUED), before=[opened()], digest="d")
+
+        assert await store.find_message("codex@/proj", "local", "m-more") == KnownMessage(TASK, "d")
+
+    tell(story)
+
+
+def test_find_matches_a_prefix_newest_first(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        ids = [TaskId(name) for name in ("abc-1", "abd-2", "abc-3", "ab%-4")]
+        for task_id in ids:
+            await keep(store, opened(task_id))
+        await keep(store, opened("abc-5", inbox="other"))
+        await keep(store, opened("abc-6"), hidden("abc-6"))
+
+        assert await store.find("abc", inbox="codex@/proj") == ["abc-3", "abc-1"]
+        assert await store.find("abc") == ["abc-5", "abc-3", "abc-1"]
+        assert await store.find("ab", limit=2) == ["abc-5", "ab%-4"]
+        assert await store.find("ab%") == ["ab%-4"]
+        assert await store.find("abc-1-longer") == []
+
+    tell(story)
+
+
+def test_the_list_is_newest_change_first_and_filters(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        await keep(store, opened("a", at=1, context_id="c"), moved(TaskState.WORKING, "a", at=9))
+        await keep(store, opened("b", at=2, context_id="c", scope="other"))
+        await keep(store, opened("c", at=3, parent_id="a", agent_id="x"))
+        await keep(store, opened("d", at=4, inbox="other"), moved(TaskState.FAILED, "d", at=5))
+        await keep(store, opened("e", at=6), hidden("e", at=7))
+
+        async def ids(**wanted: object) -> list[str]:
+            page = await store.list(TaskQuery(**wanted))  # type: ignore[arg-type] # the fields of the query by name
+            assert page.total == len(page.tasks)
+            return [task.id for task in page.tasks]
+
+        assert await ids() == ["a", "d", "c", "b"]
+        assert await ids(inbox="codex@/proj") == ["a", "c", "b"]
+        assert await ids(agent_id="x") == ["c"]
+        assert await ids(scope="local") == ["a", "d", "c"]
+        assert await ids(context_id="c") == ["a", "b"]
+        assert await ids(parent_id="a") == ["c"]
+        assert await ids(states=frozenset({TaskState.SUBMITTED})) == ["c", "b"]
+        assert await ids(states=frozenset({TaskState.WORKING, TaskState.FAILED})) == ["a", "d"]
+        assert await ids(updated_after=after(3)) == ["a", "d"]
+        assert await ids(context_id="nothing") == []
+
+    tell(story)
+
+
+def test_the_listed_tasks_are_whole(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), handed("a"), noted({"x": 1})]
+        await keep(store, *log[:2])
+        task = await keep(store, *log[2:], before=log[:2])
+
+        assert (await store.list(TaskQuery())).tasks == (task,)
+
+    tell(story)
+
+
+def test_pages_lose_and_repeat_nothing(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        # Several share a moment, so the time alone does not tell where a page ends.
+        for number in range(10):
+            await keep(store, opened(numbered(number), at=number // 4))
+
+        seen: list[TaskId] = []
+        page = await store.list(TaskQuery(limit=3))
+        seen += [task.id for task in page.tasks]
+        while page.next_cursor:
+            page = await store.list(TaskQuery(limit=3, cursor=page.next_cursor))
+            seen += [task.id for task in page.tasks]
+            assert page.total == 10
+
+        assert seen == [numbered(number) for number in reversed(range(10))]
+
+    tell(story)
+
+
+def test_a_full_last_page_has_no_next(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        for number in range(4):
+            await keep(store, opened(numbered(number), at=number))
+
+        page = await store.list(TaskQuery(limit=2))
+        page = await store.list(TaskQuery(limit=2, cursor=page.next_cursor))
+
+        assert len(page.tasks) == 2
+        assert page.next_cursor == ""
+
+    tell(story)
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.2.3", "99999999999999999999.1", "."])
+def test_a_cursor_that_is_not_ours_is_refused(tell: Tell, cursor: str) -> None:
+    async def story(store: TaskStore) -> None:
+        with pytest.raises(InvalidRequest):
+            await store.list(TaskQuery(cursor=cursor))
+
+    tell(story)
+
+
+def test_read_after_goes_on_where_it_stopped(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        for number in (1, 2):
+            await keep(store, opened(numbered(number)))
+        log: list[TaskEvent] = [opened(numbered(1)), handed("a", numbered(1)), handed("b", numbered(1))]
+        await keep(store, *log[1:], before=log[:1])
+
+        everything = await store.read_after(0)
+        assert [one.event for one in everything] == [opened(numbered(1)), opened(numbered(2)), *log[1:]]
+        assert await store.read_after(everything[1].seq) == everything[2:]
+        assert await store.read_after(0, limit=2) == everything[:2]
+        assert [one.event for one in await store.read_after(0, task_id=numbered(1))] == log
+        assert await store.read_after(everything[2].seq, task_id=numbered(1), limit=1) == everything[3:]
+        assert list(await store.read_after(2**80)) == []
+
+    tell(story)
+
+
+def test_open_tasks_are_the_unfinished_ones_oldest_first(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        await keep(store, opened("late", at=5))
+        await keep(store, opened("early", at=1), moved(TaskState.INPUT_REQUIRED, "early", at=9))
+        await keep(store, opened("done", at=2), moved(TaskState.COMPLETED, "done", at=3))
+        await keep(store, opened("elsewhere", at=3, inbox="other"))
+
+        assert [task.id for task in await store.open_tasks("codex@/proj")] == ["early", "late"]
+
+    tell(story)
+
+
+def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        living = {"one"}
+
+        def is_alive(holder: str, /) -> bool:
+            return holder in living
+
+        assert await store.claim_inbox("codex", "one", is_alive)
+        assert await store.claim_inbox("codex", "one", is_alive)
+        assert not await store.claim_inbox("codex", "two", is_alive)
+        await store.release_inbox("codex", "two")
+        assert not await store.claim_inbox("codex", "two", is_alive)
+        living.clear()
+        assert await store.claim_inbox("codex", "two", is_alive)
+        await store.release_inbox("codex", "two")
+        living.add("two")
+        assert await store.claim_inbox("codex", "three", is_alive)
+
+    tell(story)
+
+
+def test_prune_deletes_old_finished_tasks_only(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        old = [numbered(number) for number in range(250)]
+        for task_id in old:
+            await keep(store, opened(task_id), moved(TaskState.COMPLETED, task_id), digest="d")
+        await keep(store, opened("open", at=0), digest="d")
+        await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
+        last = (await store.read_after(0))[-1].seq
+
+        assert await store.prune(after(30)) == 250
+        assert await store.prune(after(30)) == 0
+
+        assert {task.id for task in (await store.list(TaskQuery())).tasks} == {"open", "new"}
+        assert {one.event.task_id for one in await store.read_after(0)} == {"open", "new"}
+        with pytest.raises(TaskNotFound):
+            await store.load(old[0])
+        assert await store.find_message("codex@/proj", "local", f"message of {old[0]}") is None
+        assert await store.find_message("codex@/proj", "local", "message of open") is not None
+        again = opened(old[0])
+        assert (await store.append(replay([again]), [again], digest="d"))[0].seq > last
+
+    tell(story)
