@@ -153,6 +153,10 @@ class Driver(Protocol):
         """
         ...
 
-    async def interrupt(self) -> None:
-        """Ask the agent to drop the current turn. Never acts on a dialog. Safe to call when idle."""
+    async def interrupt(self) -> bool:
+        """Ask the agent to drop the current turn; False when it was not asked: it is idle, or a dialog is open."""
+        ...
+
+    def confirm(self) -> None:
+        """A person saw that the agent took the message in doubt: the turn goes on as if there were proof."""
         ...

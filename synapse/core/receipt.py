@@ -14,7 +14,10 @@ from enum import StrEnum
 
 
 class ReceiptStep(StrEnum):
-    """One step of a message's way. Only a person's decision leads back, from typed to queued."""
+    """One step of a message's way.
+
+    Two things lead back, from typed to queued: an intent that came to nothing, and a person's decision.
+    """
 
     QUEUED = "queued"
     TYPED = "typed"

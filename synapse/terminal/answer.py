@@ -1,0 +1,104 @@
+"""The answer as the screen shows it: what stands below our message and above the prompt.
+
+This is the last resort: it is what was painted, not what was meant. Callers mark it as taken from the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from synapse.terminal.echo import compact
+from synapse.terminal.keystrokes import keystrokes
+from synapse.terminal.profile import Profile
+from synapse.terminal.rules import Pattern
+
+# At most so many letters of frame stand before and after a row of a message; one CLI puts the time of day there.
+_FRAME_BEFORE: Final = 3
+_FRAME_AFTER: Final = 8
+
+
+def answer_text(lines: Sequence[str], text: str, profile: Profile) -> str:
+    """Return what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found."""
+    forms = {compact(keystrokes(text, profile, bracketed_paste=pasted).shown) for pasted in (False, True)}
+    starts = sorted({start for form in forms for start in _places_below_message(lines, form, profile)}, reverse=True)
+    answers = (_answer_from(lines, start, profile) for start in starts)
+    if profile.answer.echo is not None:
+        return next(answers, "")
+    # A program may repeat the message in its answer. Without a rule for the first place, it is where something follows.
+    return next((answer for answer in answers if answer), "")
+
+
+def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
+    end = _first_match(lines, profile.answer.end, start, len(lines))
+    end = _above_prompt(lines, profile, start, end)
+    kept = [line for line in lines[start:end] if not _matches(profile.answer.drop, line)]
+    return _dedented([_stripped(line, profile.answer.strip) for line in kept])
+
+
+def _places_below_message(lines: Sequence[str], wanted: str, profile: Profile) -> list[int]:
+    """Return the row below each place where the program shows the message."""
+    header = wanted[: wanted.find("]") + 1] or wanted
+    begins = [row for row in range(len(lines)) if _begins_message(lines, row, header, profile)]
+    return [_message_end(lines, row, wanted) for row in begins]
+
+
+def _begins_message(lines: Sequence[str], row: int, header: str, profile: Profile) -> bool:
+    if profile.answer.echo is not None and not profile.answer.echo.search(lines[row]):
+        return False
+    # The header itself may be wrapped on a narrow screen.
+    return 0 <= compact("".join(lines[row : row + 2])).find(header) < len(compact(lines[row]))
+
+
+def _message_end(lines: Sequence[str], row: int, wanted: str) -> int:
+    """Walk down while the rows go on with the message; frames and indentation around its words do not matter."""
+    left = wanted
+    while row < len(lines) and left:
+        line = compact(lines[row])
+        taken = _overlap(line, left)
+        if line and not taken:
+            break
+        left = left[taken:]
+        row += 1
+    return row
+
+
+def _overlap(line: str, left: str) -> int:
+    """How many letters of `left` the line goes on with, between at most a few letters of frame."""
+    for begin in range(min(len(line), _FRAME_BEFORE + 1)):
+        same = next((i for i, (a, b) in enumerate(zip(line[begin:], left, strict=False)) if a != b), None)
+        length = min(len(line) - begin, len(left)) if same is None else same
+        if length == len(left) or (length and len(line) - begin - length <= _FRAME_AFTER):
+            return length
+    return 0
+
+
+def _above_prompt(lines: Sequence[str], profile: Profile, start: int, end: int) -> int:
+    rule = profile.prompt
+    if rule is None:
+        return end
+    for row in range(end - 1, start - 1, -1):
+        # Lines come without the blanks at their end, but an empty prompt often ends in one.
+        if rule.pattern.search(lines[row]) or rule.pattern.search(lines[row] + " "):
+            return row
+    return end
+
+
+def _first_match(lines: Sequence[str], patterns: Sequence[Pattern], start: int, end: int) -> int:
+    return next((row for row in range(start, end) if _matches(patterns, lines[row])), end)
+
+
+def _matches(patterns: Sequence[Pattern], line: str) -> bool:
+    return any(pattern.search(line) for pattern in patterns)
+
+
+def _stripped(line: str, patterns: Sequence[Pattern]) -> str:
+    for pattern in patterns:
+        line = pattern.sub("", line)
+    return line.rstrip()
+
+
+def _dedented(lines: list[str]) -> str:
+    filled = [line for line in lines if line]
+    margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
+    return "\n".join(line[margin:] for line in lines).strip("\n")

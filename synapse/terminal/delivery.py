@@ -1,0 +1,272 @@
+"""One message from the gate to proof. Sans-I/O: the driver looks, calls `advance`, and does the steps that it is given.
+
+    GATED ──gate open: Intend──> INTENDING ──intent_recorded──> INTENDED ──gate still open: Write(text)──> TYPED
+                                                                    │                                       │
+                                                        gate shut: Withdrawn                 text seen: Write(Enter)
+                                                                    ▼                                       ▼
+                                                                WITHDRAWN                                ENTERED
+
+    TYPED, ENTERED ──the program has it: Proven──> PROVEN
+    TYPED, ENTERED ──it stays uncertain: Doubt──> DOUBTFUL ──a later proof: Proven──> PROVEN
+
+Nothing is written before the intent is durable, nothing while a dialog is open, and nothing twice: `Write` comes at
+most once for the text and once for Enter, and in DOUBTFUL never again. In TYPED a missing echo is waited for as long as
+the profile says; then Enter is pressed all the same, unless the input shows something foreign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, assert_never
+
+from synapse.core.agent import EXITED
+from synapse.terminal.echo import Shown
+from synapse.terminal.evidence import UPDATE_LIMIT, Look
+from synapse.terminal.gate import Shut, dialog_open, shut
+from synapse.terminal.keystrokes import keystrokes
+from synapse.terminal.profile import Profile
+from synapse.terminal.proof import ProofSeeker
+
+# How long a recorded intent waits for a gate that only time keeps shut, before it is taken back.
+_INTENT_PATIENCE: Final = 1.0
+
+
+class Phase(Enum):
+    """How far a message has come."""
+
+    GATED = auto()
+    INTENDING = auto()
+    INTENDED = auto()
+    TYPED = auto()
+    ENTERED = auto()
+    PROVEN = auto()
+    DOUBTFUL = auto()
+    WITHDRAWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The gate is shut; the message waits."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Intend:
+    """Make the intent to type durable, then call `intent_recorded`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write these bytes to the program, once, then call `written`."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The program has taken the message."""
+
+    source: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """It is not certain that the program has taken the message. Nothing more is written."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The gate closed between the intent and the first byte. Nothing was written; the message may be tried again."""
+
+    why: str
+
+
+Step = Closed | Intend | Write | Proven | Doubt | Withdrawn
+
+
+class Delivery:
+    """Brings one text into one program, at most once."""
+
+    def __init__(self, text: str, profile: Profile) -> None:
+        self._text = text
+        self._profile = profile
+        self._phase = Phase.GATED
+        self._since = 0.0
+        """When the phase began, or when its bytes had left."""
+        self._wake_at: float | None = None
+        self._seeker: ProofSeeker | None = None
+        self._dialog_since: float | None = None
+        self._after_dialog = False
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def deadline(self) -> float | None:
+        """When `advance` is next worth calling even if nothing happens."""
+        return self._wake_at
+
+    def advance(self, look: Look, now: float) -> tuple[Step, ...]:
+        """Take what is seen now; return what to do."""
+        self._wake_at = None
+        match self._phase:
+            case Phase.GATED:
+                return self._try_gate(look, now)
+            case Phase.INTENDED:
+                return self._type(look, now)
+            case Phase.TYPED:
+                return self._enter(look, now)
+            case Phase.ENTERED:
+                return self._await_proof(look, now)
+            case Phase.DOUBTFUL:
+                return self._prove(look, now)
+            case Phase.INTENDING | Phase.PROVEN | Phase.WITHDRAWN:
+                return ()
+            case _:
+                assert_never(self._phase)
+
+    def intent_recorded(self, now: float) -> None:
+        """The intent is durable: from now on bytes may be written."""
+        if self._phase is Phase.INTENDING:
+            self._go(Phase.INTENDED, now)
+
+    def written(self, now: float) -> None:
+        """The bytes of the last `Write` have left; a slow program's time begins only now."""
+        if self._phase in (Phase.TYPED, Phase.ENTERED):
+            self._since = now
+
+    def signalled(self, source: str, evidence: str, now: float) -> tuple[Step, ...]:
+        """A structured signal proves the submission (a hook, the transcript)."""
+        if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL):
+            return ()
+        self._go(Phase.PROVEN, now)
+        return (Proven(source, evidence),)
+
+    def _try_gate(self, look: Look, now: float) -> tuple[Step, ...]:
+        closed = shut(look, self._profile)
+        if closed is None:
+            self._go(Phase.INTENDING, now)
+            return (Intend(),)
+        if closed.opens_in is not None:
+            self._wake(now + closed.opens_in)
+        return (Closed(closed.why),)
+
+    def _type(self, look: Look, now: float) -> tuple[Step, ...]:
+        closed = shut(look, self._profile)
+        if closed is not None:
+            return self._take_back(closed, now)
+        if look.picture is None:
+            raise AssertionError("the gate is shut when there is no picture")
+        keys = keystrokes(self._text, self._profile, bracketed_paste=look.picture.bracketed_paste)
+        self._seeker = ProofSeeker(keys.shown, self._profile, look.picture, now)
+        self._go(Phase.TYPED, now)
+        self._wake(now + self._profile.times.echo)
+        return (Write(keys.data),)
+
+    def _take_back(self, closed: Shut, now: float) -> tuple[Step, ...]:
+        if closed.opens_in is not None and now + closed.opens_in <= self._since + _INTENT_PATIENCE:
+            return self._wait(now + closed.opens_in)
+        self._go(Phase.WITHDRAWN, now)
+        return (Withdrawn(closed.why),)
+
+    def _enter(self, look: Look, now: float) -> tuple[Step, ...]:
+        """Between the text and Enter: it is pressed once the text is seen, never into a dialog or on foreign text."""
+        if look.state == EXITED:
+            return self._doubt("the program ended before Enter was pressed", now)
+        if dialog_open(look):
+            return self._wait_behind_dialog(look, now)
+        if self._dialog_since is not None:
+            self._dialog_since, self._after_dialog, self._since = None, True, now
+        if look.picture is None or look.is_half_painted:
+            return self._wait_for_whole_picture(now)
+        proof = self._prove(look, now)
+        if proof:
+            return proof
+        seen = self._proof_seeker.shown(look.picture)
+        if seen is not Shown.WHOLE or self._proof_seeker.person_came_in(look, now):
+            return self._wait_for_echo(seen, look, now)
+        may_enter_at = self._since + self._profile.times.enter
+        return self._wait(may_enter_at) if now < may_enter_at else self._press_enter(now)
+
+    def _wait_behind_dialog(self, look: Look, now: float) -> tuple[Step, ...]:
+        if self._dialog_since is None:
+            self._dialog_since = now
+        end = self._dialog_since + self._profile.times.dialog
+        name = look.dialog or "the agent waits for a person"
+        return self._wait(end) if now < end else self._doubt(f"a dialog came before Enter: {name}", now)
+
+    def _wait_for_whole_picture(self, now: float) -> tuple[Step, ...]:
+        end = self._since + self._profile.times.echo + self._profile.times.proof
+        if now >= end:
+            return self._doubt("the program never finished painting", now)
+        return self._wait(min(end, now + UPDATE_LIMIT))
+
+    def _wait_for_echo(self, seen: Shown, look: Look, now: float) -> tuple[Step, ...]:
+        end = self._since + self._profile.times.echo
+        if now < end:
+            return self._wait(end)
+        why = self._why_not_enter(seen, look, now)
+        return self._doubt(why, now) if why else self._press_enter(now)
+
+    def _why_not_enter(self, seen: Shown, look: Look, now: float) -> str:
+        """TUIs may buffer a paste without drawing it, so a missing echo alone is no reason."""
+        if self._proof_seeker.person_came_in(look, now):
+            return "a person typed before Enter was pressed"
+        if self._after_dialog or (self._proof_seeker.was_seen and seen is not Shown.PART):
+            return "the text was in the prompt and is no longer there"
+        if seen is Shown.FOREIGN:
+            return "the prompt shows something else than the text"
+        if seen is Shown.HIDDEN and self._profile.prompt is not None:
+            return "the prompt went away before Enter was pressed"
+        return ""
+
+    def _press_enter(self, now: float) -> tuple[Step, ...]:
+        self._proof_seeker.entered()
+        self._go(Phase.ENTERED, now)
+        self._wake(now + self._profile.times.proof)
+        return (Write(self._profile.typing.enter),)
+
+    def _await_proof(self, look: Look, now: float) -> tuple[Step, ...]:
+        proof = self._prove(look, now)
+        if proof:
+            return proof
+        if look.state == EXITED:
+            return self._doubt("the program ended before it was seen to take the message", now)
+        end = self._since + self._profile.times.proof
+        return self._wait(end) if now < end else self._doubt("nothing shows that the program took the message", now)
+
+    def _prove(self, look: Look, now: float) -> tuple[Step, ...]:
+        sign = self._proof_seeker.seek(look, now)
+        if sign:
+            self._go(Phase.PROVEN, now)
+            return (Proven("screen", sign),)
+        due = self._proof_seeker.due
+        return self._wait(due) if due is not None else ()
+
+    @property
+    def _proof_seeker(self) -> ProofSeeker:
+        if self._seeker is None:
+            raise AssertionError("there is nothing to prove before the text is typed")
+        return self._seeker
+
+    def _doubt(self, why: str, now: float) -> tuple[Step, ...]:
+        self._go(Phase.DOUBTFUL, now)
+        return (Doubt(why),)
+
+    def _wait(self, until: float) -> tuple[Step, ...]:
+        self._wake(until)
+        return ()
+
+    def _wake(self, at: float) -> None:
+        self._wake_at = at if self._wake_at is None else min(self._wake_at, at)
+
+    def _go(self, phase: Phase, now: float) -> None:
+        self._phase = phase
+        self._since = now
+        self._wake_at = None

@@ -1,0 +1,145 @@
+"""Reading a TOML table so that an error names the key: `profile 'claude': prompt.pattern must be text, not 5`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn, cast
+
+from synapse.core.address import nearest
+from synapse.core.errors import InvalidProfile
+
+_NAMED_KEYS: Final = {
+    "enter": b"\r",
+    "newline": b"\n",
+    "esc": b"\x1b",
+    "tab": b"\t",
+    "backspace": b"\x7f",
+    "space": b" ",
+}
+
+
+class Fields:
+    """One table of a profile. Every reader raises InvalidProfile with the key's path."""
+
+    def __init__(self, table: Mapping[str, Any], profile: str, path: str = "") -> None:
+        self._table = table
+        self._profile = profile
+        self._path = path
+        self._known: set[str] = set()
+
+    def value(self, key: str, default: object = None) -> object:
+        """What stands there, unread."""
+        self._known.add(key)
+        return self._table.get(key, default)
+
+    def text(self, key: str, default: str = "") -> str:
+        value = self.value(key, default)
+        return value if isinstance(value, str) else self.refuse(key, "must be text", value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.value(key, ())
+        words = [value] if isinstance(value, str) else value
+        if not isinstance(words, list | tuple):
+            self.refuse(key, "must be a list of texts", value)
+        items = cast("list[object]", words)
+        return tuple(
+            item if isinstance(item, str) else self.refuse(key, "must hold only texts", item) for item in items
+        )
+
+    def number(self, key: str, default: float) -> float:
+        value = self.value(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+            self.refuse(key, "must be a number that is not negative", value)
+        return float(value)
+
+    def whole(self, key: str, default: int) -> int:
+        value = self.value(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.refuse(key, "must be a whole number that is not negative", value)
+        return value
+
+    def yes(self, key: str) -> bool:
+        value = self.value(key, False)
+        return value if isinstance(value, bool) else self.refuse(key, "must be true or false", value)
+
+    def pattern(self, key: str) -> re.Pattern[str] | None:
+        return self._compiled(key, self.text(key)) if key in self else None
+
+    def patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(self._compiled(key, text) for text in self.texts(key))
+
+    def keys(self, key: str) -> tuple[bytes, ...]:
+        """Named keys: `esc`, `enter`, `ctrl-u`; one name or a list of them."""
+        return tuple(self._key(key, name) for name in self.texts(key))
+
+    def table(self, key: str) -> Fields:
+        value = self.value(key, {})
+        if not isinstance(value, Mapping):
+            self.refuse(key, "must be a table", value)
+        return Fields(cast("Mapping[str, Any]", value), self._profile, self._at(key))
+
+    def tables(self, key: str) -> list[Fields]:
+        value = self.value(key, [])
+        if not isinstance(value, list):
+            self.refuse(key, "must be a list of tables", value)
+        items = cast("list[object]", value)
+        return [self._item(key, index, item) for index, item in enumerate(items)]
+
+    def named(self) -> Iterator[tuple[str, Fields]]:
+        """The tables of this table, by name."""
+        for key in self:
+            yield key, self.table(key)
+
+    def mapping(self, key: str) -> dict[str, str]:
+        """A table of texts."""
+        table = self.table(key)
+        return {name: table.text(name) for name in table}
+
+    def done(self) -> None:
+        """Refuse what nobody asked for: a misspelt key would be silently without effect."""
+        for key in self._table:
+            if key not in self._known:
+                meant = nearest(key, sorted(self._known))
+                raise InvalidProfile(
+                    f"profile '{self._profile}': there is no key {self._at(key)}",
+                    hint=f"Did you mean '{meant}'?" if meant else "docs/howto/wrap-a-cli.md lists every key",
+                )
+
+    def refuse(self, key: str, rule: str, value: object = None) -> NoReturn:
+        given = "" if value is None else f", not {value!r}"
+        raise InvalidProfile(
+            f"profile '{self._profile}': {self._at(key)} {rule}{given}",
+            hint="docs/howto/wrap-a-cli.md explains every key",
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._table
+
+    def _at(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
+
+    def _item(self, key: str, index: int, item: object) -> Fields:
+        if not isinstance(item, Mapping):
+            self.refuse(f"{key}[{index}]", "must be a table", item)
+        return Fields(cast("Mapping[str, Any]", item), self._profile, self._at(f"{key}[{index}]"))
+
+    def _compiled(self, key: str, text: str) -> re.Pattern[str]:
+        try:
+            return re.compile(text)
+        except re.error as error:
+            raise InvalidProfile(
+                f"profile '{self._profile}': {self._at(key)} is not a regular expression: {error}",
+                hint="write it in single quotes, so that TOML leaves backslashes alone",
+            ) from error
+
+    def _key(self, key: str, name: str) -> bytes:
+        if name in _NAMED_KEYS:
+            return _NAMED_KEYS[name]
+        letter = name.removeprefix("ctrl-")
+        if letter != name and len(letter) == 1 and "a" <= letter <= "z":
+            return bytes([ord(letter) - ord("a") + 1])
+        return self.refuse(key, f"must hold names of keys ({', '.join(_NAMED_KEYS)}, ctrl-a to ctrl-z)", name)

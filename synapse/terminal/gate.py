@@ -1,0 +1,76 @@
+"""The safety gate: may a message be typed now? What is not known to be safe is not safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from synapse.core.agent import READY, WAITING
+from synapse.terminal.evidence import Look
+from synapse.terminal.picture import Picture
+from synapse.terminal.profile import Profile, Style
+from synapse.terminal.reading import read_prompt
+
+# Differences of clock readings are not exact; nobody waits for less than this.
+_GRAIN: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """Why nothing may be typed, as a sentence for `--explain`. `opens_in` is set when mere time may open the gate."""
+
+    why: str
+    opens_in: float | None = None
+
+
+def shut(look: Look, profile: Profile) -> Shut | None:
+    """Return what keeps the gate shut, or None when a message may be typed."""
+    if look.picture is None:
+        return Shut("nothing is known of the screen yet")
+    return (
+        _state_shut(look)
+        or _prompt_shut(look.picture, profile)
+        or _person_shut(look, profile)
+        or _quiet_shut(look, profile)
+    )
+
+
+def dialog_open(look: Look) -> bool:
+    """True if a dialog is open, whether a rule knows its name or a signal said that the agent waits."""
+    return bool(look.dialog) or look.state == WAITING
+
+
+def _state_shut(look: Look) -> Shut | None:
+    if look.dialog:
+        return Shut(f"a dialog is open: {look.dialog}" + (f" ({look.hint})" if look.hint else ""))
+    if look.state != READY:
+        return Shut(f"the agent is {look.state}")
+    return None
+
+
+def _prompt_shut(picture: Picture, profile: Profile) -> Shut | None:
+    if profile.typing.style is Style.PASTE and not picture.bracketed_paste:
+        return Shut("the program does not take pastes now")
+    if profile.prompt is None:
+        return None
+    prompt = read_prompt(picture, profile)
+    if prompt is None:
+        return Shut("the prompt is not visible")
+    return None if prompt.is_empty else Shut("there is text in the prompt")
+
+
+def _person_shut(look: Look, profile: Profile) -> Shut | None:
+    # A line program's prompt hides what was typed ahead. Any other shows it, once it has reacted to the last key.
+    if look.person_drafting and (profile.reads_lines or look.quiet_for > look.person_idle_for):
+        return Shut("a person has a half-typed line")
+    missing = profile.times.person - look.person_idle_for
+    if missing > _GRAIN:
+        return Shut(f"a person typed {look.person_idle_for:.1f} s ago", opens_in=missing)
+    return None
+
+
+def _quiet_shut(look: Look, profile: Profile) -> Shut | None:
+    if look.is_half_painted:
+        return Shut("the program is painting", opens_in=profile.times.quiet)
+    missing = profile.times.quiet - look.quiet_for
+    return Shut("output has only just stopped", opens_in=missing) if missing > _GRAIN else None

@@ -1,0 +1,283 @@
+"""A profile: everything Synapse knows about one CLI, as data.
+
+It says what to start, how to type and interrupt, how long things take, and by which rules the screen is read. The files
+are TOML; `docs/howto/wrap-a-cli.md` explains every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Final
+
+from synapse.core.agent import AGENT_STATES
+from synapse.core.errors import InvalidProfile
+from synapse.terminal.fields import Fields
+from synapse.terminal.rules import (
+    SCREEN_REGION,
+    AnswerRule,
+    DialogRule,
+    Pattern,
+    PromptRule,
+    Region,
+    ScreenRule,
+    WorkingRule,
+)
+
+# A kernel line discipline cuts a line at 4,096 bytes and says nothing; the rest is room for the envelope's header.
+LINE_LIMIT_BYTES: Final = 3800
+_HIGHEST_PORT: Final = 65535
+
+
+class Style(StrEnum):
+    """How a text is typed while the program has not switched bracketed paste on."""
+
+    PASTE = "paste"
+    """As a bracketed paste all the same."""
+    LINE = "line"
+    """As plain keys on one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typing:
+    """How a message gets into the program."""
+
+    style: Style = Style.LINE
+    enter: bytes = b"\r"
+    newline: str = " "
+    """What stands for a line break where a line break would submit (plain keys)."""
+    paste_marks: tuple[Pattern, ...] = ()
+    """What the input may show instead of a long paste, as `[Pasted text #1 +20 lines]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """How the program is asked to drop what it does: a signal to its process group, or keys with a pause between."""
+
+    signal: str = ""
+    keys: tuple[bytes, ...] = ()
+    pause: float = 0.1
+    """Two ESC in one read would be Alt+ESC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """How long things take, in seconds."""
+
+    quiet: float = 0.1
+    """No output for this long before a prompt counts; without a prompt rule, before the program counts as ready."""
+    settle: float = 0.5
+    """No output for this long, with the prompt back, before the turn counts as answered."""
+    unseen: float = 2.0
+    """The same for a turn during which the program was never seen to work."""
+    person: float = 2.0
+    """No key of a person for this long before anything is typed."""
+    echo: float = 2.0
+    """How long a typed text may take to appear; a missing echo is not a failure."""
+    enter: float = 0.0
+    """The least pause between the text and Enter; some programs take a faster Enter for a part of the paste."""
+    proof: float = 10.0
+    """How long proof of submission may take before the message is in doubt."""
+    dialog: float = 300.0
+    """How long a typed text may wait for Enter behind a dialog before it is in doubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One CLI."""
+
+    name: str
+    title: str
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    ports: tuple[int, int] = (8200, 8299)
+    """First and last port of its instances, both included."""
+    install_hint: str = ""
+    """What to type when the program is not installed."""
+    limit_bytes: int = LINE_LIMIT_BYTES
+    """A longer message goes as a private file and a reference."""
+    clear_keys: bytes = b"\x15"
+    """Keys that clear a one-line input."""
+    typing: Typing = field(default_factory=Typing)
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    times: Times = field(default_factory=Times)
+    regions: Mapping[str, Region] = field(default_factory=dict[str, Region])
+    prompt: PromptRule | None = None
+    dialogs: tuple[DialogRule, ...] = ()
+    working: tuple[WorkingRule, ...] = ()
+    titles: Mapping[str, Pattern] = field(default_factory=dict[str, Pattern])
+    """State → what the window's title then matches."""
+    answer: AnswerRule = field(default_factory=AnswerRule)
+
+    @property
+    def reads_lines(self) -> bool:
+        """True for a line program: its input is the cursor's line, and Enter moves the cursor off it."""
+        return self.prompt is None or self.prompt.at_cursor
+
+
+def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
+    """Return the profile that a file's fields describe.
+
+    Raises InvalidProfile, which names the key.
+    """
+    top = Fields(table, name)
+    profile = Profile(
+        name=name,
+        title=top.text("title", name.capitalize()),
+        command=_command(top),
+        args=top.texts("args"),
+        env=top.mapping("env"),
+        ports=_ports(top),
+        install_hint=top.text("install_hint"),
+        limit_bytes=top.whole("limit_bytes", LINE_LIMIT_BYTES),
+        clear_keys=b"".join(top.keys("clear_keys")) or b"\x15",
+        typing=_typing(top.table("typing")),
+        interrupt=_interrupt(top.table("interrupt")),
+        times=_times(top.table("times"), has_prompt="prompt" in top),
+        regions={key: _region(fields) for key, fields in top.table("regions").named()},
+        prompt=_prompt(top.table("prompt")) if "prompt" in top else None,
+        dialogs=tuple(_dialog(fields) for fields in top.tables("dialogs")),
+        working=tuple(_working(fields) for fields in top.tables("working")),
+        titles=_titles(top.table("titles")),
+        answer=_answer(top.table("answer")),
+    )
+    top.done()
+    _require_regions(profile)
+    return profile
+
+
+def _command(top: Fields) -> tuple[str, ...]:
+    command = top.texts("command")
+    return command if command and all(command) else top.refuse("command", "must name a program")
+
+
+def _ports(top: Fields) -> tuple[int, int]:
+    if "ports" not in top:
+        return (8200, 8299)
+    value = top.value("ports")
+    match value:
+        case [int() as first, int() as last] if 0 < first <= last <= _HIGHEST_PORT:
+            return (first, last)
+        case _:
+            return top.refuse("ports", "must be [first, last]", value)
+
+
+def _typing(fields: Fields) -> Typing:
+    style = fields.text("style", Style.LINE)
+    if style not in tuple(Style):
+        fields.refuse("style", f"must be one of {', '.join(Style)}", style)
+    typing = Typing(
+        style=Style(style),
+        enter=b"".join(fields.keys("enter")) or b"\r",
+        newline=fields.text("newline", " "),
+        paste_marks=fields.patterns("paste_marks"),
+    )
+    if any(char < " " for char in typing.newline):
+        fields.refuse("newline", "must not hold control characters", typing.newline)
+    fields.done()
+    return typing
+
+
+def _interrupt(fields: Fields) -> Interrupt:
+    signal, keys = fields.text("signal"), fields.keys("keys")
+    if signal and keys:
+        fields.refuse("signal", "and keys exclude each other")
+    if signal and not signal.startswith("SIG"):
+        fields.refuse("signal", "must be the name of a signal, as SIGINT", signal)
+    interrupt = Interrupt(signal=signal, keys=keys, pause=fields.number("pause", Interrupt().pause))
+    fields.done()
+    return interrupt
+
+
+def _times(table: Fields, *, has_prompt: bool) -> Times:
+    # Without a prompt rule silence is all there is to judge by, so it has to be longer.
+    standard = Times() if has_prompt else Times(quiet=1.0, settle=1.0)
+    times = Times(**{time.name: table.number(time.name, getattr(standard, time.name)) for time in fields(Times)})
+    table.done()
+    return times
+
+
+def _region(fields: Fields) -> Region:
+    region = Region(
+        above=fields.pattern("above"),
+        below=fields.pattern("below"),
+        begin=fields.pattern("begin"),
+        between=fields.pattern("between"),
+        last=fields.whole("last", 0),
+    )
+    fields.done()
+    return region
+
+
+def _prompt(fields: Fields) -> PromptRule:
+    pattern = fields.pattern("pattern")
+    if pattern is None or "text" not in pattern.groupindex:
+        fields.refuse("pattern", "must be given, with a group (?P<text>…) for what is in the input")
+    rule = PromptRule(
+        pattern=pattern,
+        region=fields.text("region", SCREEN_REGION),
+        at_cursor=fields.yes("at_cursor"),
+        holds_cursor=fields.yes("holds_cursor"),
+        until=fields.pattern("until"),
+        margin=fields.pattern("margin"),
+        placeholders=fields.patterns("placeholders"),
+    )
+    fields.done()
+    return rule
+
+
+def _screen_rule(fields: Fields) -> ScreenRule:
+    rule = ScreenRule(
+        every=fields.patterns("every"),
+        some=fields.patterns("some"),
+        never=fields.patterns("never"),
+        region=fields.text("region", SCREEN_REGION),
+    )
+    if not rule.every and not rule.some:
+        fields.refuse("every", "or some must be given")
+    return rule
+
+
+def _dialog(fields: Fields) -> DialogRule:
+    dialog = DialogRule(name=fields.text("name"), hint=fields.text("hint"), rule=_screen_rule(fields))
+    if not dialog.name:
+        fields.refuse("name", "must be given")
+    fields.done()
+    return dialog
+
+
+def _working(fields: Fields) -> WorkingRule:
+    working = WorkingRule(name=fields.text("name", "working"), rule=_screen_rule(fields))
+    fields.done()
+    return working
+
+
+def _titles(fields: Fields) -> dict[str, Pattern]:
+    found = {state: pattern for state in AGENT_STATES if (pattern := fields.pattern(state)) is not None}
+    fields.done()
+    return found
+
+
+def _answer(fields: Fields) -> AnswerRule:
+    rule = AnswerRule(
+        echo=fields.pattern("echo"),
+        end=fields.patterns("end"),
+        drop=fields.patterns("drop"),
+        strip=fields.patterns("strip"),
+    )
+    fields.done()
+    return rule
+
+
+def _require_regions(profile: Profile) -> None:
+    used = {dialog.rule.region for dialog in profile.dialogs} | {mark.rule.region for mark in profile.working}
+    if profile.prompt is not None:
+        used.add(profile.prompt.region)
+    missing = sorted(used - {SCREEN_REGION, *profile.regions})
+    if missing:
+        raise InvalidProfile(
+            f"profile '{profile.name}': there is no region '{missing[0]}'",
+            hint=f"define it: [regions.{missing[0]}]",
+        )

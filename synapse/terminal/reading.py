@@ -1,0 +1,163 @@
+"""What a profile's rules see in a picture: the prompt and what is in it, an open dialog, a mark that it works."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from synapse.terminal.picture import Picture
+from synapse.terminal.profile import Profile
+from synapse.terminal.rules import DialogRule, Pattern, PromptRule, Region, ScreenRule, WorkingRule
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The input as it is on the screen: its first and last row, and what is in it; empty if only a placeholder is."""
+
+    text: str
+    first_row: int
+    last_row: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.text
+
+
+def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
+    """Return the input, or None when it is not to be seen."""
+    rule = profile.prompt
+    if rule is None:
+        return None
+    if rule.at_cursor:
+        return _prompt_at_cursor(picture, rule)
+    return _prompt_in_region(picture, rule, rows_of(picture, profile, rule.region))
+
+
+def find_dialog(picture: Picture, profile: Profile) -> DialogRule | None:
+    """Return the dialog that is open; the profile's first rule that holds wins."""
+    return next((dialog for dialog in profile.dialogs if _holds(dialog.rule, picture, profile)), None)
+
+
+def find_working(picture: Picture, profile: Profile) -> WorkingRule | None:
+    """Return the mark that says that the program works."""
+    return next((working for working in profile.working if _holds(working.rule, picture, profile)), None)
+
+
+def cursor_line(picture: Picture) -> tuple[int, str]:
+    """Return the line that the cursor stands on, rows joined that the terminal has wrapped, and its first row."""
+    row, column = picture.cursor
+    line = picture.lines[row]
+    line += " " * (column - cells(line))
+    # On a fresh row the full row above is another line: a wrapped one would have gone on here.
+    while row > 0 and line and cells(picture.lines[row - 1]) >= picture.columns - 1:
+        row -= 1
+        line = picture.lines[row] + line
+    return row, line
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes on a terminal."""
+    return sum(_cells_of(char) for char in text)
+
+
+def rows_of(picture: Picture, profile: Profile, name: str) -> range:
+    """Return the rows of a named region."""
+    rows = range(len(picture.lines))
+    region = profile.regions.get(name)
+    return rows if region is None else _narrowed(rows, picture.lines, region)
+
+
+def _prompt_at_cursor(picture: Picture, rule: PromptRule) -> Prompt | None:
+    row, line = cursor_line(picture)
+    match = rule.pattern.search(line)
+    if match is None:
+        return None
+    text = _typed_text(match["text"] or "", rule, is_ghost=_is_ghost(picture, row, match.start("text")))
+    return Prompt(text, row, picture.cursor[0])
+
+
+def _prompt_in_region(picture: Picture, rule: PromptRule, rows: range) -> Prompt | None:
+    for row in rows:
+        match = rule.pattern.search(picture.lines[row])
+        if match is not None:
+            break
+    else:
+        return None
+    last = _last_input_row(picture, rule, range(row, rows.stop))
+    if rule.holds_cursor and not row <= picture.cursor[0] <= last:
+        return None
+    below = [_cut(rule.margin, picture.lines[y]) for y in range(row + 1, last + 1)]
+    text = "\n".join([match["text"] or "", *below])
+    return Prompt(_typed_text(text, rule, is_ghost=_is_ghost(picture, row, match.start("text"))), row, last)
+
+
+def _typed_text(text: str, rule: PromptRule, *, is_ghost: bool) -> str:
+    text = text.strip()
+    return "" if is_ghost or any(placeholder.fullmatch(text) for placeholder in rule.placeholders) else text
+
+
+def _last_input_row(picture: Picture, rule: PromptRule, rows: range) -> int:
+    below = (row for row in rows[1:] if rule.until is not None and rule.until.search(picture.lines[row]))
+    return next(below, rows.stop) - 1
+
+
+def _is_ghost(picture: Picture, row: int, start: int) -> bool:
+    """True if all that is in the input is painted faint and the cursor stands before it.
+
+    The first letter does not count: programs that draw their own cursor paint it there, in reverse and not faint.
+    """
+    line, firm = picture.lines[row], picture.firm_line
+    if firm is None or row != picture.cursor[0]:
+        return False
+    first = start + len(line[start:]) - len(line[start:].lstrip())
+    if picture.cursor[1] > cells(line[:first]):
+        return False
+    return bool(line[first + 1 :].strip()) and not firm[first + 1 :].strip()
+
+
+def _holds(rule: ScreenRule, picture: Picture, profile: Profile) -> bool:
+    rows = rows_of(picture, profile, rule.region)
+    lines = picture.lines[rows.start : rows.stop]
+    return (
+        all(_found(pattern, lines) for pattern in rule.every)
+        and (not rule.some or any(_found(pattern, lines) for pattern in rule.some))
+        and not any(_found(pattern, lines) for pattern in rule.never)
+    )
+
+
+def _found(pattern: Pattern, lines: Sequence[str]) -> bool:
+    return any(pattern.search(line) for line in lines)
+
+
+def _narrowed(rows: range, lines: Sequence[str], region: Region) -> range:
+    if region.above is not None:
+        frames = _matching(region.above, rows, lines)
+        rows = range(rows.start, frames[-1]) if frames else range(0)
+    if region.below is not None:
+        frames = _matching(region.below, rows, lines)
+        rows = range(frames[-1] + 1, rows.stop) if frames else range(0)
+    if region.begin is not None:
+        frames = _matching(region.begin, rows, lines)
+        rows = range(frames[-1], rows.stop) if frames else range(0)
+    if region.between is not None:
+        frames = _matching(region.between, rows, lines)
+        rows = range(frames[-2] + 1, frames[-1]) if len(frames) > 1 else range(0)
+    if region.last:
+        filled = [row for row in rows if lines[row]]
+        rows = range(filled[-region.last :][0], rows.stop) if filled else range(0)
+    return rows
+
+
+def _matching(pattern: Pattern, rows: range, lines: Sequence[str]) -> list[int]:
+    return [row for row in rows if pattern.search(lines[row])]
+
+
+def _cut(margin: Pattern | None, line: str) -> str:
+    return line.strip() if margin is None else margin.sub("", line, count=1).strip()
+
+
+def _cells_of(char: str) -> int:
+    if unicodedata.east_asian_width(char) in "WF":
+        return 2
+    return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else 1

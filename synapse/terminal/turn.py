@@ -1,0 +1,141 @@
+"""When an agent has answered: from proof of submission to the prompt being back. Sans-I/O, time is an argument.
+
+SUBMITTED ──a mark, or no prompt: Working──> WORKING ──prompt back, quiet: Settled──> SETTLED
+    │  ▲                                       │  ▲
+    │  └──────────── dialog gone ──────┐       │  └── dialog gone: Working
+    │                                  │       ▼
+    └──dialog: Waiting──────────────> WAITING <┘ dialog: Waiting
+
+SUBMITTED ──prompt back, quiet for longer: Settled──> SETTLED   (it was never seen to work)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from synapse.core.agent import READY, WORKING
+from synapse.terminal.evidence import Look
+from synapse.terminal.gate import dialog_open
+from synapse.terminal.profile import Profile
+from synapse.terminal.reading import read_prompt
+
+# Differences of clock readings are not exact; nobody waits for less than this.
+_GRAIN: Final = 1e-6
+
+
+class Stage(Enum):
+    """How far a turn has come."""
+
+    SUBMITTED = auto()
+    WORKING = auto()
+    WAITING = auto()
+    SETTLED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """The program was seen to work on the message."""
+
+    source: str
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A dialog asks a person; the turn goes on when it is answered."""
+
+    dialog: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The turn is over."""
+
+    source: str
+    evidence: str
+
+
+TurnStep = Working | Waiting | Settled
+
+
+class TurnTracker:
+    """Follows one turn."""
+
+    def __init__(self, profile: Profile, now: float) -> None:
+        self._profile = profile
+        self._stage = Stage.SUBMITTED
+        self._has_worked = False
+        self._dialog = ""
+        self._quiet_from = now
+        """Silence before this does not count: the message was not there yet, or a dialog was."""
+        self._wake_at: float | None = None
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    @property
+    def deadline(self) -> float | None:
+        """When `advance` is next worth calling even if nothing happens."""
+        return self._wake_at
+
+    def advance(self, look: Look, now: float) -> tuple[TurnStep, ...]:
+        """Take what is seen now; return what it means."""
+        self._wake_at = None
+        if self._stage is Stage.SETTLED or look.picture is None or look.is_half_painted:
+            return ()
+        if dialog_open(look):
+            return self._wait(look, now)
+        if look.state == WORKING:
+            return self._work("screen", "the program works", now)
+        if look.state != READY or not self._prompt_is_back(look):
+            return ()
+        return self._settle(look, now)
+
+    def ended(self, source: str, evidence: str) -> tuple[TurnStep, ...]:
+        """A structured signal says that the turn is over."""
+        if self._stage is Stage.SETTLED:
+            return ()
+        self._stage = Stage.SETTLED
+        return (Settled(source, evidence),)
+
+    def _wait(self, look: Look, now: float) -> tuple[TurnStep, ...]:
+        self._quiet_from = now
+        if self._stage is Stage.WAITING and self._dialog == look.dialog:
+            return ()
+        self._stage, self._dialog = Stage.WAITING, look.dialog
+        return (Waiting(look.dialog, look.hint),)
+
+    def _work(self, source: str, evidence: str, now: float) -> tuple[TurnStep, ...]:
+        self._has_worked = True
+        self._quiet_from = now
+        if self._stage is Stage.WORKING:
+            return ()
+        self._stage = Stage.WORKING
+        return (Working(source, evidence),)
+
+    def _settle(self, look: Look, now: float) -> tuple[TurnStep, ...]:
+        quiet_since = max(now - look.quiet_for, self._quiet_from)
+        done_at = quiet_since + self._silence_needed()
+        if done_at - now > _GRAIN:
+            self._wake_at = done_at
+            return ()
+        self._stage = Stage.SETTLED
+        if self._profile.prompt is None:
+            return (Settled("quiet", f"no output for {look.quiet_for:.1f} s, and the profile has no prompt rule"),)
+        return (Settled("screen", "the prompt is back, and output has stopped"),)
+
+    def _silence_needed(self) -> float:
+        # Right after the submission the prompt is empty and nothing shows yet that it works: wait longer then. A line
+        # program shows its prompt only when it reads again, so there the prompt is enough.
+        times = self._profile.times
+        shows_prompt_when_done = self._profile.prompt is not None and self._profile.reads_lines
+        return times.settle if self._has_worked or shows_prompt_when_done else max(times.settle, times.unseen)
+
+    def _prompt_is_back(self, look: Look) -> bool:
+        if self._profile.prompt is None:
+            return True
+        return look.picture is not None and read_prompt(look.picture, self._profile) is not None

@@ -1,0 +1,35 @@
+"""A person's half-typed line, judged by their keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.terminal.draft import PersonDraft
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [b"x", b"one\rtwo", b"\x1b[A", b"ab\x7f", b"\x1b[200~pasted\x1b[201~", b"\x1b[200~one\ntwo\x1b[201~", b"a\x1b[D"],
+)
+def test_a_line_that_was_begun_is_open(keys: bytes) -> None:
+    draft = PersonDraft()
+
+    draft.typed(keys)
+
+    assert draft.is_open
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        b"", b"a line\r", b"a line\n", b"abc\x15", b"abc\x03", b"ab\x7f\x7f", b"\x1b[I\x1b[O", b"\x1b[A\r",
+        b"\x1b[200~one\n\x1b[201~", b"\x1b[13u",
+    ],
+)  # fmt: skip
+def test_a_line_that_was_ended_or_emptied_is_not(keys: bytes) -> None:
+    draft = PersonDraft()
+
+    for at in range(len(keys)):
+        draft.typed(keys[at : at + 1])
+
+    assert not draft.is_open

@@ -1,0 +1,134 @@
+"""Many sources, one verdict; unknown never overwrites known."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
+from synapse.terminal.evidence import Evidence, Source
+from synapse.terminal.picture import Picture
+from tests.unit.terminal.scenes import dialog_page, line_profile, page, page_profile, quiet_profile, screen_of
+
+HELP = screen_of("a page that no rule knows", bracketed_paste=True)
+AT_WORK = page(status="esc to interrupt")
+
+
+def test_a_program_of_which_nothing_is_known_is_starting() -> None:
+    evidence = Evidence(page_profile(), 3.0)
+
+    assert (evidence.verdict.state, evidence.verdict.since) == (STARTING, 3.0)
+    assert evidence.look(None, quiet_for=9.0, now=4.0).state == STARTING
+    assert evidence.look(HELP, quiet_for=9.0, now=5.0).state == STARTING
+
+
+@pytest.mark.parametrize(
+    ("picture", "state", "source"),
+    [
+        (page(), READY, Source.SCREEN),
+        (page("a draft"), READY, Source.SCREEN),
+        (AT_WORK, WORKING, Source.SCREEN),
+        (page(title="◐ busy"), WORKING, Source.TITLE),
+        (dialog_page(), WAITING, Source.DIALOG),
+    ],
+)
+def test_the_screen_tells_the_state(picture: Picture, state: str, source: Source) -> None:
+    evidence = Evidence(page_profile(), 0.0)
+
+    evidence.look(picture, quiet_for=9.0, now=10.0)
+
+    assert (evidence.verdict.state, evidence.verdict.source, evidence.verdict.since) == (state, source, 10.0)
+    assert evidence.verdict.why
+
+
+def test_unknown_never_overwrites_known() -> None:
+    evidence = Evidence(page_profile(), 0.0)
+    evidence.look(AT_WORK, quiet_for=9.0, now=1.0)
+
+    evidence.look(HELP, quiet_for=9.0, now=2.0)
+
+    assert (evidence.verdict.state, evidence.verdict.since) == (WORKING, 1.0)
+
+
+def test_half_a_frame_says_nothing() -> None:
+    evidence = Evidence(page_profile(), 0.0)
+    evidence.look(AT_WORK, quiet_for=9.0, now=1.0)
+
+    assert evidence.look(page(updating=True), quiet_for=0.5, now=2.0).state == WORKING
+    assert evidence.look(page(updating=True), quiet_for=1.5, now=3.0).state == READY
+
+
+def test_a_prompt_counts_only_after_a_moment_of_quiet() -> None:
+    evidence = Evidence(page_profile(), 0.0)
+
+    assert evidence.look(page(), quiet_for=0.01, now=1.0).state == STARTING
+    assert evidence.look(page(), quiet_for=0.15, now=1.2).state == READY
+
+
+def test_the_more_trusted_source_wins() -> None:
+    evidence = Evidence(page_profile(), 0.0)
+    evidence.look(page(), quiet_for=9.0, now=1.0)
+
+    evidence.report(Source.TRANSCRIPT, WORKING, "a line was written", 2.0)
+    assert evidence.verdict.state == WORKING
+    evidence.report(Source.SIGNAL, READY, "Stop", 3.0)
+    assert evidence.verdict.state == READY
+    evidence.exited("status 1", 4.0)
+    evidence.look(AT_WORK, quiet_for=9.0, now=5.0)
+
+    assert (evidence.verdict.state, evidence.verdict.why) == (EXITED, "status 1")
+
+
+def test_a_title_that_says_nothing_more_leaves_it_to_the_screen() -> None:
+    evidence = Evidence(page_profile(), 0.0)
+    evidence.look(page(title="◐ busy"), quiet_for=9.0, now=1.0)
+
+    assert evidence.look(page(title="calm"), quiet_for=9.0, now=2.0).state == READY
+
+
+def test_since_is_when_the_state_began_not_when_it_was_seen_again() -> None:
+    evidence = Evidence(page_profile(), 0.0)
+
+    for now in (1.0, 2.0, 3.0):
+        evidence.look(page(), quiet_for=9.0, now=now)
+
+    assert evidence.verdict.since == 1.0
+    assert [claim.at for claim in evidence.claims if claim.source is Source.SCREEN] == [1.0]
+
+
+def test_the_claims_are_listed_with_the_most_trusted_first() -> None:
+    evidence = Evidence(page_profile(), 0.0)
+    evidence.look(page(title="◐ busy"), quiet_for=9.0, now=1.0)
+    evidence.report(Source.SIGNAL, WORKING, "PreToolUse", 2.0)
+
+    told = [(claim.source, claim.state) for claim in evidence.claims]
+
+    assert told == [
+        (Source.SIGNAL, WORKING),
+        (Source.DIALOG, ""),
+        (Source.TITLE, WORKING),
+        (Source.SCREEN, READY),
+    ]
+
+
+def test_a_line_program_is_at_its_prompt_or_at_work() -> None:
+    evidence = Evidence(line_profile(), 0.0)
+
+    assert evidence.look(screen_of("loading"), quiet_for=9.0, now=0.5).state == STARTING
+    assert evidence.look(screen_of("> "), quiet_for=0.02, now=1.0).state == READY
+    assert evidence.look(screen_of("> hi", ""), quiet_for=9.0, now=2.0).state == WORKING
+
+
+def test_without_a_prompt_rule_silence_is_judged_and_the_explanation_says_so() -> None:
+    evidence = Evidence(quiet_profile(), 0.0)
+
+    assert evidence.look(screen_of("$ "), quiet_for=0.5, now=0.5).state == STARTING
+    assert evidence.look(screen_of("$ "), quiet_for=1.0, now=1.0).state == READY
+    assert evidence.look(screen_of("$ ls", "a"), quiet_for=0.1, now=2.0).state == WORKING
+    assert evidence.verdict.source == Source.QUIET
+    assert "no prompt rule" in evidence.verdict.why
+
+
+def test_a_look_names_the_dialog_and_what_to_do() -> None:
+    look = Evidence(page_profile(), 0.0).look(dialog_page(), quiet_for=9.0, now=1.0)
+
+    assert (look.dialog, look.hint, look.state) == ("permission", "allow or deny it", WAITING)
