@@ -1,0 +1,116 @@
+"""What every dialect is: a name, a table of routes, and a way to say errors. Values only; a transport does the moving.
+
+    wire request ──decode──► core request ──service──► core fact ──encode──► wire answer
+
+A path may have routes of several dialects; whoever serves them is given a function that chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from synapse.core.errors import InvalidRequest, SynapseError
+from synapse.core.events import Update
+from synapse.core.requests import Request
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
+QUERY_FIELDS_LIMIT: Final = 100
+
+
+class WireRequest(NamedTuple):
+    """A request as it came in. Nothing of it is parsed but the path; header names are in lower case."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = NO_PARAMS
+    query_string: bytes = b""
+    headers: Headers = ()
+    body: bytes = b""
+
+    def query(self) -> dict[str, str]:
+        """Return the query's fields; of a repeated one the last counts.
+
+        Raises:
+            InvalidRequest: it is not UTF-8, or has too many fields.
+        """
+        if not self.query_string:
+            return {}
+        try:
+            text = self.query_string.decode("ascii")
+            return dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_LIMIT))
+        except ValueError as error:
+            raise InvalidRequest(
+                "the query cannot be read", hint="escape it as UTF-8, with %XX for all that is not ASCII"
+            ) from error
+
+    def header(self, name: bytes) -> str:
+        """Return a header's value, or an empty string."""
+        for key, value in self.headers:
+            if key == name:
+                return value.decode("latin-1")
+        return ""
+
+
+class WireAnswer(NamedTuple):
+    """A whole answer: a document of a dialect's own, or an error as the dialect says it."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    media_type: bytes = b"application/json"
+
+
+class WireEvent(NamedTuple):
+    """One event of a stream; a reader resumes after its `id`."""
+
+    id: str
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One question with one answer. `path` has `{name}` segments; `decode` raises InvalidRequest, nothing else."""
+
+    method: str
+    path: str
+    decode: Callable[[WireRequest], Request]
+    encode: Callable[[Any], bytes]
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRoute:
+    """One question with a stream of updates as the answer."""
+
+    method: str
+    path: str
+    decode: Callable[[WireRequest], Request]
+    encode: Callable[[Update], WireEvent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRoute:
+    """Something the dialect answers by itself, such as a card."""
+
+    method: str
+    path: str
+    answer: Callable[[WireRequest], WireAnswer]
+
+
+AnyRoute = Route | StreamRoute | DocumentRoute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one world says it."""
+
+    name: str
+    routes: tuple[AnyRoute, ...]
+    encode_error: Callable[[SynapseError], WireAnswer]

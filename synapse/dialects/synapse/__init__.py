@@ -1,0 +1,1 @@
+"""The dialect on the Unix socket: what A2A has no words for."""

@@ -1,0 +1,241 @@
+"""From wire words to core requests. Each function raises InvalidRequest and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, assert_never
+from urllib.parse import urlsplit
+
+from synapse.core.errors import InvalidRequest, PriorityOutOfRange
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, TextPart
+from synapse.core.requests import (
+    AddExternal,
+    CancelTask,
+    CreateTask,
+    GetStatus,
+    GetTask,
+    ListExternals,
+    ListTasks,
+    RemoveExternal,
+    Reply,
+    ResolveTask,
+    Sender,
+    SendExternal,
+    SendMessage,
+    SubscribeTask,
+)
+from synapse.core.task import DEFAULT_PRIORITY, TaskState
+from synapse.dialects.dialect import WireRequest
+from synapse.dialects.synapse.projection import STATE_NAMES
+from synapse.dialects.synapse.shapes import (
+    BodyReader,
+    DataShape,
+    DiscoverBody,
+    FileBody,
+    FileShape,
+    MessageShape,
+    PartShape,
+    ReplyBody,
+    ResolveBody,
+    SendBody,
+    SenderShape,
+    SendExternalBody,
+    TextShape,
+    read_metadata,
+)
+
+DIALECT: Final = "synapse"
+DEFAULT_PAGE: Final = 50
+LARGEST_PAGE: Final = 500
+
+_MESSAGE: Final = '{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}'
+_SEND: Final = BodyReader(SendBody, f'{{"message": {_MESSAGE}}}')
+_REPLY: Final = BodyReader(ReplyBody, f'{{"message": {_MESSAGE}, "task_id": "54241e7e"}}')
+_RESOLVE: Final = BodyReader(ResolveBody, '{"verdict": "delivered"}')
+_DISCOVER: Final = BodyReader(DiscoverBody, '{"url": "http://other-agent:9000", "alias": "other"}')
+_SEND_EXTERNAL: Final = BodyReader(SendExternalBody, f'{{"message": {_MESSAGE}}}')
+
+
+def decode_send(wire: WireRequest) -> SendMessage:
+    body = _SEND.read(wire.body)
+    metadata = body.metadata or {}
+    known = read_metadata(metadata)
+    return SendMessage(
+        message=_message(body.message),
+        dialect=DIALECT,
+        priority=_priority(wire),
+        sender=_sender(known.sender),
+        response_expected=known.response_expected is True,
+        sender_task_id=known.sender_task_id or "",
+        in_reply_to=known.in_reply_to or "",
+        context_id=body.context_id or body.message.context_id or "",
+        task_id=body.task_id or body.message.task_id or "",
+        metadata=metadata,
+    )
+
+
+def decode_create(wire: WireRequest) -> CreateTask:
+    body = _SEND.read(wire.body)
+    metadata = body.metadata or {}
+    return CreateTask(
+        message=_message(body.message),
+        dialect=DIALECT,
+        sender=_sender(read_metadata(metadata).sender),
+        context_id=body.context_id or body.message.context_id or "",
+        metadata=metadata,
+    )
+
+
+def decode_get(wire: WireRequest) -> GetTask:
+    return GetTask(wire.params["id"])
+
+
+def decode_cancel(wire: WireRequest) -> CancelTask:
+    return CancelTask(wire.params["id"])
+
+
+def decode_list(wire: WireRequest) -> ListTasks:
+    query = wire.query()
+    return ListTasks(
+        states=_states(query.get("status", "")),
+        context_id=query.get("context_id", ""),
+        parent_id=query.get("parent_id", ""),
+        updated_after=_instant("updated_after", query.get("updated_after", "")),
+        limit=_whole_number("limit", query.get("limit", str(DEFAULT_PAGE)), 1, LARGEST_PAGE),
+        cursor=query.get("cursor", ""),
+    )
+
+
+def decode_subscribe(wire: WireRequest) -> SubscribeTask:
+    # A browser resumes by the header; a person with curl has the query at hand.
+    after = wire.header(b"last-event-id") or wire.query().get("after", "")
+    number = _whole_number("Last-Event-ID", after, 0, 2**63 - 1) if after else None
+    return SubscribeTask(task_id=wire.params["id"], after=number)
+
+
+def decode_reply(wire: WireRequest) -> Reply:
+    body = _REPLY.read(wire.body)
+    return Reply(message=_message(body.message), task_id=body.task_id or "", failed=body.failed)
+
+
+def decode_resolve(wire: WireRequest) -> ResolveTask:
+    return ResolveTask(task_id=wire.params["id"], verdict=_RESOLVE.read(wire.body).verdict)
+
+
+def decode_status(_wire: WireRequest) -> GetStatus:
+    return GetStatus()
+
+
+def decode_discover(wire: WireRequest) -> AddExternal:
+    body = _DISCOVER.read(wire.body)
+    return AddExternal(url=_http_url(body.url), alias=body.alias or "")
+
+
+def decode_externals(_wire: WireRequest) -> ListExternals:
+    return ListExternals()
+
+
+def decode_remove_external(wire: WireRequest) -> RemoveExternal:
+    return RemoveExternal(wire.params["alias"])
+
+
+def decode_send_external(wire: WireRequest) -> SendExternal:
+    body = _SEND_EXTERNAL.read(wire.body)
+    return SendExternal(alias=wire.params["alias"], message=_message(body.message))
+
+
+def _message(shape: MessageShape) -> Message:
+    return Message(
+        message_id=MessageId(shape.message_id or shape.standard_message_id or ""),
+        role=shape.role,
+        parts=tuple([_part(part, index) for index, part in enumerate(shape.parts)]),
+        metadata=shape.metadata or {},
+    )
+
+
+def _part(shape: PartShape, index: int) -> Part:
+    metadata = shape.metadata or {}
+    match shape:
+        case TextShape():
+            return TextPart(text=shape.text, name=shape.name, media_type=shape.media_type, metadata=metadata)
+        case DataShape():
+            return DataPart(data=shape.data, name=shape.name, media_type=shape.media_type, metadata=metadata)
+        case FileShape(file=file):
+            _check_file(file, f"message.parts[{index}].file")
+            return FilePart(
+                content=file.content,
+                url=file.uri or "",
+                name=file.name or "",
+                media_type=file.media_type or "",
+                metadata=metadata,
+            )
+        case _:
+            assert_never(shape)
+
+
+def _check_file(file: FileBody, field: str) -> None:
+    if (file.content is None) == (not file.uri):
+        raise InvalidRequest(
+            f"{field}: must have either 'bytes' or 'uri'",
+            hint='send {"name": "doc.pdf", "mimeType": "application/pdf", "bytes": "<base64>"}',
+        )
+
+
+def _sender(shape: SenderShape | None) -> Sender | None:
+    if shape is None:
+        return None
+    return Sender(
+        sender_id=shape.sender_id, sender_type=shape.sender_type or "", sender_endpoint=shape.sender_endpoint or ""
+    )
+
+
+def _priority(wire: WireRequest) -> int:
+    if not wire.query_string:
+        return DEFAULT_PRIORITY
+    given = wire.query().get("priority", str(DEFAULT_PRIORITY))
+    if given not in _PRIORITIES:
+        raise PriorityOutOfRange(given)
+    return int(given)
+
+
+_PRIORITIES: Final = frozenset("12345")
+
+
+def _states(words: str) -> frozenset[TaskState]:
+    """The states that these words, with commas between, mean; one word may mean several states."""
+    wanted = {word.strip() for word in words.split(",")} - {""}
+    unknown = wanted - set(STATE_NAMES.values())
+    if unknown:
+        known = ", ".join(sorted(set(STATE_NAMES.values())))
+        raise InvalidRequest(f"status: '{min(unknown)}' is not a state", hint=f"use one or more of {known}")
+    return frozenset(state for state, word in STATE_NAMES.items() if word in wanted)
+
+
+def _whole_number(field: str, text: str, least: int, most: int) -> int:
+    # int() takes far more than digits (signs, underscores, other scripts), and refuses very long ones.
+    if text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most:
+        return int(text)
+    raise InvalidRequest(f"{field}: must be a whole number from {least} to {most}", hint=f"{field}={least}")
+
+
+def _instant(field: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is not None:
+            return instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass  # no time at all, or one before the year 1 in UTC
+    raise InvalidRequest(f"{field}: must be a time with its zone", hint=f"{field}=2026-01-31T10:30:00Z")
+
+
+def _http_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not text.isprintable() or " " in text:
+        raise InvalidRequest("url: must be an http or https address", hint='"url": "http://other-agent:9000"')
+    return text

@@ -1,0 +1,252 @@
+"""From core facts to wire words: plain functions, field by field."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, assert_never, cast
+
+import msgspec
+
+from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
+from synapse.core.driver import Sighting
+from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, TextPart
+from synapse.core.receipt import Receipt
+from synapse.core.requests import Replied
+from synapse.core.status import ExternalAgent, ExternalAnswer, HostStatus
+from synapse.core.store import TaskPage
+from synapse.core.task import Task, TaskState
+
+Wire = dict[str, Any]
+
+STATE_NAMES: Final[Mapping[TaskState, str]] = {
+    TaskState.SUBMITTED: "submitted",
+    TaskState.WORKING: "working",
+    TaskState.INPUT_REQUIRED: "input_required",
+    TaskState.AUTH_REQUIRED: "input_required",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELED: "canceled",
+    TaskState.REJECTED: "failed",
+}
+
+BUSY_WORDS: Final[Mapping[str, str]] = {
+    STARTING: "BUSY",
+    READY: "IDLE",
+    WORKING: "BUSY",
+    WAITING: "BUSY",
+    EXITED: "BUSY",
+}
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode_task(task: Task) -> bytes:
+    return to_json(task_object(task))
+
+
+def encode_task_answer(task: Task) -> bytes:
+    return to_json({"task": task_object(task)})
+
+
+def encode_page(page: TaskPage) -> bytes:
+    return to_json({"tasks": [task_object(task) for task in page.tasks], "next_cursor": page.next_cursor})
+
+
+def encode_queue(status: HostStatus) -> bytes:
+    return to_json({"tasks": [task_object(task) for task in status.queue]})
+
+
+def encode_replied(replied: Replied) -> bytes:
+    return to_json({"replied": {"task_id": replied.task_id, "to": replied.to}})
+
+
+def encode_status(status: HostStatus) -> bytes:
+    entry, view = status.entry, status.view
+    return to_json(
+        {
+            "status": BUSY_WORDS[view.state],
+            "state": view.state,
+            "why": view.why,
+            "source": view.source,
+            "since": instant(view.since),
+            "gate": view.gate,
+            "agent_id": entry.agent_id,
+            "agent_type": entry.agent_type,
+            "name": entry.name,
+            "port": entry.port,
+            "pid": entry.pid,
+            "socket": entry.socket,
+            "endpoint": entry.endpoint,
+            "working_dir": entry.working_dir,
+            "started_at": entry.started_at,
+            "current_task": None if status.current is None else task_object(status.current),
+            "queue_depth": len(status.queue),
+            "attention": [{"task_id": task.id, "text": task.attention} for task in status.attention],
+            "sightings": [_sighting(sighting) for sighting in view.sightings],
+        }
+    )
+
+
+def encode_external(agent: ExternalAgent) -> bytes:
+    return to_json({"agent": _external(agent)})
+
+
+def encode_externals(agents: tuple[ExternalAgent, ...]) -> bytes:
+    return to_json({"agents": [_external(agent) for agent in agents]})
+
+
+def encode_external_answer(answer: ExternalAnswer) -> bytes:
+    return to_json(
+        {
+            "answer": {
+                "alias": answer.alias,
+                "task_id": answer.task_id,
+                "state": answer.state,
+                "text": answer.text,
+                "raw": answer.raw,
+            }
+        }
+    )
+
+
+def task_object(task: Task) -> Wire:
+    """The contract's task; one that got more than its first message has them all in `history`."""
+    wire: Wire = {
+        "id": task.id,
+        "context_id": task.context_id or None,
+        "status": STATE_NAMES[task.state],
+        "message": message_object(task.message),
+        "artifacts": [artifact_object(artifact) for artifact in task.artifacts],
+        "metadata": _task_metadata(task),
+        "created_at": instant(task.created_at),
+        "updated_at": instant(task.updated_at),
+    }
+    if len(task.history) > 1:
+        wire["history"] = [message_object(message) for message in task.history]
+    return wire
+
+
+def message_object(message: Message) -> Wire:
+    wire: Wire = {"role": message.role.value, "parts": [_part(part) for part in message.parts]}
+    if message.metadata:
+        wire["metadata"] = message.metadata
+    return wire
+
+
+def artifact_object(artifact: Artifact) -> Wire:
+    wire: Wire = {
+        "artifact_id": artifact.artifact_id,
+        "name": artifact.name,
+        "parts": [_part(part) for part in artifact.parts],
+        "metadata": artifact.metadata,
+    }
+    if artifact.description:
+        wire["description"] = artifact.description
+    return wire
+
+
+def instant(at: datetime) -> str:
+    """RFC 3339, UTC, milliseconds, `Z`."""
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    text = at.isoformat()  # half the price of isoformat(timespec=…); a whole second has no fraction in it
+    return f"{text[:23]}Z" if at.microsecond else f"{text[:19]}.000Z"
+
+
+def to_json(value: object) -> bytes:
+    """Return `value` as JSON on one line."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        # A file name that is not UTF-8 has lone surrogates in Python; it must not make a whole answer unreadable.
+        return _ENCODER.encode(_without_surrogates(value))
+
+
+def _task_metadata(task: Task) -> Wire:
+    wire: Wire = {**task.metadata, "priority": task.priority}
+    if task.receipts:
+        wire["receipt"] = task.receipts[-1].step.value
+        wire["receipts"] = [_receipt(receipt) for receipt in task.receipts]
+    if task.reason:
+        wire["reason"] = task.reason
+    if task.note:
+        wire["note"] = task.note
+    if task.attention:
+        wire["attention"] = task.attention
+    return wire
+
+
+def _receipt(receipt: Receipt) -> Wire:
+    return {
+        "step": receipt.step.value,
+        "at": instant(receipt.at),
+        "source": receipt.source,
+        "evidence": receipt.evidence,
+    }
+
+
+def _part(part: Part) -> Wire:
+    match part:
+        case TextPart():
+            wire: Wire = {"type": "text", "text": part.text}
+            _add_label(wire, part)
+        case DataPart():
+            wire = {"type": "data", "data": part.data}
+            _add_label(wire, part)
+        case FilePart():
+            wire = {"type": "file", "file": _file(part)}
+        case _:
+            assert_never(part)
+    if part.metadata:
+        wire["metadata"] = part.metadata
+    return wire
+
+
+def _file(part: FilePart) -> Wire:
+    wire: Wire = {}
+    _add_label(wire, part)
+    if part.content is None:
+        wire["uri"] = part.url
+    else:
+        wire["bytes"] = base64.b64encode(part.content).decode("ascii")
+    return wire
+
+
+def _add_label(wire: Wire, part: Part) -> None:
+    if part.name:
+        wire["name"] = part.name
+    if part.media_type:
+        wire["mimeType"] = part.media_type
+
+
+def _sighting(sighting: Sighting) -> Wire:
+    return {
+        "source": sighting.source,
+        "state": sighting.state,
+        "detail": sighting.detail,
+        "at": instant(sighting.at),
+    }
+
+
+def _external(agent: ExternalAgent) -> Wire:
+    return {
+        "alias": agent.alias,
+        "url": agent.url,
+        "name": agent.name,
+        "description": agent.description,
+        "protocol": agent.protocol,
+        "added_at": agent.added_at,
+    }
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value)
+        return {_without_surrogates(key): _without_surrogates(inner) for key, inner in pairs.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(inner) for inner in cast("list[object]", value)]
+    return value

@@ -1,0 +1,65 @@
+"""The table of the synapse dialect: every path of both documents, and ours beside them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from synapse.dialects.dialect import AnyRoute, Dialect, DocumentRoute, Route, StreamRoute, WireAnswer, WireRequest
+from synapse.dialects.synapse import decoding, projection
+from synapse.dialects.synapse.card import CardFacts, agent_card
+from synapse.dialects.synapse.errors import encode_error
+from synapse.dialects.synapse.updates import encode_update
+
+CARD_PATH: Final = "/.well-known/agent.json"
+
+
+def synapse_dialect(facts: CardFacts) -> Dialect:
+    """The dialect as one agent host speaks it."""
+    card = WireAnswer(200, projection.to_json(agent_card(facts)))
+
+    def answer_card(_wire: WireRequest) -> WireAnswer:
+        return card
+
+    card_route = DocumentRoute(method="GET", path=CARD_PATH, answer=answer_card)
+    return Dialect(name=decoding.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
+
+
+_TASKS: Final[tuple[AnyRoute, ...]] = (
+    Route(method="POST", path="/tasks/send", decode=decoding.decode_send, encode=projection.encode_task_answer),
+    Route(
+        method="POST", path="/tasks/send-priority", decode=decoding.decode_send, encode=projection.encode_task_answer
+    ),
+    Route(method="POST", path="/tasks/create", decode=decoding.decode_create, encode=projection.encode_task_answer),
+    Route(method="GET", path="/tasks", decode=decoding.decode_list, encode=projection.encode_page),
+    Route(method="GET", path="/tasks/{id}", decode=decoding.decode_get, encode=projection.encode_task),
+    Route(
+        method="POST", path="/tasks/{id}/cancel", decode=decoding.decode_cancel, encode=projection.encode_task_answer
+    ),
+    Route(
+        method="POST", path="/tasks/{id}/resolve", decode=decoding.decode_resolve, encode=projection.encode_task_answer
+    ),
+    StreamRoute(method="GET", path="/tasks/{id}/subscribe", decode=decoding.decode_subscribe, encode=encode_update),
+)
+
+_HOST: Final[tuple[AnyRoute, ...]] = (
+    Route(method="POST", path="/reply", decode=decoding.decode_reply, encode=projection.encode_replied),
+    Route(method="GET", path="/queue", decode=decoding.decode_status, encode=projection.encode_queue),
+    Route(method="GET", path="/status", decode=decoding.decode_status, encode=projection.encode_status),
+)
+
+_EXTERNALS: Final[tuple[AnyRoute, ...]] = (
+    Route(method="POST", path="/external/discover", decode=decoding.decode_discover, encode=projection.encode_external),
+    Route(method="GET", path="/external/agents", decode=decoding.decode_externals, encode=projection.encode_externals),
+    Route(
+        method="DELETE",
+        path="/external/agents/{alias}",
+        decode=decoding.decode_remove_external,
+        encode=projection.encode_external,
+    ),
+    Route(
+        method="POST",
+        path="/external/agents/{alias}/send",
+        decode=decoding.decode_send_external,
+        encode=projection.encode_external_answer,
+    ),
+)

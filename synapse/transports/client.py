@@ -1,0 +1,183 @@
+"""A small HTTP client for a host's Unix socket or TCP port: one request, one connection, no event loop.
+
+`synapse send` imports this file, so it stands on `_socket` alone. Hosts use it in a thread. Reading a stream of events
+is in `transports.events`, which is loaded only by those who wait.
+"""
+
+from synapse.core.json_text import decode_object, encode
+
+try:
+    import _socket as socket
+except ImportError:
+    import socket  # type: ignore[no-redef]  # the same under its public name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+READ_SIZE = 65_536
+LARGEST_ANSWER = 256 * 1024 * 1024
+CONNECT_SECONDS = 2.0
+ANSWER_SECONDS = 15.0
+
+
+class NoAnswer(Exception):
+    """The host could not be reached, went away, or was too slow. `sent`: it may have read the request."""
+
+    def __init__(self, why: str, *, sent: bool, timed_out: bool = False) -> None:
+        super().__init__(why)
+        self.sent = sent
+        self.timed_out = timed_out
+
+
+class HostAddress:
+    """Where a host listens: its Unix socket is tried first, then its TCP port."""
+
+    __slots__ = ("host", "port", "socket")
+
+    def __init__(self, socket: str = "", *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.socket = socket
+        self.host = host
+        self.port = port
+
+
+class Answer:
+    """What came back: the HTTP status, and the body as JSON (an empty object when it is none)."""
+
+    __slots__ = ("body", "status")
+
+    def __init__(self, status: int, body: "dict[str, Any]") -> None:
+        self.status = status
+        self.body = body
+
+
+def request(
+    address: HostAddress,
+    method: str,
+    path: str,
+    body: "dict[str, Any] | None" = None,
+    *,
+    timeout: float = ANSWER_SECONDS,
+) -> Answer:
+    """Ask the host at `address` and return its answer, whatever its status.
+
+    Raises:
+        NoAnswer: it cannot be reached, does not answer in `timeout` seconds, or does not speak HTTP.
+    """
+    connection = connect(address)
+    try:
+        connection.settimeout(timeout)
+        connection.sendall(compose(address, method, path, body))
+        head, rest = read_head(connection)
+        return Answer(status_of(head), as_object(_read_body(connection, head, rest)))
+    except OSError as error:
+        raise NoAnswer(str(error), sent=True, timed_out=isinstance(error, TimeoutError)) from error
+    finally:
+        connection.close()
+
+
+def connect(address: HostAddress) -> "socket.socket":
+    """Open a connection.
+
+    Raises:
+        NoAnswer: nobody listens there.
+    """
+    why = "it has no address"
+    if address.socket:
+        try:
+            return _connected(socket.AF_UNIX, address.socket)
+        except OSError as error:
+            why = str(error)
+    if address.port:
+        try:
+            return _connected(socket.AF_INET, (address.host, address.port))
+        except OSError as error:
+            why = str(error)
+    raise NoAnswer(why, sent=False)
+
+
+def compose(
+    address: HostAddress,
+    method: str,
+    path: str,
+    body: "dict[str, Any] | None" = None,
+    headers: "tuple[str, ...]" = (),
+) -> bytes:
+    """The bytes of a request that is the only one on its connection."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: localhost:{address.port}", "Connection: close", *headers]
+    content = b""
+    if body is not None:
+        content = encode(body).encode("ascii")
+        lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
+    return "\r\n".join([*lines, "", ""]).encode("utf-8") + content
+
+
+def read_head(connection: "socket.socket") -> "tuple[bytes, bytes]":
+    """Return the head of the answer, and what came of its body with it."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        piece = connection.recv(READ_SIZE)
+        if not piece or len(received) > READ_SIZE:
+            raise NoAnswer("it closed the connection without an answer", sent=True)
+        received += piece
+    head, _, rest = received.partition(b"\r\n\r\n")
+    return head, rest
+
+
+def status_of(head: bytes) -> int:
+    """The status in the first line of a head."""
+    words = head[:32].split()
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        raise NoAnswer("what listens there does not speak HTTP", sent=True)
+    return int(words[1])
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    """The value of a header, or nothing; `name` is in lower case."""
+    for line in head.split(b"\r\n")[1:]:
+        key, _, value = line.partition(b":")
+        if key.strip().lower() == name:
+            return value.strip()
+    return b""
+
+
+def _connected(family: int, place: "str | tuple[str, int]") -> "socket.socket":
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(CONNECT_SECONDS)
+        connection.connect(place)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _read_body(connection: "socket.socket", head: bytes, rest: bytes) -> bytes:
+    length = header(head, b"content-length")
+    wanted = int(length) if length.isdigit() else LARGEST_ANSWER
+    pieces, size = [rest], len(rest)
+    while size < wanted:
+        piece = connection.recv(READ_SIZE)
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    if length and size < wanted:
+        raise NoAnswer("it closed the connection in the middle of its answer", sent=True)
+    whole = b"".join(pieces)
+    if header(head, b"transfer-encoding").lower() == b"chunked":
+        from synapse.transports.chunks import ChunkDecoder
+
+        try:
+            return ChunkDecoder().receive(whole)
+        except ValueError as error:
+            raise NoAnswer("it sent a broken chunk", sent=True) from error
+    return whole
+
+
+def as_object(body: bytes) -> "dict[str, Any]":
+    """The JSON object of a body, or an empty one."""
+    try:
+        return decode_object(body)
+    except ValueError:
+        return {}

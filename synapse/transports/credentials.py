@@ -1,0 +1,167 @@
+"""Who is connected, and may they act: proven by the kernel, not claimed in the request.
+
+    Unix socket   SO_PEERCRED gives uid and pid; the pid's ancestry names the agent that it belongs to
+    TCP           the uid of the peer's socket (see tcp_owner); no agent is proven
+    otherwise     a bearer token
+
+On systems that do not tell whose connection it is, only the token counts.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.errors import ForeignOrigin, Unauthenticated
+from synapse.dialects.dialect import Headers
+from synapse.transports.asgi import Scope
+from synapse.transports.tcp_owner import owner_of
+
+PEER: Final = "peer"
+"""The key of the connection's Peer in the scope's `state`."""
+
+LONGEST_ANCESTRY: Final = 64
+
+
+class Peer:
+    """The other end of one connection. What is found out about it is kept as long as the connection."""
+
+    __slots__ = ("caller", "pid", "uid", "via_socket")
+
+    def __init__(self, *, via_socket: bool, uid: int | None = None, pid: int = 0) -> None:
+        self.via_socket = via_socket
+        self.uid = uid
+        self.pid = pid
+        self.caller: Caller | None = None
+
+
+NOBODY: Final = Peer(via_socket=False)
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return what the kernel says of the other end, when the connection is new."""
+    if connection.family != socket.AF_UNIX:
+        return Peer(via_socket=False, uid=_tcp_owner(connection))
+    if sys.platform != "linux":
+        return Peer(via_socket=True)
+    size = struct.calcsize("3i")
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return Peer(via_socket=True, uid=uid, pid=pid)
+
+
+def loopback_hosts(port: int) -> frozenset[str]:
+    """The names that a request to this machine's `port` may have in its Host header."""
+    return frozenset({f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"})
+
+
+class Gate:
+    """Admits callers: those of `uid`, and those who bring the token. `entries` gives the agents that are here."""
+
+    def __init__(
+        self,
+        *,
+        uid: int,
+        hosts: Iterable[str],
+        entries: Callable[[], Iterable[AgentEntry]],
+        token: str = "",
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._uid = uid
+        self._hosts = frozenset(host.encode("ascii") for host in hosts)
+        self._origins = frozenset(b"http://" + host for host in self._hosts)
+        self._entries = entries
+        self._token = token.encode("utf-8")
+        self._proc = proc
+
+    def admit(self, scope: Scope) -> Caller:
+        """Return on whose behalf the request runs.
+
+        Raises:
+            ForeignOrigin: it comes from a web page, or was sent to a name that is not ours.
+            Unauthenticated: it is another user's, without the token.
+        """
+        peer: Peer = scope["state"].get(PEER, NOBODY)
+        self._check_origin(scope["headers"], peer)
+        if peer.caller is not None:
+            return peer.caller
+        if peer.uid != self._uid:
+            return self._by_token(scope["headers"], peer)
+        agent_id = agent_of(ancestry(peer.pid, self._proc), self._entries()) if peer.pid else ""
+        peer.caller = Caller(agent_id=agent_id, pid=peer.pid, via_socket=peer.via_socket)
+        return peer.caller
+
+    def _check_origin(self, headers: Headers, peer: Peer) -> None:
+        """Web pages reach loopback ports, also under a name that they made point here; they never reach a socket."""
+        hosts = 0
+        for name, value in headers:
+            if name == b"origin" and value.lower() not in self._origins:
+                raise ForeignOrigin("requests from web pages are not taken", hint="leave the Origin header out")
+            if name == b"host" and not peer.via_socket:
+                hosts += 1
+                if value.lower() not in self._hosts:
+                    raise self._foreign_host()
+        if hosts != 1 and not peer.via_socket:
+            raise self._foreign_host()
+
+    def _foreign_host(self) -> ForeignOrigin:
+        names = " or ".join(sorted(host.decode("ascii") for host in self._hosts))
+        return ForeignOrigin("the Host header does not name this agent", hint=f"send it to {names}")
+
+    def _by_token(self, headers: Headers, peer: Peer) -> Caller:
+        given = next((value for name, value in headers if name == b"authorization"), b"")
+        scheme, _, token = given.partition(b" ")
+        if self._token and scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
+            return Caller(via_socket=peer.via_socket)
+        why = (
+            "it cannot be told which user this connection belongs to"
+            if peer.uid is None
+            else f"this connection belongs to another user (uid {peer.uid})"
+        )
+        raise Unauthenticated(why, hint="send the agent's token as `Authorization: Bearer …`")
+
+
+def ancestry(pid: int, proc: Path = Path("/proc")) -> Iterator[tuple[int, int]]:
+    """Yield the process and its ancestors, nearest first, each with its start time in ticks since boot."""
+    for _ in range(LONGEST_ANCESTRY):
+        try:
+            stat = (proc / str(pid) / "stat").read_bytes()
+        except OSError:
+            return
+        # The command's name stands in parentheses and may hold anything, so count from the last one.
+        fields = stat[stat.rindex(b")") + 2 :].split()
+        yield pid, int(fields[19])
+        pid = int(fields[1])
+        if pid <= 1:
+            return
+
+
+def agent_of(processes: Iterable[tuple[int, int]], entries: Iterable[AgentEntry]) -> str:
+    """Return the agent whose host or CLI is the nearest of these processes, or an empty string."""
+    hosts: dict[int, AgentEntry] = {}
+    clis: dict[int, AgentEntry] = {}
+    for entry in entries:
+        hosts[entry.pid] = entry
+        if entry.cli_pid:
+            clis[entry.cli_pid] = entry
+    for pid, started in processes:
+        if pid in clis:
+            return clis[pid].agent_id
+        # A pid that was given to another process since has another start time.
+        if pid in hosts and hosts[pid].pid_started in (0, started):
+            return hosts[pid].agent_id
+    return ""
+
+
+def _tcp_owner(connection: socket.socket) -> int | None:
+    try:
+        theirs, ours = connection.getpeername(), connection.getsockname()
+    except OSError:
+        return None  # it is gone already
+    return owner_of(theirs[:2], ours[:2]) if connection.family == socket.AF_INET else None

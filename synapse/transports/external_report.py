@@ -1,0 +1,199 @@
+"""What external agents answer, in any of the protocols, put together into one report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from synapse.core.envelope import sanitise
+from synapse.core.errors import ExternalAgentFailed
+from synapse.core.status import ExternalAnswer
+from synapse.core.task import TaskState
+from synapse.transports.errand import Answer
+
+DEEPEST: Final = 64
+"""Levels of nesting: whoever stores or prints an answer later recurses too."""
+
+_SETTLED: Final = {state.value for state in TaskState if state.is_terminal or state.is_interrupted}
+_KINDS: Final = {
+    "task": "task",
+    "message": "message",
+    "status-update": "statusUpdate",
+    "artifact-update": "artifactUpdate",
+}
+"""How 0.3 tags what 1.0 names by its member."""
+
+Fields = dict[str, Any]
+
+
+class Report:
+    """What is known of a message over there. It takes whole tasks and streamed updates alike."""
+
+    def __init__(self) -> None:
+        self._task: Fields = {}
+        self._message: Fields = {}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more comes without a word from us."""
+        return bool(self._message) or self.state in _SETTLED
+
+    @property
+    def task_id(self) -> str:
+        return _text(self._task, "id") or _text(self._message, "taskId")
+
+    @property
+    def state(self) -> str:
+        """The state in our words, or in the agent's own when we have none for it."""
+        if self._message:
+            return TaskState.COMPLETED.value
+        status = self._task.get("status")
+        word = status if isinstance(status, str) else _text(_object(status), "state")
+        plain = word.lower().removeprefix("task_state_").replace("-", "_")
+        return {"cancelled": "canceled", "": "unknown"}.get(plain, sanitise(plain))
+
+    def receive(self, said: Fields) -> None:
+        """Take in a result or one event of a stream; what is of no known kind is passed over."""
+        kind = _KINDS.get(_text(said, "kind"))
+        if kind is not None:
+            said = {kind: said}
+        elif "id" in said and "status" in said:
+            said = {"task": said}
+        if "task" in said:
+            self._task = _object(said["task"])
+        elif "message" in said:
+            self._message = _object(said["message"])
+        elif "statusUpdate" in said:
+            self._receive_status(_object(said["statusUpdate"]))
+        elif "artifactUpdate" in said:
+            self._receive_artifact(_object(said["artifactUpdate"]))
+
+    def answer(self, alias: str) -> ExternalAnswer:
+        """Raises ExternalAgentFailed when nothing was said that makes sense."""
+        if not self._task and not self._message:
+            raise ExternalAgentFailed("its answer is neither a task nor a message")
+        raw = self._message or self._task
+        return ExternalAnswer(alias=alias, task_id=self.task_id, state=self.state, text=self._said(), raw=raw)
+
+    def _receive_status(self, update: Fields) -> None:
+        self._task = {"id": _text(update, "taskId"), **self._task, "status": update.get("status")}
+
+    def _receive_artifact(self, update: Fields) -> None:
+        new = _object(update.get("artifact"))
+        known = {_text(_object(item), "artifactId"): _object(item) for item in _list(self._task.get("artifacts"))}
+        key = _text(new, "artifactId")
+        if update.get("append") is True and key in known:
+            new = {**known[key], "parts": _joined(_list(known[key].get("parts")), _list(new.get("parts")))}
+        known[key] = new
+        self._task = {"id": _text(update, "taskId"), **self._task, "artifacts": list(known.values())}
+
+    def _said(self) -> str:
+        """The answer for a person: what was handed over, or, when something is asked or went wrong, what was said."""
+        if self._message:
+            return _parts_text(self._message)
+        handed = "\n".join(filter(None, (_parts_text(_object(item)) for item in _list(self._task.get("artifacts")))))
+        if self.state in (TaskState.COMPLETED.value, TaskState.WORKING.value):
+            return handed or self._last_words()
+        return self._last_words() or handed
+
+    def _last_words(self) -> str:
+        status = _object(self._task.get("status"))
+        if words := _parts_text(_object(status.get("message"))):
+            return words
+        for item in reversed(_list(self._task.get("history"))):
+            if _text(_object(item), "role") in ("agent", "ROLE_AGENT"):
+                return _parts_text(_object(item))
+        return sanitise(_text(_object(self._task.get("metadata")), "note"))
+
+
+def result_of(answer: Answer) -> Fields:
+    """Return what an answer says.
+
+    Raises ExternalAgentFailed when it is a refusal, or no JSON object.
+    """
+    if answer.location:
+        raise ExternalAgentFailed(f"it sends us to {sanitise(answer.location)[:200]}", hint="add it by that address")
+    if answer.status in (401, 403):
+        raise ExternalAgentFailed(f"it wants credentials (status {answer.status}), and we have none for it")
+    if answer.status >= 400:
+        raise ExternalAgentFailed(f"it refused (status {answer.status}){_reason(answer.body)}")
+    return rpc_result(json_object(answer.body))
+
+
+def rpc_result(said: Fields) -> Fields:
+    """Return what is in a JSON-RPC envelope, or `said` itself when it is in none. Raises ExternalAgentFailed."""
+    if said.get("error"):
+        raise ExternalAgentFailed(f"it refused{_sentence(said)}")
+    return _object(said["result"]) if "jsonrpc" in said and "result" in said else said
+
+
+def json_object(body: bytes | str) -> Fields:
+    """Return the JSON object in `body`. Raises ExternalAgentFailed."""
+    try:
+        value = cast("object", msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ExternalAgentFailed("its answer is not JSON") from error
+    if not isinstance(value, dict):
+        raise ExternalAgentFailed("its answer is not a JSON object")
+    fields = cast("Fields", value)
+    if _is_deeper(fields, DEEPEST):
+        raise ExternalAgentFailed(f"its answer is nested deeper than {DEEPEST} levels")
+    return fields
+
+
+def _reason(body: bytes) -> str:
+    try:
+        return _sentence(json_object(body))
+    except ExternalAgentFailed:
+        return ""
+
+
+def _sentence(said: Fields) -> str:
+    """What an error body says, however it says it."""
+    error = said.get("error")
+    for text in (_text(_object(error), "message"), error, said.get("detail"), said.get("message")):
+        if isinstance(text, str) and text:
+            return f": {' '.join(sanitise(text).split())[:300]}"
+    return ""
+
+
+def _joined(known: list[object], more: list[object]) -> list[object]:
+    """The parts of an artifact and of its next chunk; a text goes on where the text before it ended."""
+    if known and more:
+        last, first = _object(known[-1]), _object(more[0])
+        if isinstance(last.get("text"), str) and isinstance(first.get("text"), str):
+            return [*known[:-1], {**last, "text": last["text"] + first["text"]}, *more[1:]]
+    return [*known, *more]
+
+
+def _parts_text(holder: Mapping[str, Any]) -> str:
+    texts = (_text(_object(part), "text") for part in _list(holder.get("parts")))
+    return sanitise("\n".join(filter(None, texts)))
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    level: list[object] = [value]
+    for _ in range(levels):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> Iterable[object]:
+    return cast("dict[str, object]", value).values() if isinstance(value, dict) else _list(value)
+
+
+def _object(value: object) -> Fields:
+    return cast("Fields", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""

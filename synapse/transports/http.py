@@ -1,0 +1,251 @@
+"""HTTP as an ASGI application: from a request to a core request, and from what came of it to an answer.
+
+    admit the caller → find the route → read the body → choose the dialect → decode → service → encode
+
+It knows no dialect by name, only the table that it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from synapse.core.caller import Caller
+from synapse.core.errors import (
+    AccessDenied,
+    BodyTooLarge,
+    BodyTooSlow,
+    InternalFailure,
+    RouteNotFound,
+    SynapseError,
+    UnsupportedMediaType,
+)
+from synapse.core.requests import Request
+from synapse.dialects.dialect import Dialect, DocumentRoute, Headers, StreamRoute, WireAnswer, WireRequest
+from synapse.transports.asgi import Receive, Scope, Send
+from synapse.transports.routing import METHODS_WITH_BODY, Endpoint, RouteTable
+from synapse.transports.sse import EventStream
+from synapse.transports.websocket import ChannelClosed, WebSocketChannel, WebSocketHandler
+
+log = logging.getLogger(__name__)
+
+_JSON: Final = (b"content-type", b"application/json")
+
+
+class Service(Protocol):
+    """Does what is asked."""
+
+    async def handle(self, request: Request, caller: Caller) -> Any:
+        """Raises a SynapseError."""
+        ...
+
+
+Admit = Callable[[Scope], Caller]
+"""Tells on whose behalf a request runs; raises AccessDenied."""
+Choose = Callable[[WireRequest, Sequence[Endpoint]], Endpoint]
+"""Tells which of several dialects a request on a shared path speaks."""
+
+
+def first_endpoint(_wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
+    """Choose the dialect that stands first in the table."""
+    return endpoints[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """What one request may cost; times in seconds."""
+
+    max_body_bytes: int = 10 * 1024 * 1024
+    arrival_seconds: float = 30.0
+    """How long a request may take to arrive; the server hangs up on slower ones."""
+    keep_alive_seconds: float = 15.0
+    """How often a stream says that it is alive."""
+
+
+class HttpApp:
+    """Serves dialects over one service. The first dialect words the errors that belong to none."""
+
+    def __init__(
+        self,
+        service: Service,
+        dialects: Sequence[Dialect],
+        *,
+        admit: Admit,
+        choose: Choose = first_endpoint,
+        websockets: Mapping[str, WebSocketHandler] | None = None,
+        limits: HttpLimits | None = None,
+    ) -> None:
+        self._service = service
+        self._table = RouteTable(dialects)
+        self._default = dialects[0]
+        self._admit = admit
+        self._choose = choose
+        self._websockets = websockets or {}
+        self.limits = limits or HttpLimits()
+        self._closing: asyncio.Future[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._serve_http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._serve_websocket(scope, receive, send)
+
+    def close(self) -> None:
+        """End all streams, so that their readers can go elsewhere; new ones end at once."""
+        closing = self._closed()
+        if not closing.done():
+            closing.set_result(None)
+
+    def refusal(self, error: SynapseError) -> WireAnswer:
+        """How an error is told to somebody whose bytes never became a request."""
+        return self._default.encode_error(error)
+
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        dialect = self._default
+        try:
+            caller = self._admit(scope)
+            match = self._table.match(scope["method"], scope["raw_path"])
+            endpoint = match.endpoints[0]
+            if len(match.endpoints) == 1:
+                dialect = endpoint.dialect
+            wire = WireRequest(
+                scope["method"],
+                scope["path"],
+                match.params(endpoint),
+                scope["query_string"],
+                scope["headers"],
+                await self._read_body(scope, receive) if scope["method"] in METHODS_WITH_BODY else b"",
+            )
+            if len(match.endpoints) > 1:
+                endpoint = self._choose(wire, match.endpoints)
+                dialect = endpoint.dialect
+                wire = wire._replace(params=match.params(endpoint))
+            await self._answer(endpoint, wire, caller, receive, send)
+        except SynapseError as error:
+            await _send(dialect.encode_error(error), send, last=isinstance(error, BodyTooLarge | BodyTooSlow))
+        except Exception:
+            # The outermost handler: a defect of ours is logged whole, and the caller gets no detail of it.
+            log.exception("request_failed", extra={"method": scope["method"], "path": scope["path"]})
+            await _send(dialect.encode_error(InternalFailure()), send)
+
+    async def _answer(
+        self, endpoint: Endpoint, wire: WireRequest, caller: Caller, receive: Receive, send: Send
+    ) -> None:
+        route = endpoint.route
+        if isinstance(route, DocumentRoute):
+            await _send(route.answer(wire), send)
+            return
+        result = await self._service.handle(route.decode(wire), caller)
+        if isinstance(route, StreamRoute):
+            await EventStream(
+                route.encode,
+                endpoint.dialect.encode_error,
+                closing=self._closed(),
+                keep_alive=self.limits.keep_alive_seconds,
+            ).run(result, receive, send)
+            return
+        body = route.encode(result)
+        # The same as _send, written out: this is the path of nearly every request.
+        headers = [_JSON, (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": route.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            BodyTooLarge, BodyTooSlow, UnsupportedMediaType.
+        """
+        limit = self.limits.max_body_bytes
+        length, media_type = _body_headers(scope["headers"])
+        if length > limit:
+            raise BodyTooLarge(limit)
+        body = await _whole_body(receive, limit)
+        if body and media_type != b"application/json":
+            _check_media_type(media_type)
+        return body
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        channel = WebSocketChannel(receive, send)
+        try:
+            await self._converse(channel, scope)
+            await channel.close()
+        except ChannelClosed:
+            return
+        except SynapseError as error:
+            await channel.fail(error, self._default.encode_error(error))
+        except Exception:
+            # As for requests: logged whole, told without detail.
+            log.exception("websocket_failed", extra={"path": scope["path"]})
+            failure = InternalFailure()
+            await channel.fail(failure, self._default.encode_error(failure))
+
+    async def _converse(self, channel: WebSocketChannel, scope: Scope) -> None:
+        caller = self._admit(scope)
+        handler = self._websockets.get(scope["path"])
+        if handler is None:
+            raise RouteNotFound("no WebSocket is served there")
+        if not caller.via_socket:
+            raise AccessDenied("this is served on the agent's Unix socket only", hint="`synapse status` shows it")
+        channel.query = WireRequest("GET", scope["path"], query_string=scope["query_string"]).query()
+        await handler(channel, caller)
+
+    def _closed(self) -> asyncio.Future[None]:
+        # Made on first use: an application may be built before its event loop runs.
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_future()
+        return self._closing
+
+
+async def _send(answer: WireAnswer, send: Send, *, last: bool = False) -> None:
+    headers = [
+        (b"content-type", answer.media_type),
+        (b"content-length", b"%d" % len(answer.body)),
+        *answer.headers,
+    ]
+    if last:
+        # What is left of the body is not read: the connection ends here.
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _whole_body(receive: Receive, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            # What came so far may happen to be valid; it is not what was meant.
+            raise BodyTooSlow("the caller left before the body was complete")
+        pieces.append(message["body"])
+        size += len(pieces[-1])
+        if size > limit:
+            raise BodyTooLarge(limit)
+        if not message["more_body"]:
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _body_headers(headers: Headers) -> tuple[int, bytes]:
+    """The announced length (0 if there is none) and the media type."""
+    length, media_type = 0, b""
+    for name, value in headers:
+        if name == b"content-type":
+            media_type = value
+        elif name == b"content-length" and value.isdigit():
+            length = int(value[:20])
+    return length, media_type
+
+
+def _check_media_type(value: bytes) -> None:
+    media_type = value.partition(b";")[0].strip().lower()
+    if media_type == b"application/json" or media_type.endswith(b"+json"):
+        return
+    shown = media_type[:80].decode("latin-1") or "nothing"
+    raise UnsupportedMediaType(f"the body must be JSON, but its Content-Type says {shown}", hint=_HOW_TO_SAY_JSON)
+
+
+_HOW_TO_SAY_JSON: Final = 'add -H "Content-Type: application/json"'

@@ -1,0 +1,138 @@
+"""Which route a path means. Compiled once from the dialects' tables; a request costs a dictionary or two.
+
+A path without `{name}` is found in one dictionary by its raw bytes. All others are found in a tree, segment by segment:
+
+    tasks ─┬─ send                       POST
+           └─ {…} ─┬─                    GET
+                   └─ cancel             POST
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from synapse.core.errors import MethodNotAllowed, RouteNotFound
+from synapse.dialects.dialect import NO_PARAMS, AnyRoute, Dialect, StreamRoute
+
+METHODS_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+
+
+class Endpoint:
+    """A route, the dialect that it belongs to, and what its `{name}` segments are called there."""
+
+    __slots__ = ("dialect", "names", "route")
+
+    def __init__(self, dialect: Dialect, route: AnyRoute) -> None:
+        self.dialect = dialect
+        self.route = route
+        self.names = tuple([segment[1:-1] for segment in route.path.split("/") if segment.startswith("{")])
+
+
+class Match(NamedTuple):
+    """The endpoints that serve a request, in the order of the dialects; more than one if dialects share the path."""
+
+    endpoints: tuple[Endpoint, ...]
+    values: tuple[str, ...]
+
+    def params(self, endpoint: Endpoint) -> Mapping[str, str]:
+        return dict(zip(endpoint.names, self.values, strict=True)) if self.values else NO_PARAMS
+
+
+class RouteTable:
+    """All routes of some dialects."""
+
+    def __init__(self, dialects: Iterable[Dialect]) -> None:
+        self._fixed: dict[bytes, _Methods] = {}
+        self._tree = _Node()
+        for dialect in dialects:
+            for route in dialect.routes:
+                self._add(Endpoint(dialect, route))
+
+    def match(self, method: str, raw_path: bytes) -> Match:
+        """Return what serves this request.
+
+        Raises:
+            RouteNotFound: nothing is served at the path.
+            MethodNotAllowed: the path is served, but not with that method.
+        """
+        methods = self._fixed.get(raw_path)
+        if methods is None:
+            return self._match_tree(method, raw_path)
+        endpoints = methods.get(method)
+        return Match(endpoints, ()) if endpoints else Match(_other_method(method, raw_path, methods), ())
+
+    def _match_tree(self, method: str, raw_path: bytes) -> Match:
+        values: list[bytes] = []
+        node: _Node | None = self._tree
+        # One slash at the end is forgiven: people and clients add it.
+        for segment in raw_path.removesuffix(b"/").split(b"/")[1:]:
+            if node is None:
+                break
+            inner = node.named.get(segment)
+            if inner is None and node.any is not None:
+                values.append(segment)
+                inner = node.any
+            node = inner
+        if node is None or not node.methods:
+            raise _no_route(raw_path)
+        endpoints = node.methods.get(method) or _other_method(method, raw_path, node.methods)
+        return Match(endpoints, tuple([_decoded(value, raw_path) for value in values]))
+
+    def _add(self, endpoint: Endpoint) -> None:
+        path = endpoint.route.path
+        node = self._tree
+        for segment in path.split("/")[1:]:
+            node = node.child(segment)
+        known = node.methods.get(endpoint.route.method, ())
+        node.methods[endpoint.route.method] = (*known, endpoint)
+        if not endpoint.names:
+            self._fixed[path.encode("ascii")] = node.methods
+
+
+_Methods = dict[str, tuple[Endpoint, ...]]
+
+
+class _Node:
+    __slots__ = ("any", "methods", "named")
+
+    def __init__(self) -> None:
+        self.named: dict[bytes, _Node] = {}
+        self.any: _Node | None = None
+        self.methods: _Methods = {}
+
+    def child(self, segment: str) -> _Node:
+        if not segment.startswith("{"):
+            return self.named.setdefault(segment.encode("ascii"), _Node())
+        if self.any is None:
+            self.any = _Node()
+        return self.any
+
+
+def _other_method(method: str, raw_path: bytes, methods: _Methods) -> tuple[Endpoint, ...]:
+    """HEAD is a GET whose body the server leaves out; a stream has no end to find out, so it takes no HEAD."""
+    if method == "HEAD":
+        endpoints = tuple([end for end in methods.get("GET", ()) if not isinstance(end.route, StreamRoute)])
+        if endpoints:
+            return endpoints
+    raise MethodNotAllowed(method, _shown(raw_path), sorted(methods))
+
+
+def _decoded(segment: bytes, raw_path: bytes) -> str:
+    """The text of a segment. Routing is done before decoding, so an escaped slash stays inside its segment."""
+    try:
+        text = unquote_to_bytes(segment).decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    if not text.isprintable() or not text:
+        raise _no_route(raw_path)
+    return text
+
+
+def _no_route(raw_path: bytes) -> RouteNotFound:
+    return RouteNotFound(f"nothing is served at {_shown(raw_path)}", hint="`synapse guide` lists what can be asked")
+
+
+def _shown(raw_path: bytes) -> str:
+    return raw_path[:200].decode("ascii", "replace")

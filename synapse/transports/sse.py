@@ -1,0 +1,108 @@
+"""Server-sent events: the updates of one subscription on their way to one reader.
+
+It ends with the feed, or when the reader leaves, or when the server stops; whichever comes first. A comment goes out
+every few seconds, so that a proxy keeps the connection and a dead one is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from synapse.core.errors import InternalFailure, SynapseError
+from synapse.core.events import Update
+from synapse.dialects.dialect import WireAnswer, WireEvent
+from synapse.transports.asgi import Receive, Send
+
+log = logging.getLogger(__name__)
+
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+KEEP_ALIVE: Final = b": \n\n"
+
+
+def event_bytes(event: WireEvent) -> bytes:
+    """The bytes of one event; its data must be on one line."""
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode("ascii"), event.name.encode("ascii"), event.data)
+
+
+class EventStream:
+    """Sends the updates of one subscription to one reader. `closing` is done when the server stops."""
+
+    def __init__(
+        self,
+        encode: Callable[[Update], WireEvent],
+        encode_error: Callable[[SynapseError], WireAnswer],
+        *,
+        closing: asyncio.Future[None],
+        keep_alive: float,
+    ) -> None:
+        self._encode = encode
+        self._encode_error = encode_error
+        self._closing = closing
+        self._keep_alive = keep_alive
+
+    async def run(self, updates: AsyncIterator[Update], receive: Receive, send: Send) -> None:
+        """Send until the feed ends, the reader leaves or the server stops; then `updates` is closed."""
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        ours: list[asyncio.Future[None]] = [
+            asyncio.ensure_future(self._write(updates, send)),
+            asyncio.ensure_future(_reader_left(receive)),
+        ]
+        try:
+            await self._first_of(ours, send)
+        finally:
+            await _end(ours)
+            await _close(updates)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _first_of(self, ours: list[asyncio.Future[None]], send: Send) -> None:
+        ends = {*ours, self._closing}
+        while True:
+            done, _ = await asyncio.wait(ends, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return
+            # A reader that takes nothing blocks the sending; waiting for that would miss the end.
+            if len(ours) == 2 or ours[-1].done():
+                ours[2:] = [asyncio.ensure_future(send(_chunk(KEEP_ALIVE)))]
+
+    async def _write(self, updates: AsyncIterator[Update], send: Send) -> None:
+        try:
+            async for update in updates:
+                await send(_chunk(event_bytes(self._encode(update))))
+        except SynapseError as error:
+            await send(self._error_chunk(error))
+        except Exception:
+            # The status is long sent, so a defect of ours can only be told inside the stream.
+            log.exception("stream_failed")
+            await send(self._error_chunk(InternalFailure()))
+
+    def _error_chunk(self, error: SynapseError) -> dict[str, Any]:
+        return _chunk(b"event: error\ndata: %b\n\n" % self._encode_error(error).body)
+
+
+async def _reader_left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _end(ours: list[asyncio.Future[None]]) -> None:
+    """Cancel what still runs and wait for it, so that nothing reads the updates when they are closed."""
+    for part in ours:
+        part.cancel()
+    await asyncio.gather(*ours, return_exceptions=True)
+
+
+async def _close(updates: AsyncIterator[Update]) -> None:
+    close = getattr(updates, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _chunk(body: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": True}

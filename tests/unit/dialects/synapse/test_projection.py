@@ -1,0 +1,282 @@
+"""What goes out looks like the contract's examples."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from synapse.core.agent import AGENT_STATES, AgentEntry
+from synapse.core.driver import AgentView, Sighting
+from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
+from synapse.core.receipt import Receipt, ReceiptStep
+from synapse.core.requests import Replied
+from synapse.core.status import ExternalAgent, ExternalAnswer, HostStatus
+from synapse.core.store import TaskPage
+from synapse.core.task import TaskState
+from synapse.dialects.synapse import projection
+from synapse.dialects.synapse.projection import BUSY_WORDS, STATE_NAMES, instant, task_object, to_json
+from tests.unit.dialects.synapse.samples import CREATED, SENDER, UPDATED, a_message, a_task
+
+
+def test_a_task_is_the_object_of_the_readme() -> None:
+    wire = task_object(a_task())
+
+    assert wire == {
+        "id": "550e8400-e29b-41d4-a716-446655440000",
+        "context_id": "conversation-123",
+        "status": "working",
+        "message": {"role": "user", "parts": [{"type": "text", "text": "この設計をレビューして"}]},
+        "artifacts": [],
+        "metadata": {"sender": SENDER, "priority": 3},
+        "created_at": "2024-01-15T10:30:00.000Z",
+        "updated_at": "2024-01-15T10:30:05.000Z",
+    }
+
+
+def test_every_state_has_a_word_of_the_contract() -> None:
+    words = {"submitted", "working", "input_required", "completed", "failed", "canceled"}
+
+    assert set(STATE_NAMES) == set(TaskState)
+    assert set(STATE_NAMES.values()) == words
+
+
+def test_states_without_a_word_of_their_own_are_told_by_the_nearest() -> None:
+    assert task_object(a_task(state=TaskState.AUTH_REQUIRED))["status"] == "input_required"
+    assert task_object(a_task(state=TaskState.REJECTED))["status"] == "failed"
+
+
+def test_every_agent_state_is_idle_or_busy_and_only_ready_is_idle() -> None:
+    assert set(BUSY_WORDS) == set(AGENT_STATES)
+    assert [state for state, word in BUSY_WORDS.items() if word == "IDLE"] == ["ready"]
+
+
+def test_a_task_without_a_context_has_null() -> None:
+    assert task_object(a_task(context_id=""))["context_id"] is None
+
+
+def test_the_way_of_a_message_is_in_the_metadata() -> None:
+    receipts = (
+        Receipt(step=ReceiptStep.QUEUED, at=CREATED, source="journal"),
+        Receipt(step=ReceiptStep.TYPED, at=UPDATED, source="pty", evidence="prompt empty"),
+    )
+
+    metadata = task_object(
+        a_task(receipts=receipts, priority=5, reason="expired", note="too late", attention="was it typed?")
+    )["metadata"]
+
+    assert metadata == {
+        "sender": SENDER,
+        "priority": 5,
+        "receipt": "typed",
+        "receipts": [
+            {"step": "queued", "at": "2024-01-15T10:30:00.000Z", "source": "journal", "evidence": ""},
+            {"step": "typed", "at": "2024-01-15T10:30:05.000Z", "source": "pty", "evidence": "prompt empty"},
+        ],
+        "reason": "expired",
+        "note": "too late",
+        "attention": "was it typed?",
+    }
+
+
+def test_a_caller_cannot_forge_what_we_say_of_the_way() -> None:
+    task = a_task(metadata={"priority": 1, "receipt": "answered"}, priority=4, receipts=(_queued(),))
+
+    metadata = task_object(task)["metadata"]
+
+    assert metadata["priority"] == 4
+    assert metadata["receipt"] == "queued"
+
+
+def test_later_messages_are_in_the_history() -> None:
+    task = a_task(history=(a_message(text="one"), a_message(text="two")))
+
+    wire = task_object(task)
+
+    assert wire["message"]["parts"][0]["text"] == "one"
+    assert [message["parts"][0]["text"] for message in wire["history"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("part", "wire"),
+    [
+        (TextPart(text="a"), {"type": "text", "text": "a"}),
+        (DataPart(data={"x": [1, None]}), {"type": "data", "data": {"x": [1, None]}}),
+        (
+            FilePart(content=b"%PDF", name="doc.pdf", media_type="application/pdf"),
+            {"type": "file", "file": {"name": "doc.pdf", "mimeType": "application/pdf", "bytes": "JVBERg=="}},
+        ),
+        (FilePart(url="https://x/y"), {"type": "file", "file": {"uri": "https://x/y"}}),
+        (FilePart(content=b""), {"type": "file", "file": {"bytes": ""}}),
+        (
+            TextPart(text="a", name="n", media_type="text/markdown", metadata={"k": 1}),
+            {"type": "text", "text": "a", "name": "n", "mimeType": "text/markdown", "metadata": {"k": 1}},
+        ),
+    ],
+)
+def test_parts_look_as_in_the_contract(part: Part, wire: dict[str, Any]) -> None:
+    message = replace(a_message(part), metadata={"m": True})
+
+    assert projection.message_object(message) == {"role": "user", "parts": [wire], "metadata": {"m": True}}
+
+
+def test_an_answer_is_an_artifact_that_says_where_it_is_from() -> None:
+    artifact = Artifact(
+        artifact_id="a1",
+        parts=(TextPart(text="done"),),
+        name="answer",
+        description="what it said",
+        metadata={"source": "screen", "inferred": True},
+    )
+
+    wire = task_object(a_task(artifacts=(artifact,)))["artifacts"]
+
+    assert wire == [
+        {
+            "artifact_id": "a1",
+            "name": "answer",
+            "parts": [{"type": "text", "text": "done"}],
+            "metadata": {"source": "screen", "inferred": True},
+            "description": "what it said",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), "2026-01-02T03:04:05.678Z"),
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02T03:04:05.000Z"),
+        (datetime(2026, 1, 2, 3, 4, 5, 999, tzinfo=UTC), "2026-01-02T03:04:05.000Z"),
+        (datetime(2026, 1, 2, 3, 4, 5, 1000, tzinfo=timezone(timedelta(hours=9))), "2026-01-01T18:04:05.001Z"),
+        (datetime(999, 1, 1, tzinfo=UTC), "0999-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_are_rfc_3339_in_utc_with_milliseconds(at: datetime, text: str) -> None:
+    assert instant(at) == text
+
+
+def test_answers_to_sending_wrap_the_task_and_reading_gives_it_bare() -> None:
+    task = a_task()
+
+    assert json.loads(projection.encode_task_answer(task)) == {"task": task_object(task)}
+    assert json.loads(projection.encode_task(task)) == task_object(task)
+
+
+def test_a_page_tells_where_the_next_one_begins() -> None:
+    page = TaskPage((a_task(),), "c2", 7)
+
+    assert json.loads(projection.encode_page(page)) == {"tasks": [task_object(a_task())], "next_cursor": "c2"}
+
+
+def test_a_reply_tells_whom_it_reached() -> None:
+    assert json.loads(projection.encode_replied(Replied(task_id="t", to="synapse-claude-8100"))) == {
+        "replied": {"task_id": "t", "to": "synapse-claude-8100"}
+    }
+
+
+def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
+    waiting = a_task(attention="was it typed?")
+    status = HostStatus(entry=_entry(), view=_view(), current=waiting, queue=(waiting, waiting), attention=(waiting,))
+
+    wire = json.loads(projection.encode_status(status))
+
+    assert wire == {
+        "status": "BUSY",
+        "state": "working",
+        "why": "a spinner",
+        "source": "screen",
+        "since": "2024-01-15T10:30:00.000Z",
+        "gate": "the prompt is not empty",
+        "agent_id": "synapse-codex-8120",
+        "agent_type": "codex",
+        "name": "reviewer",
+        "port": 8120,
+        "pid": 42,
+        "socket": "s.sock",
+        "endpoint": "http://localhost:8120",
+        "working_dir": "/proj",
+        "started_at": "2024-01-15T10:30:00.000Z",
+        "current_task": task_object(waiting),
+        "queue_depth": 2,
+        "attention": [{"task_id": waiting.id, "text": "was it typed?"}],
+        "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
+    }
+
+
+def test_the_status_of_an_agent_without_work_has_no_task() -> None:
+    status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(), attention=())
+
+    assert json.loads(projection.encode_status(status))["current_task"] is None
+
+
+def test_the_queue_is_the_tasks_that_wait() -> None:
+    status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(a_task(),), attention=())
+
+    assert json.loads(projection.encode_queue(status)) == {"tasks": [task_object(a_task())]}
+
+
+def test_external_agents_are_listed_without_their_cards() -> None:
+    other = ExternalAgent(alias="other", url="http://other-agent:9000", name="Other", card={"big": 1})
+    wire = {
+        "alias": "other",
+        "url": "http://other-agent:9000",
+        "name": "Other",
+        "description": "",
+        "protocol": "synapse",
+        "added_at": "",
+    }
+
+    assert json.loads(projection.encode_external(other)) == {"agent": wire}
+    assert json.loads(projection.encode_externals((other,))) == {"agents": [wire]}
+
+
+def test_an_external_answer_keeps_what_the_other_side_said() -> None:
+    answer = ExternalAnswer(alias="other", task_id="t", state="TASK_STATE_COMPLETED", text="done", raw={"id": "t"})
+
+    assert json.loads(projection.encode_external_answer(answer)) == {
+        "answer": {
+            "alias": "other",
+            "task_id": "t",
+            "state": "TASK_STATE_COMPLETED",
+            "text": "done",
+            "raw": {"id": "t"},
+        }
+    }
+
+
+def test_a_folder_whose_name_is_not_utf_8_does_not_spoil_the_answer() -> None:
+    assert json.loads(to_json({"dir\udcff": ["/p\udcff", 1, None]})) == {"dir?": ["/p?", 1, None]}
+
+
+def _queued() -> Receipt:
+    return Receipt(step=ReceiptStep.QUEUED, at=CREATED, source="journal")
+
+
+def _entry() -> AgentEntry:
+    return AgentEntry(
+        "synapse-codex-8120",
+        "codex",
+        name="reviewer",
+        port=8120,
+        pid=42,
+        socket="s.sock",
+        endpoint="http://localhost:8120",
+        working_dir="/proj",
+        started_at="2024-01-15T10:30:00.000Z",
+    )
+
+
+def _view() -> AgentView:
+    sighting = Sighting(source="screen", state="working", detail="spinner", at=UPDATED)
+    return AgentView(
+        state="working",
+        why="a spinner",
+        source="screen",
+        since=CREATED,
+        gate="the prompt is not empty",
+        sightings=(sighting,),
+    )

@@ -1,0 +1,49 @@
+"""The table has every path of both documents."""
+
+from __future__ import annotations
+
+import json
+
+from synapse.dialects.dialect import DocumentRoute, StreamRoute, WireRequest
+from synapse.dialects.synapse.card import CardFacts, agent_card
+from synapse.dialects.synapse.routes import CARD_PATH, synapse_dialect
+
+FACTS = CardFacts(agent_id="synapse-claude-8100", agent_type="claude", title="Claude", url="http://localhost:8100")
+DIALECT = synapse_dialect(FACTS)
+
+PATHS = {
+    ("GET", "/.well-known/agent.json"),
+    ("POST", "/tasks/send"),
+    ("POST", "/tasks/send-priority"),
+    ("POST", "/tasks/create"),
+    ("GET", "/tasks"),
+    ("GET", "/tasks/{id}"),
+    ("POST", "/tasks/{id}/cancel"),
+    ("POST", "/tasks/{id}/resolve"),
+    ("GET", "/tasks/{id}/subscribe"),
+    ("POST", "/reply"),
+    ("GET", "/queue"),
+    ("GET", "/status"),
+    ("POST", "/external/discover"),
+    ("GET", "/external/agents"),
+    ("DELETE", "/external/agents/{alias}"),
+    ("POST", "/external/agents/{alias}/send"),
+}
+
+
+def test_the_table_has_exactly_the_documented_paths() -> None:
+    assert {(route.method, route.path) for route in DIALECT.routes} == PATHS
+    assert len(DIALECT.routes) == len(PATHS)
+
+
+def test_only_the_subscription_streams() -> None:
+    assert [route.path for route in DIALECT.routes if isinstance(route, StreamRoute)] == ["/tasks/{id}/subscribe"]
+
+
+def test_the_card_is_answered_without_asking_the_service() -> None:
+    (card,) = [route for route in DIALECT.routes if isinstance(route, DocumentRoute)]
+
+    answer = card.answer(WireRequest("GET", CARD_PATH))
+
+    assert (answer.status, answer.media_type) == (200, b"application/json")
+    assert json.loads(answer.body) == agent_card(FACTS)

@@ -1,0 +1,217 @@
+"""Who may act, and as whom."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.errors import ForeignOrigin, Unauthenticated
+from synapse.transports.asgi import Scope
+from synapse.transports.credentials import PEER, Gate, Peer, agent_of, ancestry, loopback_hosts, peer_of
+
+OUR_UID = 1000
+HOST = (b"host", b"localhost:8100")
+CODEX = AgentEntry("synapse-codex-8120", "codex", pid=20, pid_started=120, cli_pid=21)
+CLAUDE = AgentEntry("synapse-claude-8100", "claude", pid=10, pid_started=110, cli_pid=11)
+
+
+def scope(peer: Peer | None, *headers: tuple[bytes, bytes]) -> Scope:
+    return {"state": {} if peer is None else {PEER: peer}, "headers": list(headers)}
+
+
+def over_socket(uid: int = OUR_UID, pid: int = 0) -> Peer:
+    return Peer(via_socket=True, uid=uid, pid=pid)
+
+
+def over_tcp(uid: int | None = OUR_UID) -> Peer:
+    return Peer(via_socket=False, uid=uid)
+
+
+class Registry:
+    """Codex was started from a shell inside Claude; `asked` counts the look-ups."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def entries(self) -> Sequence[AgentEntry]:
+        self.asked += 1
+        return (CLAUDE, CODEX)
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """init 1 ← claude host 10 ← claude 11 ← shell 12 ← codex host 20 ← codex 21 ← (sh) 22; and 30 beside them."""
+    for pid, parent in ((10, 1), (11, 10), (12, 11), (20, 12), (21, 20), (22, 21), (30, 1)):
+        (tmp_path / str(pid)).mkdir()
+        rest = " ".join(["0"] * 17)
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a ) b) S {parent} {rest} {pid + 100} 0 0", encoding="ascii")
+    return tmp_path
+
+
+def gate(proc: Path = Path("/nowhere"), registry: Registry | None = None, token: str = "") -> Gate:
+    entries = (registry or Registry()).entries
+    return Gate(uid=OUR_UID, hosts=loopback_hosts(8100), entries=entries, token=token, proc=proc)
+
+
+def test_the_same_user_may_act_over_the_socket() -> None:
+    assert gate().admit(scope(over_socket())) == Caller(via_socket=True)
+
+
+def test_the_same_user_may_act_over_tcp_without_a_token() -> None:
+    assert gate().admit(scope(over_tcp(), HOST)) == Caller(via_socket=False)
+
+
+@pytest.mark.parametrize(
+    ("pid", "agent_id"),
+    [
+        (11, "synapse-claude-8100"),
+        (12, "synapse-claude-8100"),
+        (10, "synapse-claude-8100"),
+        (20, "synapse-codex-8120"),
+        (22, "synapse-codex-8120"),
+        (30, ""),
+        (99, ""),
+        (0, ""),
+    ],
+)
+def test_the_nearest_agent_among_the_ancestors_is_the_caller(proc: Path, pid: int, agent_id: str) -> None:
+    caller = gate(proc).admit(scope(over_socket(pid=pid)))
+
+    assert caller == Caller(agent_id=agent_id, pid=pid, via_socket=True)
+
+
+def test_a_pid_that_was_given_to_another_process_proves_nothing() -> None:
+    assert agent_of([(10, 999)], [CLAUDE]) == ""
+    assert agent_of([(10, 110)], [CLAUDE]) == "synapse-claude-8100"
+    assert agent_of([(10, 999)], [AgentEntry("a", "t", pid=10)]) == "a"
+
+
+def test_an_entry_without_pids_proves_nothing() -> None:
+    assert agent_of([(0, 0), (5, 1)], [AgentEntry("a", "t", pid=9)]) == ""
+
+
+def test_an_ancestry_is_bounded_even_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5" / "stat").write_text(f"5 (x) S 5 {' '.join(['0'] * 17)} 7", encoding="ascii")
+
+    assert len(list(ancestry(5, tmp_path))) == 64
+
+
+def test_what_was_proven_holds_for_the_whole_connection(proc: Path) -> None:
+    registry = Registry()
+    keeper = gate(proc, registry)
+    peer = over_socket(pid=22)
+
+    callers = [keeper.admit(scope(peer)) for _ in range(3)]
+
+    assert {caller.agent_id for caller in callers} == {"synapse-codex-8120"}
+    assert registry.asked == 1
+
+
+@pytest.mark.parametrize("peer", [over_socket(uid=1001), over_tcp(1001), over_tcp(None), None])
+def test_another_user_or_an_unknown_one_is_refused(peer: Peer | None) -> None:
+    with pytest.raises(Unauthenticated) as caught:
+        gate(token="t0ken").admit(scope(peer, HOST))
+
+    assert "Bearer" in caught.value.hint
+    assert "t0ken" not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("peer", [over_socket(uid=1001), over_tcp(1001), over_tcp(None), None])
+def test_the_token_admits_anyone(peer: Peer | None) -> None:
+    caller = gate(token="t0ken").admit(scope(peer, HOST, (b"authorization", b"bearer t0ken")))
+
+    assert caller.agent_id == ""
+
+
+@pytest.mark.parametrize(
+    "given", [b"Bearer wrong", b"Bearer ", b"Bearer", b"t0ken", b"Basic t0ken", b"Bearer t\xffken"]
+)
+def test_a_wrong_token_admits_nobody(given: bytes) -> None:
+    with pytest.raises(Unauthenticated):
+        gate(token="t0ken").admit(scope(over_tcp(1001), HOST, (b"authorization", given)))
+
+
+def test_where_no_token_is_set_the_empty_one_does_not_fit() -> None:
+    with pytest.raises(Unauthenticated):
+        gate().admit(scope(over_tcp(1001), HOST, (b"authorization", b"Bearer ")))
+
+
+def test_a_token_is_shown_with_each_request() -> None:
+    keeper, stranger = gate(token="t0ken"), over_tcp(1001)
+    keeper.admit(scope(stranger, HOST, (b"authorization", b"Bearer t0ken")))
+
+    with pytest.raises(Unauthenticated):
+        keeper.admit(scope(stranger, HOST))
+
+
+@pytest.mark.parametrize("host", [b"localhost:8100", b"127.0.0.1:8100", b"[::1]:8100", b"LocalHost:8100"])
+def test_the_names_of_this_machine_with_our_port_are_ours(host: bytes) -> None:
+    gate().admit(scope(over_tcp(), (b"host", host)))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"host", b"evil.example:8100")],
+        [(b"host", b"localhost")],
+        [(b"host", b"localhost:8101")],
+        [(b"host", b"")],
+        [],
+        [HOST, (b"host", b"evil.example:8100")],
+        [HOST, HOST],
+    ],
+)
+def test_another_host_is_refused_over_tcp(headers: list[tuple[bytes, bytes]]) -> None:
+    with pytest.raises(ForeignOrigin) as caught:
+        gate().admit(scope(over_tcp(), *headers))
+
+    assert "localhost:8100" in caught.value.hint
+
+
+def test_on_the_socket_the_host_does_not_matter() -> None:
+    gate().admit(scope(over_socket(), (b"host", b"anything")))
+
+
+@pytest.mark.parametrize("peer", [over_socket(), over_tcp()])
+@pytest.mark.parametrize(
+    "origin", [b"http://evil.example", b"null", b"https://localhost:8100", b"http://localhost", b""]
+)
+def test_web_pages_are_refused(peer: Peer, origin: bytes) -> None:
+    with pytest.raises(ForeignOrigin):
+        gate().admit(scope(peer, HOST, (b"origin", origin)))
+
+
+def test_a_page_of_our_own_is_not_foreign() -> None:
+    gate().admit(scope(over_tcp(), HOST, (b"origin", b"http://localhost:8100")))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer() -> None:
+    left, right = socket.socketpair(socket.AF_UNIX)
+    with closing(left), closing(right):
+        peer = peer_of(left)
+
+    assert (peer.via_socket, peer.uid, peer.pid) == (True, os.getuid(), os.getpid())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_the_kernel_tells_the_uid_of_a_tcp_peer_and_nothing_of_one_that_is_gone() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        with closing(socket.create_connection(listener.getsockname())):
+            server, _ = listener.accept()
+            with closing(server):
+                peer = peer_of(server)
+        with closing(socket.socket()) as unconnected:
+            gone = peer_of(unconnected)
+
+    assert (peer.via_socket, peer.uid, peer.pid) == (False, os.getuid(), 0)
+    assert gone.uid is None
