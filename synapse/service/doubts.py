@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
 from synapse.core.driver import Answered
@@ -28,6 +31,7 @@ class Doubts:
         self._replies = replies
         self._clock = clock
         self._agents_may_decide = agents_may_decide
+        self._deciding = asyncio.Lock()
 
     async def resolve(self, request: ResolveTask, task: Task, caller: Caller) -> Task:
         """Do what a person decided about a task in doubt.
@@ -38,9 +42,32 @@ class Doubts:
         """
         if caller.is_agent and not self._agents_may_decide:
             raise PersonRequired("only a person decides about a message in doubt")
-        if not is_in_doubt(task):
-            raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
-        match request.verdict:
+        async with self._deciding:
+            # Another decision, or proof, may have come first.
+            task = await self._journal.load(task.id)
+            if not is_in_doubt(task) or not task.attention:
+                raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
+            return await self._decide(request.verdict, task)
+
+    async def expire(self) -> None:
+        """End every message whose deadline has passed before there was proof that the agent took it."""
+        async with self._deciding:
+            for task in self._journal.open_tasks():
+                if self._is_overdue(task):
+                    # What ended or was proven just now needs no end.
+                    with suppress(Conflict):
+                        await self._end(task, outcomes.EXPIRED, "its deadline passed before it was delivered")
+
+    def _is_overdue(self, task: Task) -> bool:
+        if task.deadline is None or task.deadline > self._clock.now():
+            return False
+        # What is just being typed is not stopped half way: soon there is proof, or doubt.
+        return (is_waiting_in_queue(task) and task.id != self._worker.current) or (
+            is_in_doubt(task) and bool(task.attention)
+        )
+
+    async def _decide(self, verdict: str, task: Task) -> Task:
+        match verdict:
             case "delivered":
                 return await self._delivered(task)
             case "retry":
@@ -50,14 +77,6 @@ class Doubts:
             case other:
                 raise InvalidRequest(f"verdict must be delivered, retry or fail, not {other!r}")
 
-    async def expire(self) -> None:
-        """End every message whose deadline has passed before there was proof that the agent took it."""
-        now = self._clock.now()
-        for task in self._journal.open_tasks():
-            overdue = task.deadline is not None and task.deadline <= now
-            if overdue and (is_waiting_in_queue(task) or is_in_doubt(task)):
-                await self._end(task, outcomes.EXPIRED, "its deadline passed before it was delivered")
-
     async def _delivered(self, task: Task) -> Task:
         now = self._clock.now()
         receipt = ReceiptChanged(
@@ -66,13 +85,17 @@ class Doubts:
         cleared = AttentionChanged(task_id=task.id, at=now, attention="")
         if self._worker.current == task.id:
             working = StateChanged(task_id=task.id, at=now, state=TaskState.WORKING)
-            return await self._journal.record(receipt, cleared, working)
+            task = await self._journal.record(receipt, cleared, working)
+            self._worker.confirm(task.id)
+            return task
         # Its turn is over, so nobody will see an answer any more.
         done = outcomes.answered(task, now, Answered(parts=(), source="person"))
-        return await self._journal.record(receipt, *done)
+        task = await self._journal.record(receipt, *done)
+        self._replies.turn_ended(task)
+        return task
 
     async def _retry(self, task: Task) -> Task:
-        await self._worker.abandon(task.id)
+        await self._give_up_turn(task)
         now = self._clock.now()
         facts: tuple[TaskEvent, ...] = (
             ReceiptChanged(
@@ -86,7 +109,11 @@ class Doubts:
 
     async def _end(self, task: Task, reason: str, note: str) -> Task:
         self._worker.withdraw(task.id)
-        await self._worker.abandon(task.id)
+        await self._give_up_turn(task)
         task = await self._journal.record(*outcomes.ended(task, self._clock.now(), TaskState.FAILED, reason, note))
         self._replies.turn_ended(task)
         return task
+
+    async def _give_up_turn(self, task: Task) -> None:
+        if not await self._worker.abandon(task.id):
+            raise Conflict(f"task {task.short_id} is no longer in doubt: there is proof that it was taken")

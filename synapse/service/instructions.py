@@ -1,4 +1,4 @@
-"""What an AI is told: at its agent's start, and by `synapse guide`. The same words in both. Pure, and short on purpose."""
+"""What an AI is told, at its agent's start and by `synapse guide`, in the same words. Short on purpose."""
 
 from __future__ import annotations
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from synapse.core.address import PERSON
+from synapse.core.address import PERSON, SYSTEM
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
 from synapse.core.driver import Answered
 from synapse.core.errors import (
+    Conflict,
     InvalidRequest,
     MessageIdReused,
     PriorityOutOfRange,
@@ -24,10 +26,10 @@ from synapse.core.errors import (
     WaitCycle,
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
-from synapse.core.message import Message, MessageId
+from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.receipt import ReceiptStep
 from synapse.core.registry import Registry
-from synapse.core.requests import CreateTask, SendMessage
+from synapse.core.requests import CreateTask, Sender, SendMessage
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.service import outcomes
@@ -35,6 +37,7 @@ from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal
 from synapse.service.origin import origin_metadata, sender_in, sender_of
+from synapse.service.recovery import Plan
 from synapse.service.replies import Replies
 from synapse.service.waits import cycle, waits_in
 from synapse.service.worker import AgentWorker
@@ -102,10 +105,27 @@ class Intake:
         opened = self._opened(request.message, request, caller, metadata)
         return await self._journal.record(replace(opened, queued=False))
 
-    async def adopt(self, task: Task) -> None:
-        """Queue a task that an earlier host of this inbox left."""
-        self._replies.expect(task)
-        await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
+    async def instruct(self, text: str) -> Task:
+        """Queue the initial instructions, from the system itself."""
+        message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
+        system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
+        request = SendMessage(message=message, dialect="synapse")
+        opened = self._opened(message, request, Caller(), origin_metadata(system, verified=True))
+        task = await self._journal.record(opened)
+        await self._worker.enqueue(task, message)
+        return task
+
+    async def take_up(self, left: Plan) -> None:
+        """Go on with what an earlier host of this inbox left: record what became of it, tell who waits, queue."""
+        for facts in left.facts:
+            # Somebody may have canceled it since.
+            with suppress(Conflict):
+                task = await self._journal.record(*facts)
+                self._replies.expect(task)
+                self._replies.turn_ended(task)
+        for task in left.queue:
+            self._replies.expect(task)
+            await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
 
     async def release_held(self) -> None:
         """Queue the held messages whose pair has calmed down."""
@@ -125,9 +145,10 @@ class Intake:
         digest = _digest(request.message) if request.message.message_id else ""
         if digest and (known := await self._known(request.message, caller, digest)):
             return known
-        if len(self._worker.waiting) >= self._limits.queue:
+        waiting = len(self._worker.waiting) + len(self._held)
+        if waiting >= self._limits.queue:
             raise QueueFull(
-                f"{self._me.agent_id} has {len(self._worker.waiting)} messages waiting",
+                f"{self._me.agent_id} has {waiting} messages waiting",
                 hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
             )
         opened = self._opened(request.message, request, caller, self._metadata(request, caller))
@@ -158,14 +179,24 @@ class Intake:
         task = await self._journal.load(await self._journal.resolve_id(request.task_id, self._me.inbox))
         if task.scope != caller.scope:
             raise TaskNotFound(request.task_id)
+        digest = _digest(request.message) if request.message.message_id else ""
+        if digest and (known := await self._known(request.message, caller, digest)):
+            return known
         if task.state.is_terminal:
             raise TaskFinished(f"task {task.short_id} is {task.state.value} and takes no more messages")
+        if not task.state.is_interrupted:
+            # Its end would swallow a second message, and a restart would know only the last one.
+            raise Conflict(
+                f"task {task.short_id} is {task.state.value}; it takes a message when it asks for one",
+                hint="send a message of its own; it waits its turn",
+            )
         now = self._clock.now()
         message = self._with_id(request.message)
         task = await self._journal.record(
             MessageAdded(task_id=task.id, at=now, message=message),
             ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="journal"),
             StateChanged(task_id=task.id, at=now, state=TaskState.SUBMITTED),
+            digest=digest,
         )
         await self._worker.enqueue(task, message, first=False)
         return task

@@ -1,23 +1,22 @@
 """The one door through which tasks change: check the event, make it durable, then tell everybody. In that order.
 
-    record ─► waiting ─apply to the head─► in flight ─durable─► announced, caller answered
-                 ▲                             │
-                 └── read again, apply once ◄──┴─ version conflict      (any other failure: fail, and all behind it)
+    record ─► waiting ─applied─► on its way to the store ─durable─► announced, caller answered
+                 ▲                           │
+                 └── read, apply once more ◄─┴─ version conflict     (any other failure: failed, with all behind it)
 
-Each task that this process writes has a line. Its *head* is the task with everything applied that is in flight, so a
-second event need not wait for the first to be durable. Readers never see the head, only what is durable.
+Each task that this process writes has a line. One append of a line is on its way at a time; what is recorded meanwhile
+waits and goes together with the next. So a record is judged only against what is durable, or goes with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from synapse.core.errors import AmbiguousTask, Conflict, StoreFailed, TaskNotFound, VersionConflict
+from synapse.core.errors import AmbiguousTask, Conflict, InvalidRequest, StoreFailed, TaskNotFound, VersionConflict
 from synapse.core.events import Recorded, TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, replay
 from synapse.core.store import TaskStore
@@ -41,43 +40,54 @@ def rebuild(known: Task | None, events: Iterable[TaskEvent]) -> Task:
     return known
 
 
-@dataclass(slots=True)
 class _Entry:
-    """The events of one `record`, and who waits for them. `tasks` is the task after each event."""
+    """The events of one `record`, and who waits for them."""
 
-    events: tuple[TaskEvent, ...]
-    digest: str
-    done: asyncio.Future[Task]
-    tasks: list[Task] = field(default_factory=list[Task])
-    read_again: bool = False
+    __slots__ = ("digest", "done", "events", "is_second_try", "tasks")
+
+    def __init__(self, events: tuple[TaskEvent, ...], digest: str, done: asyncio.Future[Task]) -> None:
+        self.events = events
+        self.digest = digest
+        self.done = done
+        self.tasks: list[Task] = []
+        """The task after each event."""
+        self.is_second_try = False
 
     @property
     def opens(self) -> bool:
         return isinstance(self.events[0], TaskOpened)
+
+    @property
+    def goes_alone(self) -> bool:
+        return self.is_second_try or bool(self.digest)
+
+    def succeed(self) -> None:
+        if not self.done.done():
+            self.done.set_result(self.tasks[-1])
 
     def fail(self, error: BaseException) -> None:
         if not self.done.done():
             self.done.set_exception(error)
 
 
-@dataclass(slots=True)
 class _Line:
-    """What this process knows of one task, and what is on its way to it."""
+    """What this process knows of one task, and what is to become of it."""
 
-    task_id: TaskId
-    head: Task | None = None
-    durable: Update | None = None
-    """Its seq is 0 when the task was read without its log."""
-    waiting: deque[_Entry] = field(default_factory=deque[_Entry])
-    in_flight: deque[_Entry] = field(default_factory=deque[_Entry])
-    conflicted: list[_Entry] = field(default_factory=list[_Entry])
-    broken: BaseException | None = None
-    """Why everything still in flight will fail: it was applied to a head that never became true."""
-    reading: asyncio.Future[Task] | None = None
+    __slots__ = ("durable", "on_its_way", "pending", "task", "task_id", "waiting")
 
-    @property
-    def is_idle(self) -> bool:
-        return not (self.waiting or self.in_flight or self.reading)
+    def __init__(self, task_id: TaskId, known: Update | None = None) -> None:
+        self.task_id = task_id
+        self.task = known.task if known else None
+        """As it is stored, for all we know; None when it has to be read first."""
+        self.durable = known
+        """What readers see: the task as this process has written it. The seq is 0 when it was read without its log."""
+        self.waiting: list[_Entry] = []
+        self.on_its_way: list[_Entry] = []
+        self.pending: asyncio.Future[Any] | None = None
+        """What the store was asked and has not answered."""
+
+    def forget(self) -> None:
+        self.task = self.durable = None
 
 
 class Journal:
@@ -118,7 +128,7 @@ class Journal:
         """Read the open tasks of an inbox whose lease this process holds, and keep them in memory from now on."""
         tasks = await self._store.open_tasks(inbox)
         for task in tasks:
-            self._lines.setdefault(task.id, _Line(task.id, head=task, durable=Update(0, None, task)))
+            self._lines.setdefault(task.id, _Line(task.id, Update(0, None, task)))
         return tasks
 
     async def load(self, task_id: TaskId) -> Task:
@@ -195,89 +205,94 @@ class Journal:
     def _line_of(self, task_id: TaskId) -> _Line:
         line = self._lines.get(task_id)
         if line is None:
-            known = self._finished.pop(task_id, None)
-            line = self._lines[task_id] = _Line(task_id, known.task if known else None, known)
+            line = self._lines[task_id] = _Line(task_id, self._finished.pop(task_id, None))
         return line
 
     def _advance(self, line: _Line) -> None:
-        """Apply what waits, as far as that can be done now, and hand it to the store."""
-        while line.waiting and line.reading is None:
-            entry = line.waiting[0]
-            if line.head is None and line.in_flight:
-                return  # what is still in flight was applied to a head that is gone: let it fail first
-            if line.head is None and not entry.opens:
+        """Send what waits to the store, as far as that can be done now."""
+        while line.waiting and line.pending is None:
+            if line.task is None and not line.waiting[0].opens:
                 self._read(line)
                 return
             try:
-                entry.tasks = _after_each(line.head, entry.events)
+                self._send(line)
             except Conflict as refusal:
-                if line.in_flight:
-                    return  # the head that refuses it is not true yet: ask again when it is
-                line.waiting.popleft()
-                entry.fail(refusal)
-            else:
-                line.waiting.popleft()
-                self._append(line, entry)
+                line.waiting.pop(0).fail(refusal)
         self._retire(line)
 
-    def _append(self, line: _Line, entry: _Entry) -> None:
-        line.head = entry.tasks[-1]
-        line.in_flight.append(entry)
-        pending = asyncio.ensure_future(self._store.append(line.head, entry.events, digest=entry.digest))
-        pending.add_done_callback(partial(self._settle, line))
+    def _send(self, line: _Line) -> None:
+        """Send the first that waits, and those behind it that can go with it; raises Conflict when it is refused."""
+        task = line.task
+        going: list[_Entry] = []
+        for entry in line.waiting:
+            if going and (entry.goes_alone or going[0].goes_alone):
+                break
+            try:
+                entry.tasks = _after_each(task, entry.events)
+            except Conflict:
+                if not going:
+                    raise
+                break  # what refuses it is not durable yet: it is judged again when that is so
+            task = entry.tasks[-1]
+            going.append(entry)
+        del line.waiting[: len(going)]
+        line.on_its_way = going
+        events = [event for entry in going for event in entry.events]
+        line.pending = asyncio.ensure_future(self._store.append(going[-1].tasks[-1], events, digest=going[0].digest))
+        line.pending.add_done_callback(partial(self._settle, line))
 
-    def _settle(self, line: _Line, pending: asyncio.Future[Sequence[Recorded]]) -> None:
-        """The store is done with the entry that was longest in flight."""
-        entry = line.in_flight.popleft()
-        if error := _error_of(pending):
-            self._failed(line, entry, error)
+    def _settle(self, line: _Line, appending: asyncio.Future[Sequence[Recorded]]) -> None:
+        """The store is done with what was on its way."""
+        entries, line.on_its_way, line.pending = line.on_its_way, [], None
+        if error := _error_of(appending):
+            self._failed(line, entries, error)
         else:
-            self._committed(line, entry, pending.result())
-        if not line.in_flight:
-            line.broken = None
-            line.waiting.extendleft(reversed(line.conflicted))
-            line.conflicted.clear()
+            self._committed(line, entries, appending.result())
         self._advance(line)
 
-    def _committed(self, line: _Line, entry: _Entry, recorded: Sequence[Recorded]) -> None:
-        line.durable = Update(recorded[-1].seq, None, entry.tasks[-1])
-        # The caller runs only after this function, so the listeners hear of it first.
-        if not entry.done.done():
-            entry.done.set_result(line.durable.task)
-        for one, task in zip(recorded, entry.tasks, strict=True):
+    def _committed(self, line: _Line, entries: Sequence[_Entry], recorded: Sequence[Recorded]) -> None:
+        tasks = [task for entry in entries for task in entry.tasks]
+        line.task = tasks[-1]
+        line.durable = Update(recorded[-1].seq, None, tasks[-1])
+        # Those who wait run only after this function, so the listeners hear of it first.
+        for entry in entries:
+            entry.succeed()
+        for one, task in zip(recorded, tasks, strict=True):
             update = Update(one.seq, one.event, task)
             for listener in tuple(self._listeners):
                 listener(update)
 
-    def _failed(self, line: _Line, entry: _Entry, error: BaseException) -> None:
-        line.head = line.durable = None
-        if line.broken is not None:
-            entry.fail(line.broken)
-        elif isinstance(error, VersionConflict) and not entry.opens and not entry.read_again:
-            entry.read_again = True
-            line.conflicted.append(entry)
+    def _failed(self, line: _Line, entries: Sequence[_Entry], error: BaseException) -> None:
+        line.forget()
+        first = entries[0]
+        is_late = isinstance(error, VersionConflict) and not first.opens and not first.is_second_try
+        is_one_of_many = isinstance(error, InvalidRequest) and len(entries) > 1
+        if is_late or is_one_of_many:
+            for entry in entries:
+                entry.is_second_try = True
+            line.waiting[:0] = entries
         else:
-            line.broken = error
-            entry.fail(error)
+            # What was recorded behind it took it for granted.
+            _fail([*entries, *line.waiting], error)
+            line.waiting.clear()
 
     def _read(self, line: _Line) -> None:
-        line.reading = asyncio.ensure_future(self._store.load(line.task_id))
-        line.reading.add_done_callback(partial(self._take_in, line))
+        line.pending = asyncio.ensure_future(self._store.load(line.task_id))
+        line.pending.add_done_callback(partial(self._take_in, line))
 
     def _take_in(self, line: _Line, reading: asyncio.Future[Task]) -> None:
         """The store has answered what the task is; go on with what waited for that."""
-        line.reading = None
+        line.pending = None
         if error := _error_of(reading):
-            for entry in line.waiting:
-                entry.fail(error)
+            _fail(line.waiting, error)
             line.waiting.clear()
         else:
-            line.head = reading.result()
+            line.task = reading.result()
         self._advance(line)
 
     def _retire(self, line: _Line) -> None:
         """Let a line leave memory when nothing is on its way and the task is finished, or not known to be true."""
-        if not line.is_idle or self._lines.get(line.task_id) is not line:
+        if line.pending is not None or self._lines.get(line.task_id) is not line:
             return
         if line.durable is None:
             del self._lines[line.task_id]
@@ -286,6 +301,11 @@ class Journal:
             self._finished[line.task_id] = line.durable
             if len(self._finished) > self._keep_finished:
                 self._finished.popitem(last=False)
+
+
+def _fail(entries: Iterable[_Entry], error: BaseException) -> None:
+    for entry in entries:
+        entry.fail(error)
 
 
 def _after_each(task: Task | None, events: Iterable[TaskEvent]) -> list[Task]:

@@ -42,8 +42,8 @@ _OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, "script"})
 def facts(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:  # noqa: C901, PLR0911, PLR0912 - a case each
     """Return what is to be recorded for `event`; nothing when it concerns no task."""
     match event:
-        case NotNow():
-            return ()
+        case NotNow(why=why):
+            return _taken_back(task, now, why)
         case Typing():
             return (_step(task, now, ReceiptStep.TYPED, "journal", "the intent to type was recorded"),)
         case Submitted(source=source, evidence=evidence):
@@ -104,7 +104,16 @@ _FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
 }
 
 
+def _taken_back(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
+    """An intent that came to nothing must not look like a message in doubt after a crash."""
+    if task.receipt is None or task.receipt.step is not ReceiptStep.TYPED:
+        return ()
+    return (_step(task, now, ReceiptStep.QUEUED, "journal", f"nothing was typed: {why}"),)
+
+
 def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[TaskEvent, ...]:
+    if task.receipt is not None and task.receipt.step is ReceiptStep.SUBMITTED:
+        return ()  # a person has said so already
     cleared: tuple[TaskEvent, ...] = ()
     if task.attention:
         cleared = (AttentionChanged(task_id=task.id, at=now, attention=""),)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Protocol
 
 from synapse.core.clock import Clock
@@ -38,6 +39,13 @@ class Courier(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    task: Task
+    parts: tuple[Part, ...]
+    failed: bool
+
+
 class Replies:
     """Answers the senders of this agent's requests."""
 
@@ -45,7 +53,7 @@ class Replies:
         self._journal = journal
         self._courier = courier
         self._clock = clock
-        self._owed: asyncio.Queue[Task] = asyncio.Queue()
+        self._owed: asyncio.Queue[_Owed] = asyncio.Queue()
         self._requests: dict[str, Task] = {}
 
     def expect(self, task: Task) -> None:
@@ -59,7 +67,14 @@ class Replies:
             return
         known = self._requests.pop(task.id, None)
         if known is not None and sender_task_id(task) and REPLIED not in task.metadata:
-            self._owed.put_nowait(task)
+            self._owed.put_nowait(_Owed(task, _final_words(task), failed=task.state is not TaskState.COMPLETED))
+
+    def leave(self, why: str) -> None:
+        """The agent ends: who still waits for it is told, though the message stays queued for its next start."""
+        for task in self._requests.values():
+            if sender_task_id(task):
+                self._owed.put_nowait(_Owed(task, (TextPart(text=why),), failed=True))
+        self._requests.clear()
 
     async def run(self) -> None:
         """Carry inferred replies, one after the other, until cancelled."""
@@ -81,9 +96,12 @@ class Replies:
             TaskNotFound: no request waits for a reply.
         """
         task = self._find(request.task_id, current)
-        await self._carry(task, request.message.parts, failed=request.failed, inferred=False)
-        await self._settle(task, request)
-        self._requests.pop(task.id, None)
+        try:
+            await self._carry(task, request.message.parts, failed=request.failed, inferred=False)
+        finally:
+            # A sender that is gone does not make the answer go away.
+            await self._settle(task, request)
+            self._requests.pop(task.id, None)
         return Replied(task_id=task.id, to=sender_in(task.metadata).sender_id)
 
     def _find(self, wanted: str, current: str | None) -> Task:
@@ -113,10 +131,10 @@ class Replies:
             facts = outcomes.answered(task, now, answer)
         await self._journal.record(replied, *facts)
 
-    async def _infer(self, task: Task) -> None:
-        failed = task.state is not TaskState.COMPLETED
+    async def _infer(self, owed: _Owed) -> None:
+        task = owed.task
         try:
-            await self._carry(task, _final_words(task), failed=failed, inferred=True)
+            await self._carry(task, owed.parts, failed=owed.failed, inferred=True)
         except TaskNotFound:
             log.debug("reply_not_needed", extra={"task": task.id})
         except SynapseError as error:

@@ -43,6 +43,7 @@ from synapse.service.externals import Externals
 from synapse.service.feed import Feed
 from synapse.service.intake import Intake
 from synapse.service.journal import Journal
+from synapse.service.recovery import is_in_doubt
 from synapse.service.replies import Replies
 from synapse.service.waits import WAITER_LEFT
 from synapse.service.worker import AgentWorker
@@ -130,9 +131,15 @@ class TaskService:
         except IllegalTransition as lost:
             raise TaskNotCancelable(f"task {task.short_id} has ended meanwhile") from lost
         if not self._worker.withdraw(task.id) and self._worker.current == task.id:
-            await self._worker.interrupt()
+            await self._stop_turn(task)
         self._replies.turn_ended(canceled)
         return canceled
+
+    async def _stop_turn(self, task: Task) -> None:
+        # A turn in doubt may never end by itself, so nobody waits for that.
+        if task.attention and is_in_doubt(task) and await self._worker.abandon(task.id):
+            return
+        await self._worker.interrupt()
 
     async def _resolve(self, request: ResolveTask, caller: Caller) -> Task:
         return await self._doubts.resolve(request, await self._visible(request.task_id, caller), caller)

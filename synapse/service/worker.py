@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from synapse.core.clock import Clock
 from synapse.core.driver import (
@@ -29,28 +29,40 @@ from synapse.core.driver import (
     Turn,
     TurnEvent,
     TurnStarted,
+    Typing,
 )
-from synapse.core.errors import AgentExited, AgentFailed
+from synapse.core.errors import AgentExited, AgentFailed, IllegalTransition, StoreFailed, TaskFinished
+from synapse.core.events import TaskEvent
 from synapse.core.message import Message
 from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskId
 from synapse.service import outcomes
 from synapse.service.journal import Journal
 from synapse.service.origin import envelope_line
 from synapse.service.queue import Queue, Queued
+from synapse.service.recovery import is_waiting_in_queue
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _NOBODY_WAITS_FOR = (Submitted, TurnStarted, Progress, Handed)
 """Facts that are committed in groups behind the turn."""
 _ENDS = (Asked, Answered, Refused, Failed)
+STORE_PAUSE: Final = 0.5
+"""Seconds before a store that failed is asked again."""
 
 
 @dataclass(slots=True)
 class _Running:
     item: Queued
+    is_in_the_way: bool = False
+    """A message of priority 5 waits for its end."""
     interrupted: bool = False
+    proven: bool = False
+    """The agent has the message, so there is something to interrupt, and no doubt to end."""
     abandoned: asyncio.Event = field(default_factory=asyncio.Event)
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """It is over, or there is proof."""
 
 
 class AgentWorker:
@@ -79,9 +91,7 @@ class AgentWorker:
         """Put a message in the queue; one of priority 5 interrupts the turn that runs."""
         if task.priority == INTERRUPT_PRIORITY:
             # Before it is in the queue: an interrupt that came later could hit the message itself.
-            if self._running is not None:
-                self._running.interrupted = True
-            await self._driver.interrupt()
+            await self._make_way()
         self._queue.add(task.id, message, task.priority, first=first)
         self._changed.set()
 
@@ -94,12 +104,22 @@ class AgentWorker:
         """Ask the agent to drop the turn that runs."""
         await self._driver.interrupt()
 
-    async def abandon(self, task_id: TaskId) -> None:
-        """Stop following the turn of a task, if it runs; the agent is left alone."""
+    async def abandon(self, task_id: TaskId) -> bool:
+        """Stop following the turn of a task in doubt, if it runs; the agent is left alone.
+
+        False when there is proof meanwhile that the agent has the message: then the turn goes on.
+        """
         running = self._running
-        if running is not None and running.item.task_id == task_id:
-            running.abandoned.set()
-            await running.over.wait()
+        if running is None or running.item.task_id != task_id:
+            return True
+        running.abandoned.set()
+        await running.settled.wait()
+        return not running.proven
+
+    def confirm(self, task_id: TaskId) -> None:
+        """A person saw that the agent has the message: the turn, if it runs, is followed to its end."""
+        if self.current == task_id:
+            self._driver.confirm()
 
     async def run(self) -> None:
         """Deliver until the agent exits; what is still queued then stays durable for the next start.
@@ -133,64 +153,104 @@ class AgentWorker:
         return True
 
     async def _take_turn(self, item: Queued) -> None:
-        task = await self._journal.load(item.task_id)
+        task = await self._insist(lambda: self._journal.load(item.task_id))
         if task.state.is_terminal:
             return
         running = self._running = _Running(item)
         try:
-            taken = await self._follow(self._turn(task, item), running)
+            is_over = await self._follow(self._turn(task, item), running)
         except AgentExited as gone:
-            await self._record(task.id, Failed(outcomes.AGENT_EXITED, str(gone)))
-            self._finished(await self._journal.load(task.id))
+            await self._end_with_agent(task.id, gone)
             raise
         except AgentFailed as failure:
-            await self._record(task.id, Failed(failure.code, str(failure)))
-            taken = True
+            await self._keep(task.id, Failed(failure.code, str(failure)))
+            is_over = True
         finally:
             self._running = None
-            running.over.set()
-        if taken:
-            self._finished(await self._journal.load(task.id))
+            running.settled.set()
+        if is_over:
+            self._finished(await self._insist(lambda: self._journal.load(item.task_id)))
         else:
             self._queue.put_back(item)
 
     async def _follow(self, turn: Turn, running: _Running) -> bool:
-        """Record what the driver yields; False when it could not begin."""
+        """Record what the driver yields; False when nothing was typed, so that it is tried again."""
         abandoned = asyncio.ensure_future(running.abandoned.wait())
         try:
             async with aclosing(self._driver.take_turn(turn)) as events:
-                while (event := await _next_of(events, abandoned)) is not None:
+                while (event := await _next_of(events, None if running.proven else abandoned)) is not None:
+                    is_open = await self._keep(turn.task_id, event)
                     if isinstance(event, NotNow):
                         return False
-                    await self._record(turn.task_id, event)
+                    if isinstance(event, Typing) and not is_open:
+                        return True  # canceled: not a byte of it is typed
+                    if isinstance(event, Submitted | TurnStarted):
+                        running.proven = True
+                        running.settled.set()
+                        await self._clear_way(running)
         finally:
             abandoned.cancel()
         return True
 
-    async def _record(self, task_id: TaskId, event: TurnEvent) -> None:
-        """Record what `event` means, unless the task has ended meanwhile (canceled, or answered by a reply)."""
-        task = await self._journal.load(task_id)
-        if task.state.is_terminal:
+    async def _make_way(self) -> None:
+        """Interrupt what the agent does."""
+        if self._running is None:
+            await self._driver.interrupt()
+        else:
+            self._running.is_in_the_way = True
+            await self._clear_way(self._running)
+
+    async def _clear_way(self, running: _Running) -> None:
+        # What is just being typed cannot be stopped: half a line would stay. It is once the agent has it.
+        if running.is_in_the_way and running.proven and not running.interrupted:
+            running.interrupted = await self._driver.interrupt()
+
+    async def _end_with_agent(self, task_id: TaskId, gone: AgentExited) -> None:
+        """What it worked on has failed; what was not typed yet stays queued for the next start."""
+        if is_waiting_in_queue(await self._insist(lambda: self._journal.load(task_id))):
             return
+        await self._keep(task_id, Failed(outcomes.AGENT_EXITED, str(gone)))
+        self._finished(await self._insist(lambda: self._journal.load(task_id)))
+
+    async def _keep(self, task_id: TaskId, event: TurnEvent) -> bool:
+        """Record what `event` means; False when the task has ended (by this, canceled, or answered by a reply)."""
+        return await self._insist(lambda: self._record(task_id, event))
+
+    async def _record(self, task_id: TaskId, event: TurnEvent) -> bool:
+        task = await self._journal.load(task_id)
+        facts = () if task.state.is_terminal else self._facts(task, event)
+        if facts and isinstance(event, _NOBODY_WAITS_FOR):
+            self._journal.record_soon(*facts).add_done_callback(_note_failure)
+        elif facts:
+            # It may have ended while this was on its way to the store.
+            with suppress(IllegalTransition, TaskFinished):
+                await self._journal.record(*facts)
+        return not (await self._journal.load(task_id)).state.is_terminal
+
+    def _facts(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
         if self._running is not None and self._running.interrupted and isinstance(event, _ENDS):
-            facts = outcomes.interrupted(task, now, event)
-        else:
-            facts = outcomes.facts(task, event, now)
-        if isinstance(event, _NOBODY_WAITS_FOR):
-            self._journal.record_soon(*facts).add_done_callback(_note_failure)
-        else:
-            await self._journal.record(*facts)
+            return outcomes.interrupted(task, now, event)
+        return outcomes.facts(task, event, now)
+
+    async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Do what must not be left undone, again and again while the store fails: an agent outlives a full disk."""
+        while True:
+            try:
+                return await act()
+            except StoreFailed as failure:
+                log.warning("store_failed", extra={"error": failure.code})
+            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=STORE_PAUSE)
 
     def _turn(self, task: Task, item: Queued) -> Turn:
         return Turn(task_id=task.id, message=item.message, text=envelope_line(task, item.message), first=item.first)
 
 
-async def _next_of(events: AsyncIterator[TurnEvent], abandoned: asyncio.Future[Any]) -> TurnEvent | None:
+async def _next_of(events: AsyncIterator[TurnEvent], abandoned: asyncio.Future[Any] | None) -> TurnEvent | None:
     """The next event; None when there is none or the turn was abandoned first."""
     coming: asyncio.Future[TurnEvent | None] = asyncio.ensure_future(_following(events))
     try:
-        await asyncio.wait({coming, abandoned}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({coming, *((abandoned,) if abandoned else ())}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         if not coming.done():
             # The generator must have stopped before it can be closed.

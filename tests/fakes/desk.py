@@ -127,11 +127,7 @@ class Desk:
 
     async def recover(self) -> None:
         """Do what a new host does with what an earlier one left."""
-        found = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now())
-        for facts in found.facts:
-            await self.journal.record(*facts)
-        for task in found.queue:
-            await self.intake.adopt(task)
+        await self.intake.take_up(recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now()))
 
     async def store_changed(self) -> None:
         """Return after the next durable event."""

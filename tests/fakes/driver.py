@@ -19,12 +19,19 @@ def echo(turn: Turn) -> list[TurnEvent]:
 
 
 class FakeDriver:
-    """Plays `plot(turn)`; holds each turn before its last event while `hold` is set. Remembers what it was asked."""
+    """Plays `plot(turn)`. While `go_on` is clear it holds each turn before its last event, or before `holds_before`.
+
+    Remembers what it was asked: `turns` that it took, texts that it `typed`, interrupts, confirmations.
+    """
 
     def __init__(self, plot: Callable[[Turn], list[TurnEvent]] = echo) -> None:
         self.plot = plot
+        self.holds_before: type[TurnEvent] | None = None
         self.turns: list[Turn] = []
+        self.typed: list[str] = []
+        self.taken = asyncio.Event()
         self.interrupts = 0
+        self.confirmed = False
         self.ready = asyncio.Event()
         self.ready.set()
         self.go_on = asyncio.Event()
@@ -43,16 +50,23 @@ class FakeDriver:
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         self.turns.append(turn)
+        self.taken.set()
         events = self.plot(turn)
         for index, event in enumerate(events):
-            if index == len(events) - 1:
+            held = index == len(events) - 1 if self.holds_before is None else isinstance(event, self.holds_before)
+            if held:
                 await self.go_on.wait()
             if self.exited:
                 raise AgentExited("the program ended")
             yield event
             if isinstance(event, Typing):
+                self.typed.append(turn.message.text)
                 self.on_typing()
 
-    async def interrupt(self) -> None:
+    async def interrupt(self) -> bool:
         self.interrupts += 1
         self.go_on.set()
+        return True
+
+    def confirm(self) -> None:
+        self.confirmed = True

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -117,6 +119,41 @@ def stranger_at_home() -> Generator[Stranger]:
         server.shutdown()
         server.server_close()
         thread.join(10)
+
+
+class Manners(Enum):
+    """What a rude server does after its answer."""
+
+    HANG_UP = "hang up"
+    SAY_NOTHING = "say nothing"
+    DRIP = "say one more byte now and then"
+
+
+@contextmanager
+def rude_server(answer: bytes, manners: Manners = Manners.HANG_UP) -> Generator[str]:
+    """Says `answer` to whoever connects, and then behaves badly."""
+    over = threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            while not over.is_set():
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65_536)
+                    connection.sendall(answer)
+                    while manners is not Manners.HANG_UP and not over.wait(0.05):
+                        if manners is Manners.DRIP:
+                            connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            over.set()
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
 
 
 CARD: Object = {"name": "Other Agent", "description": "does things", "capabilities": {}, "skills": []}

@@ -1,0 +1,101 @@
+"""The external agents that this user knows, as a folder of files, one for each alias: `{alias}.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final, cast
+
+from synapse.core.errors import StoreCorrupt, StoreFailed
+from synapse.core.status import ExternalAgent
+
+_SUFFIX: Final = ".json"
+_TEXTS: Final = ("alias", "url", "name", "description", "protocol", "added_at")
+
+
+class FileExternalBook:
+    """Implements `service.externals.ExternalBook`. The files are private: an address may be nobody else's business."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def agents(self) -> tuple[ExternalAgent, ...]:
+        """All, by alias. Raises StoreCorrupt for a file that is broken."""
+        aliases = sorted(path.stem for path in self._folder.glob(f"[!.]*{_SUFFIX}"))
+        return tuple(agent for alias in aliases if (agent := self.find(alias)) is not None)
+
+    def find(self, alias: str) -> ExternalAgent | None:
+        """Raises StoreCorrupt when the file is broken, StoreFailed when it cannot be read."""
+        path = self._path(alias)
+        if path is None:
+            return None
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreFailed(f"{path} cannot be read: {error.strerror}") from error
+        return _agent(content, path)
+
+    def write(self, agent: ExternalAgent) -> None:
+        """Remember `agent`, whole or not at all."""
+        path = self._path(agent.alias)
+        if path is None:
+            raise ValueError(f"{agent.alias!r} cannot be a file name")
+        fields = {name: getattr(agent, name) for name in _TEXTS} | {"card": agent.card}
+        text = json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+            draft.replace(path)
+        except OSError as error:
+            raise StoreFailed(f"{path} cannot be written: {error.strerror}") from error
+
+    def remove(self, alias: str) -> ExternalAgent | None:
+        """Forget an agent, also one whose file is broken."""
+        try:
+            known = self.find(alias)
+        except StoreCorrupt:
+            known = ExternalAgent(alias=alias, url="", name="")
+        path = self._path(alias)
+        if known is None or path is None:
+            return None
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreFailed(f"{path} cannot be removed: {error.strerror}") from error
+        return known
+
+    def _path(self, alias: str) -> Path | None:
+        """The file of an alias, or None when nothing can have that alias: it never leads out of the folder."""
+        if not alias or alias.startswith(".") or "/" in alias or "\0" in alias:
+            return None
+        return self._folder / f"{alias}{_SUFFIX}"
+
+
+def _agent(content: bytes, path: Path) -> ExternalAgent:
+    try:
+        fields: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, "it is not JSON") from error
+    if not isinstance(fields, dict):
+        raise _broken(path, "it is not a JSON object")
+    known = cast("dict[str, Any]", fields)
+    for name in _TEXTS:
+        if not isinstance(known.get(name), str):
+            raise _broken(path, f"'{name}' is missing or no text")
+    if known["alias"] != path.stem:
+        raise _broken(path, "it is named for another alias")
+    if not isinstance(known.get("card"), dict):
+        raise _broken(path, "'card' is missing or no object")
+    return ExternalAgent(**{name: known[name] for name in (*_TEXTS, "card")})
+
+
+def _broken(path: Path, why: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path} does not describe an external agent: {why}",
+        hint=f"`synapse external remove {path.stem}`, then add it again",
+    )

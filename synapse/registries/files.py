@@ -1,0 +1,140 @@
+"""The registry as a folder of files, one for each agent: `{agent_id}.json`.
+
+`synapse send` imports this file: no pathlib, no json, no typing.
+"""
+
+import os
+
+from synapse.core.agent import AgentEntry, entry_from
+from synapse.core.json_text import decode_object, encode
+from synapse.registries.processes import is_running
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+try:
+    import _socket as socket
+except ImportError:
+    import socket  # type: ignore[no-redef]  # the same under its public name
+
+SUFFIX = ".json"
+BROKEN_SUFFIX = ".broken"
+
+
+class FileRegistry:
+    """Implements `core.registry.Registry`. `notes` tells what was put right while reading."""
+
+    def __init__(self, folder: "str | os.PathLike[str]") -> None:
+        self.folder = os.fspath(folder)
+        self.notes: list[str] = []
+
+    def entries(self) -> "list[AgentEntry]":
+        """The agents whose hosts live; entries of dead hosts are removed, and broken files moved aside, on the way."""
+        living: list[AgentEntry] = []
+        for entry in self.written():
+            if is_alive(entry):
+                living.append(entry)
+            else:
+                self.remove_dead(entry)
+        return living
+
+    def written(self) -> "list[AgentEntry]":
+        """All entries, those of dead hosts too, by agent id."""
+        names = sorted(name for name in self._names() if name.endswith(SUFFIX) and not name.startswith("."))
+        return [entry for entry in map(self._read, names) if entry is not None]
+
+    def find(self, agent_id: str) -> "AgentEntry | None":
+        """The entry of exactly this agent, whether its host lives or not."""
+        return self._read(agent_id + SUFFIX) if _is_file_name(agent_id) else None
+
+    def write(self, entry: AgentEntry) -> None:
+        """Make `entry` visible to others, whole or not at all."""
+        if not _is_file_name(entry.agent_id):
+            raise ValueError(f"{entry.agent_id!r} cannot be an agent id")
+        # makedirs gives its mode to the last folder only, and the one above holds the store and the logs.
+        os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        path = self._path(entry.agent_id + SUFFIX)
+        draft = self._path(f".{entry.agent_id}.{os.getpid()}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(encode(entry.as_dict()) + "\n")
+        os.replace(draft, path)
+
+    def remove(self, agent_id: str) -> None:
+        """Forget an agent; it is no error if it is not there."""
+        if _is_file_name(agent_id):
+            _without_error(os.unlink, self._path(agent_id + SUFFIX))
+
+    def remove_dead(self, entry: AgentEntry) -> None:
+        """Forget `entry`, unless a new host has taken its place since it was read."""
+        now = self.find(entry.agent_id)
+        if now is not None and (now.pid, now.pid_started) == (entry.pid, entry.pid_started):
+            self.remove(entry.agent_id)
+            self.notes.append(f"removed {entry.agent_id}: its host (pid {entry.pid}) is gone")
+
+    def _names(self) -> "list[str]":
+        try:
+            return os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+
+    def _read(self, name: str) -> "AgentEntry | None":
+        path = self._path(name)
+        try:
+            with open(path, "rb") as file:
+                entry = entry_from(decode_object(file.read()))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.notes.append(f"{path} cannot be read: {error.strerror}")
+            return None
+        except ValueError:
+            entry = None
+        if entry is None or entry.agent_id + SUFFIX != name:
+            self._move_aside(path)
+            return None
+        return entry
+
+    def _move_aside(self, path: str) -> None:
+        # Writers rename whole files into place, so a broken one is not one that is just being written.
+        _without_error(os.replace, path, path + BROKEN_SUFFIX)
+        self.notes.append(f"{path} does not describe an agent; moved to {os.path.basename(path)}{BROKEN_SUFFIX}")
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+
+def is_alive(entry: AgentEntry) -> bool:
+    """Whether the host of `entry` lives.
+
+    A sandbox may hide the host's pid from us, so a host whose socket takes a connection lives too.
+    """
+    return is_running(entry.pid, entry.pid_started) or _accepts(entry.socket)
+
+
+def _accepts(path: str) -> bool:
+    if not path:
+        return False
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.settimeout(0.2)
+        probe.connect(path)
+    except TimeoutError:
+        return True  # its queue of connections is full: somebody holds the socket
+    except OSError:
+        return False
+    finally:
+        probe.close()
+    return True
+
+
+def _is_file_name(agent_id: str) -> bool:
+    return bool(agent_id) and "/" not in agent_id and "\0" not in agent_id and not agent_id.startswith(".")
+
+
+def _without_error(act: "Any", *paths: str) -> None:
+    try:
+        act(*paths)
+    except OSError:
+        return  # another process was first, or the folder is not ours to clean; either way there is nothing to do

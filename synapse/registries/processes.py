@@ -1,0 +1,41 @@
+"""Is a process still the one that was meant? A pid alone may have been given to another process since.
+
+`synapse send` imports this file, so it imports nothing that a bare interpreter has not loaded already.
+"""
+
+import os
+
+UNKNOWN = 0
+"""The start time of a process on a system that does not tell it."""
+
+
+def start_time(pid: int) -> "int | None":
+    """When `pid` started, in ticks since boot (field 22 of /proc/PID/stat), or None when no such process runs."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        if os.path.exists("/proc/self/stat"):
+            return None
+        return UNKNOWN if _takes_signals(pid) else None
+    # The command's name stands in parentheses and may hold anything, so count from the last one.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_running(pid: int, started: int) -> bool:
+    """Whether `pid` runs and is the process that started at `started` (UNKNOWN: any that has the pid)."""
+    if pid <= 0:
+        return False
+    now = start_time(pid)
+    return now is not None and (now == started or UNKNOWN in (started, now))
+
+
+def _takes_signals(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

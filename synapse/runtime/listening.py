@@ -1,0 +1,42 @@
+"""The host's HTTP side: the synapse dialect on the Unix socket and the TCP port, with the gate in front.
+
+Importing this file costs what uvicorn and the dialect cost; a host does it after its agent was started.
+"""
+
+from __future__ import annotations
+
+import os
+
+from synapse.dialects.synapse.card import CardFacts
+from synapse.dialects.synapse.routes import synapse_dialect
+from synapse.registries.files import FileRegistry
+from synapse.runtime.place import Place
+from synapse.runtime.running_agent import RunningAgent
+from synapse.runtime.settings import Settings
+from synapse.transports.credentials import Gate, loopback_hosts
+from synapse.transports.http import HttpApp, HttpLimits, Service
+from synapse.transports.server import Server
+
+
+def open_server(
+    place: Place, agent: RunningAgent, service: Service, registry: FileRegistry, settings: Settings
+) -> Server:
+    """Return the server of a host; it listens already, and answers once it is served."""
+    entry = place.entry
+    facts = CardFacts(
+        agent_id=entry.agent_id,
+        agent_type=entry.agent_type,
+        title=agent.title,
+        url=entry.endpoint,
+        name=entry.name,
+        pty_wrapped=agent.pty_wrapped,
+    )
+    gate = Gate(uid=os.getuid(), hosts=loopback_hosts(entry.port), entries=registry.entries)
+    app = HttpApp(
+        service,
+        [synapse_dialect(facts)],
+        admit=gate.admit,
+        websockets=agent.websockets,
+        limits=HttpLimits(max_body_bytes=settings.max_body_bytes),
+    )
+    return Server(app, [place.tcp, place.unix.socket])

@@ -1,0 +1,116 @@
+"""Where an agent lives: its port, its socket, its name and its inbox, each taken so that no other agent can have it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from synapse.core.agent import AgentEntry
+from synapse.core.clock import Clock
+from synapse.core.errors import InvalidRequest, NameTaken
+from synapse.core.store import TaskStore
+from synapse.registries.files import FileRegistry
+from synapse.registries.processes import UNKNOWN, is_running, start_time
+from synapse.runtime.settings import Settings
+from synapse.transports.listener import UnixListener, bind_first_free, bind_port, socket_folder
+
+_MOST_SAME: Final = 100
+_NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_LONGEST_NAME: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The sockets of a host, listening already, and its entry for the registry."""
+
+    entry: AgentEntry
+    tcp: socket.socket
+    unix: UnixListener
+
+    def leave(self) -> None:
+        self.tcp.close()
+        self.unix.close()
+
+
+def take_place(
+    agent_type: str, ports: Sequence[int], *, name: str, port: int | None, settings: Settings, clock: Clock
+) -> Place:
+    """Take a port and a socket for a new agent.
+
+    Raises:
+        PortTaken, InvalidSettings: they cannot be had.
+        InvalidRequest: the name cannot be one.
+    """
+    _check_name(name)
+    tcp = bind_port(port, settings.host) if port is not None else bind_first_free(ports, settings.host)
+    try:
+        number = tcp.getsockname()[1]
+        agent_id = f"synapse-{agent_type}-{number}"
+        wished = settings.uds_dir if settings.sources.get("uds_dir") else None
+        folder = socket_folder(wished, uid=os.getuid())
+        unix = UnixListener(folder / f"{agent_id}.sock")
+    except BaseException:
+        tcp.close()
+        raise
+    entry = AgentEntry(
+        agent_id,
+        agent_type,
+        name=name,
+        port=number,
+        pid=os.getpid(),
+        pid_started=start_time(os.getpid()) or UNKNOWN,
+        socket=str(unix.path),
+        endpoint=f"http://localhost:{number}",
+        working_dir=str(Path.cwd()),
+        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    )
+    return Place(entry=entry, tcp=tcp, unix=unix)
+
+
+async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry) -> None:
+    """Take the lease of the agent's inbox: its given name, or its profile in its folder.
+
+    A second agent of the same profile in the same folder gets an inbox of its own; a name is had by one at a time.
+
+    Raises:
+        NameTaken: another running agent has the name.
+    """
+    holder = f"{entry.pid}:{entry.pid_started}"
+    for wished in _inboxes(entry):
+        if await store.claim_inbox(wished, holder, holder_is_alive):
+            entry.inbox = wished
+            return
+    other = next((one.agent_id for one in registry.entries() if one.name == entry.name), "another agent")
+    raise NameTaken(f"{other} is named '{entry.name}' already", hint="choose another --name  (synapse list)")
+
+
+async def leave_inbox(entry: AgentEntry, store: TaskStore) -> None:
+    """Give the lease back, so that the next agent of this name need not ask whether we live."""
+    await store.release_inbox(entry.inbox, f"{entry.pid}:{entry.pid_started}")
+
+
+def inbox_of(agent_type: str, name: str, folder: str) -> str:
+    """The inbox that an agent of this profile, name and folder takes first."""
+    return name or f"{agent_type}@{folder}"
+
+
+def _inboxes(entry: AgentEntry) -> list[str]:
+    first = inbox_of(entry.agent_type, entry.name, entry.working_dir)
+    return [first] if entry.name else [first, *(f"{first}#{number}" for number in range(2, _MOST_SAME))]
+
+
+def holder_is_alive(holder: str) -> bool:
+    """Implements `core.store.IsAlive` for holders written as `pid:start time`."""
+    pid, _, started = holder.partition(":")
+    return pid.isdigit() and started.isdigit() and is_running(int(pid), int(started))
+
+
+def _check_name(name: str) -> None:
+    if len(name) > _LONGEST_NAME or not _NAME_CHARACTERS.issuperset(name) or name.startswith("-"):
+        raise InvalidRequest(
+            f"'{name}' cannot be an agent's name", hint=f"up to {_LONGEST_NAME} letters, digits, '.', '-' and '_'"
+        )

@@ -1,0 +1,55 @@
+"""Where profiles come from: files of the project, of the user, and the ones that come with Synapse."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import synapse.terminal
+from synapse.core.address import nearest
+from synapse.core.errors import InvalidProfile, UnknownProfile
+from synapse.terminal.profile import Profile, parse_profile
+
+BUNDLED: Final = Path(synapse.terminal.__file__).parent / "profiles"
+_SUFFIX: Final = ".toml"
+# Stands for the Python that runs Synapse, so that a bundled program needs no PATH.
+_PYTHON: Final = "{python}"
+
+
+def load_profile(name: str, folders: Sequence[Path] = ()) -> Profile:
+    """Return the profile `name` from the first folder that has it; the bundled ones come last.
+
+    Raises:
+        UnknownProfile: no folder has it; the hint names a likely one.
+        InvalidProfile: its file cannot be used; the message names the key.
+    """
+    for folder in (*folders, BUNDLED):
+        path = folder / (name + _SUFFIX)
+        if path.parent == folder and path.is_file():
+            return _with_python(parse_profile(_read(path, name), name))
+    known = profile_names(folders)
+    meant = nearest(name, known)
+    raise UnknownProfile(
+        f"there is no profile '{name}'",
+        hint=f"Did you mean '{meant}'?" if meant else f"there are: {', '.join(known)}",
+    )
+
+
+def profile_names(folders: Sequence[Path] = ()) -> list[str]:
+    """Return the names of all profiles, sorted."""
+    return sorted({path.stem for folder in (*folders, BUNDLED) for path in folder.glob("*" + _SUFFIX)})
+
+
+def _read(path: Path, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
+
+
+def _with_python(profile: Profile) -> Profile:
+    return replace(profile, command=tuple(word.replace(_PYTHON, sys.executable) for word in profile.command))

@@ -1,0 +1,126 @@
+"""`synapse PROFILE`: a CLI on a pseudo-terminal as an agent, in a person's terminal or in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from synapse.attach.person import PersonTerminal
+from synapse.attach.server import AttachServer
+from synapse.core.agent import AgentEntry
+from synapse.drivers.pty.composer import Composer
+from synapse.drivers.pty.desk import LineRouting
+from synapse.drivers.pty.driver import PtyDriver
+from synapse.drivers.pty.pump import PersonStreams
+from synapse.drivers.pty.running_program import Company, start_program
+from synapse.drivers.pty.spawn import Launch, find_command
+from synapse.registries.files import FileRegistry
+from synapse.runtime.host import run_host
+from synapse.runtime.logs import log_to
+from synapse.runtime.loop import new_loop
+from synapse.runtime.person_lines import PersonLines
+from synapse.runtime.place import take_place
+from synapse.runtime.profiles import load_profile
+from synapse.runtime.running_agent import RunningAgent
+from synapse.runtime.settings import Settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.terminal.profile import Profile
+
+BACKGROUND_SIZE: Final = (120, 40)
+"""Columns and rows of an agent that nobody looks at; the first who attaches brings their own."""
+
+
+def run_agent(  # noqa: PLR0913 - what a person can say on the command line
+    profile_name: str,
+    *,
+    name: str,
+    port: int | None,
+    arguments: Sequence[str],
+    headless: bool,
+    instructions: bool,
+    settings: Settings,
+) -> int:
+    """Run an agent until its program ends; return that program's exit status.
+
+    Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has begun.
+    """
+    profile = load_profile(profile_name, settings.profile_folders)
+    # Said at once, not after a store was opened and a port was taken.
+    find_command(profile.command[0], os.environ, profile.install_hint)
+    first, last = profile.ports
+    place = take_place(
+        profile.name, range(first, last + 1), name=name, port=port, settings=settings, clock=SystemClock()
+    )
+    log_to(settings.logs, place.entry.agent_id)
+
+    person = None if headless else PersonTerminal()
+
+    async def start(me: AgentEntry) -> RunningAgent:
+        return await _start(me, profile, tuple(arguments), settings, person)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(run_host(place, start, settings, instructions=instructions))
+
+
+async def _start(
+    me: AgentEntry,
+    profile: Profile,
+    arguments: tuple[str, ...],
+    settings: Settings,
+    person: PersonTerminal | None,
+) -> RunningAgent:
+    columns, rows = person.size() if person else BACKGROUND_SIZE
+    clock = SystemClock()
+    launch = Launch(
+        command=(*profile.command, *profile.args, *arguments),
+        env=_environment(me, profile, settings),
+        columns=columns,
+        rows=rows,
+        install_hint=profile.install_hint,
+        person_terminal=person.source if person and person.is_terminal else None,
+        settings=person.settings if person else None,
+    )
+    lines = PersonLines(me, FileRegistry(settings.registry))
+    routing = LineRouting(lines.resolve, lines.send)
+    program = await start_program(launch, profile, clock, _company(person, routing))
+    lines.say = program.say
+    driver = PtyDriver(program, profile, clock, Composer(settings.home / "files", profile.limit_bytes))
+    if person is not None:
+        person.enter()
+        person.follow_size(asyncio.get_running_loop(), program.resize)
+    program.begin()
+
+    async def stop() -> None:
+        await driver.stop()
+        if person is not None:
+            person.restore()
+
+    return RunningAgent(
+        driver=driver,
+        stop=stop,
+        exit_status=lambda: program.exit_status,
+        title=profile.title,
+        ends_with=program.exited,
+        cli_pid=program.pid,
+        websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
+    )
+
+
+def _company(person: PersonTerminal | None, routing: LineRouting) -> Company:
+    """Who is at the terminal; those who attach later type `@agent` lines too."""
+    if person is None:
+        return Company(routing=routing)
+    return Company(person=PersonStreams(person.source, person.sink), routing=routing, suspend=person.suspend)
+
+
+def _environment(me: AgentEntry, profile: Profile, settings: Settings) -> dict[str, str]:
+    """What the CLI gets: ours, the profile's, and who it is."""
+    identity = {
+        "SYNAPSE_AGENT_ID": me.agent_id,
+        "SYNAPSE_SOCKET": me.socket,
+        "SYNAPSE_HOME": str(settings.home),
+        "TERM": os.environ.get("TERM") or "xterm-256color",
+    }
+    return {**os.environ, **profile.env, **identity}

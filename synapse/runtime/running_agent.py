@@ -1,0 +1,33 @@
+"""An agent that was started, as its host sees it, whatever runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from synapse.core.agent import AgentEntry
+from synapse.core.driver import Driver
+
+if TYPE_CHECKING:
+    from synapse.transports.websocket import WebSocketHandler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningAgent:
+    """An agent that was started: its driver, when it ends, and how to end it."""
+
+    driver: Driver
+    stop: Callable[[], Awaitable[None]]
+    exit_status: Callable[[], int | None]
+    title: str
+    ends_with: asyncio.Future[int] | None = None
+    """Done when the agent has ended by itself; without it, its end is only seen by the worker."""
+    pty_wrapped: bool = True
+    cli_pid: int = 0
+    websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
+
+
+StartAgent = Callable[[AgentEntry], Awaitable[RunningAgent]]
+"""Starts the agent once its identity is known."""

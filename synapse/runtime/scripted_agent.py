@@ -1,0 +1,45 @@
+"""`synapse scripted FILE`: an agent whose behaviour is a file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from synapse.core.agent import AgentEntry
+from synapse.drivers.scripted.driver import ScriptedDriver
+from synapse.drivers.scripted.script import read_script
+from synapse.runtime.host import run_host
+from synapse.runtime.logs import log_to
+from synapse.runtime.loop import new_loop
+from synapse.runtime.place import take_place
+from synapse.runtime.running_agent import RunningAgent
+from synapse.runtime.settings import Settings
+from synapse.runtime.system_clock import SystemClock
+
+AGENT_TYPE: Final = "scripted"
+PORTS: Final = range(8180, 8190)
+
+
+def run_script(path: Path, *, name: str, port: int | None, settings: Settings) -> int:
+    """Play a script as an agent until it exits or this process is told to end; return its exit status.
+
+    Raises InvalidRequest when the script cannot be played, and what `take_place` and `run_host` raise.
+    """
+    script = read_script(path)
+    clock = SystemClock()
+    place = take_place(AGENT_TYPE, PORTS, name=name, port=port, settings=settings, clock=clock)
+    log_to(settings.logs, place.entry.agent_id)
+
+    async def start(_me: AgentEntry) -> RunningAgent:
+        driver = ScriptedDriver(script, clock)
+        return RunningAgent(
+            driver=driver,
+            stop=driver.interrupt,
+            exit_status=lambda: driver.exit_status,
+            title="Script",
+            pty_wrapped=False,
+        )
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(run_host(place, start, settings, instructions=False))

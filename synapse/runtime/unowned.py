@@ -1,0 +1,123 @@
+"""Tasks of agents that do not run: leaving a message for one, reading, and taking back, straight in the store.
+
+Only the holder of an inbox's lease writes its tasks, so each change here takes the lease for a moment. When an agent
+holds it, it runs after all, and is asked itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from synapse.core.caller import LOCAL_SCOPE
+from synapse.core.errors import AmbiguousTask, Conflict, TaskNotCancelable, TaskNotFound
+from synapse.core.events import TaskOpened
+from synapse.core.message import Message
+from synapse.core.store import TaskQuery
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.registries.processes import UNKNOWN, start_time
+from synapse.runtime.ids import new_id
+from synapse.runtime.place import holder_is_alive
+from synapse.runtime.settings import Settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.service import outcomes
+from synapse.service.journal import Journal
+from synapse.service.recovery import is_waiting_in_queue
+from synapse.stores.sqlite import SqliteStore
+
+
+class Unowned:
+    """The store, as one uses it who runs no agent."""
+
+    def __init__(self, store: SqliteStore, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._journal = Journal(store)
+        self._clock = SystemClock()
+
+    async def leave(
+        self,
+        inbox: str,
+        message: Message,
+        *,
+        agent_id: str,
+        priority: int,
+        ttl: float | None,
+        metadata: dict[str, Any],
+    ) -> Task:
+        """Leave a message in `inbox`, durably, for when its agent starts.
+
+        Raises:
+            Conflict: the agent has just started.
+        """
+        now = self._clock.now()
+        seconds = ttl or self._settings.message_ttl
+        opened = TaskOpened(
+            task_id=TaskId(new_id()),
+            at=now,
+            agent_id=agent_id,
+            inbox=inbox,
+            context_id=new_id(),
+            scope=LOCAL_SCOPE,
+            dialect="synapse",
+            message=message,
+            priority=priority,
+            deadline=now + timedelta(seconds=seconds) if seconds else None,
+            metadata=metadata,
+        )
+        async with self._lease(inbox):
+            return await self._journal.record(opened)
+
+    async def find(self, prefix: str) -> Task:
+        """Return the task that `prefix` names. Raises TaskNotFound or AmbiguousTask."""
+        found = await self._store.find(prefix, limit=10)
+        if not found:
+            raise TaskNotFound(prefix)
+        if len(found) > 1:
+            raise AmbiguousTask(prefix, list(found))
+        task = await self._store.load(found[0])
+        if task.scope != LOCAL_SCOPE:
+            raise TaskNotFound(prefix)
+        return task
+
+    async def waiting(self) -> list[Task]:
+        """What waits in any queue, of living agents too, oldest first."""
+        query = TaskQuery(scope=LOCAL_SCOPE, states=frozenset({TaskState.SUBMITTED}), limit=500)
+        page = await self._store.list(query)
+        return sorted((task for task in page.tasks if is_waiting_in_queue(task)), key=lambda task: task.created_at)
+
+    async def take_back(self, task: Task) -> Task:
+        """Cancel a task whose agent does not run.
+
+        Raises:
+            TaskNotCancelable: it is finished.
+            Conflict: its agent runs.
+        """
+        if task.state.is_terminal:
+            raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
+        ended = outcomes.ended(task, self._clock.now(), TaskState.CANCELED, "canceled", "canceled by request")
+        async with self._lease(task.inbox):
+            return await self._journal.record(*ended)
+
+    @asynccontextmanager
+    async def _lease(self, inbox: str) -> AsyncGenerator[None]:
+        holder = f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}"
+        if not await self._store.claim_inbox(inbox, holder, holder_is_alive):
+            raise Conflict(f"the agent of '{inbox}' runs", hint="try again without --queue  (synapse list)")
+        try:
+            yield
+        finally:
+            await self._store.release_inbox(inbox, holder)
+
+
+@asynccontextmanager
+async def open_unowned(settings: Settings) -> AsyncGenerator[Unowned]:
+    """Open the store for a moment. Raises StoreFailed."""
+    store = await SqliteStore.open(settings.store)
+    try:
+        yield Unowned(store, settings)
+    finally:
+        await store.close()

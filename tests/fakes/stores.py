@@ -1,0 +1,75 @@
+"""Stores that misbehave on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from synapse.core.events import Recorded, TaskEvent
+from synapse.core.task import Task, TaskId
+from synapse.stores.memory import MemoryStore
+
+
+class SlowStore(MemoryStore):
+    """Keeps what is appended only when the test says so, as a disk that takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pending: list[tuple[Task, Sequence[TaskEvent], str, asyncio.Future[Sequence[Recorded]]]] = []
+        self.loads = 0
+
+    @property
+    def waiting(self) -> int:
+        return len(self._pending)
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
+    ) -> asyncio.Future[Sequence[Recorded]]:
+        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+        self._pending.append((task, events, digest, done))
+        return done
+
+    @override
+    async def load(self, task_id: TaskId) -> Task:
+        self.loads += 1
+        return await super().load(task_id)
+
+    def commit(self) -> None:
+        """Make everything that waits durable, in order."""
+        pending, self._pending = self._pending, []
+        for task, events, digest, done in pending:
+            kept = super().append(task, events, digest=digest)
+            error = kept.exception()
+            if error is None:
+                done.set_result(kept.result())
+            else:
+                done.set_exception(error)
+
+    def fail_next(self, error: Exception) -> None:
+        """Fail the write that waits longest; those behind it stay."""
+        *_, done = self._pending.pop(0)
+        done.set_exception(error)
+
+    def stop(self) -> None:
+        """Give up everything that waits, as at shutdown."""
+        for *_, done in self._pending:
+            done.cancel()
+
+    async def write_behind_the_back(self, task: Task, *events: TaskEvent) -> None:
+        """Append as another process would."""
+        await super().append(task, events)
+
+
+class ForgetfulStore(MemoryStore):
+    """Says that everything is durable and keeps nothing, so that only the journal's own memory counts."""
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
+    ) -> asyncio.Future[Sequence[Recorded]]:
+        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+        done.set_result([Recorded(1, event) for event in events])
+        return done

@@ -1,0 +1,550 @@
+"""The journal: apply, make durable, announce; in that order, once, and never anything that is not true."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from synapse.core.errors import (
+    AmbiguousTask,
+    IllegalTransition,
+    InvalidRequest,
+    StoreFailed,
+    StoreFull,
+    TaskFinished,
+    TaskNotFound,
+    VersionConflict,
+)
+from synapse.core.events import Update
+from synapse.core.lifecycle import apply, replay
+from synapse.core.receipt import ReceiptStep
+from synapse.core.task import Task, TaskState
+from synapse.service.journal import Journal
+from synapse.stores.memory import MemoryStore
+from tests.fakes.facts import TASK, handed, hidden, message, moved, noted, numbered, opened, raised, said, stepped
+from tests.fakes.stores import ForgetfulStore, SlowStore
+
+
+async def settle() -> None:
+    """Let everything happen that can happen without the store."""
+    for _ in range(10):
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(ready.set_result, None)
+        await ready
+
+
+def heard_by(journal: Journal) -> list[Update]:
+    updates: list[Update] = []
+    journal.listen(updates.append)
+    return updates
+
+
+def test_a_record_is_durable_and_announced_before_the_caller_goes_on() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        updates = heard_by(journal)
+        recording = asyncio.ensure_future(journal.record(opened(), stepped(ReceiptStep.TYPED)))
+        await settle()
+        assert not recording.done()
+        assert updates == []
+        with pytest.raises(TaskNotFound):
+            await journal.load(TASK)
+
+        store.commit()
+        task = await recording
+
+        assert [update.event for update in updates] == [opened(), stepped(ReceiptStep.TYPED)]
+        assert [update.task.version for update in updates] == [1, 2]
+        assert await journal.load(TASK) == task == updates[-1].task
+
+    asyncio.run(story())
+
+
+def test_events_that_come_while_others_are_on_their_way_go_together_next() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        updates = heard_by(journal)
+
+        done = [
+            journal.record_soon(opened()),
+            journal.record_soon(moved(TaskState.WORKING)),
+            journal.record_soon(handed("a"), handed("b", append=True)),
+        ]
+        assert store.waiting == 1
+        store.commit()
+        await settle()
+        assert store.waiting == 1
+        store.commit()
+        tasks = await asyncio.gather(*done)
+
+        assert [task.version for task in tasks] == [1, 2, 4]
+        assert [update.seq for update in updates] == [1, 2, 3, 4]
+
+    asyncio.run(story())
+
+
+def test_readers_see_only_what_is_durable() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        first = journal.record_soon(opened())
+        store.commit()
+        await first
+
+        journal.record_soon(moved(TaskState.WORKING))
+        await settle()
+        assert (await journal.load(TASK)).state is TaskState.SUBMITTED
+        assert [task.state for task in journal.open_tasks()] == [TaskState.SUBMITTED]
+
+        store.commit()
+        await settle()
+        assert (await journal.load(TASK)).state is TaskState.WORKING
+
+    asyncio.run(story())
+
+
+def test_updates_of_all_tasks_are_announced_in_the_order_of_their_seqs() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        updates = heard_by(journal)
+
+        async def live(number: int) -> None:
+            task_id = numbered(number)
+            await journal.record(opened(task_id))
+            journal.record_soon(moved(TaskState.WORKING, task_id))
+            await journal.record(moved(TaskState.COMPLETED, task_id), noted({"n": number}, task_id))
+
+        await asyncio.gather(*(live(number) for number in range(20)))
+
+        assert [update.seq for update in updates] == list(range(1, 81))
+
+    asyncio.run(story())
+
+
+def test_what_the_lifecycle_refuses_is_not_recorded() -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        journal = Journal(store)
+        await journal.record(opened(), moved(TaskState.COMPLETED))
+
+        with pytest.raises(IllegalTransition):
+            await journal.record(moved(TaskState.WORKING))
+        with pytest.raises(TaskFinished):
+            await journal.record(noted({"x": 1}), said("more"))
+
+        assert len(await store.read_after(0)) == 2
+        assert (await journal.load(TASK)).metadata == {}
+
+    asyncio.run(story())
+
+
+def test_a_refusal_never_rests_on_what_is_not_durable() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        first = journal.record_soon(opened())
+        working = journal.record_soon(moved(TaskState.WORKING))
+        ended = journal.record_soon(moved(TaskState.COMPLETED))
+        cancel = journal.record_soon(moved(TaskState.CANCELED))
+        store.commit()
+        await first
+        await settle()
+        assert not cancel.done()
+
+        store.fail_next(StoreFull())
+
+        for one in (working, ended, cancel):
+            with pytest.raises(StoreFull):
+                await one
+
+    asyncio.run(story())
+
+
+def test_the_loser_of_a_race_is_refused_once_the_winner_is_durable() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        journal.record_soon(opened())
+        journal.record_soon(moved(TaskState.COMPLETED))
+        cancel = journal.record_soon(moved(TaskState.CANCELED))
+        note = journal.record_soon(noted({"after": 1}))
+
+        with pytest.raises(IllegalTransition):
+            await cancel
+        assert (await note).version == 3
+
+    asyncio.run(story())
+
+
+def test_a_failure_fails_everything_that_was_built_on_it() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        updates = heard_by(journal)
+        first = journal.record_soon(opened())
+        store.commit()
+        await first
+
+        broken = [journal.record_soon(moved(TaskState.WORKING)), journal.record_soon(handed("a"))]
+        other = journal.record_soon(opened(numbered(2)))
+        store.fail_next(StoreFull())
+        await settle()
+        store.commit()
+
+        for one in broken:
+            with pytest.raises(StoreFull):
+                await one
+        assert (await other).version == 1
+        assert [update.event for update in updates] == [opened(), opened(numbered(2))]
+        assert (await journal.load(TASK)).version == 1
+
+    asyncio.run(story())
+
+
+def test_after_a_failure_the_task_goes_on_from_what_is_stored() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        first = journal.record_soon(opened())
+        store.commit()
+        await first
+        lost = journal.record_soon(handed("lost"))
+        store.fail_next(StoreFull())
+        with pytest.raises(StoreFull):
+            await lost
+
+        kept = journal.record_soon(handed("kept"))
+        await settle()
+        store.commit()
+
+        assert [artifact.text for artifact in (await kept).artifacts] == ["kept"]
+        assert replay([one.event for one in await store.read_after(0)]) == await journal.load(TASK)
+
+    asyncio.run(story())
+
+
+def test_a_version_conflict_is_read_again_and_applied_once_more() -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        mine, other = Journal(store), Journal(store)
+        await mine.record(opened())
+        await other.record(noted({"other": 1}))
+
+        done = [mine.record_soon(moved(TaskState.WORKING)), mine.record_soon(handed("a")), mine.record_soon(said("b"))]
+
+        assert [task.version for task in await asyncio.gather(*done)] == [3, 4, 5]
+        assert (await mine.load(TASK)).metadata == {"other": 1}
+        assert replay([one.event for one in await store.read_after(0)]) == await mine.load(TASK)
+
+    asyncio.run(story())
+
+
+def test_a_second_version_conflict_is_given_up() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        first = journal.record_soon(opened())
+        store.commit()
+        await first
+
+        mine = [journal.record_soon(moved(TaskState.WORKING)), journal.record_soon(handed("a"))]
+        for _ in range(2):
+            now = await store.load(TASK)
+            await store.write_behind_the_back(apply(now, noted({})), noted({}))
+            store.commit()
+            await settle()
+
+        for one in mine:
+            with pytest.raises(VersionConflict):
+                await one
+        assert (await journal.load(TASK)).version == 3
+
+    asyncio.run(story())
+
+
+def test_two_processes_on_one_task_lose_and_repeat_nothing() -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        journals = [Journal(store), Journal(store)]
+        heard = [heard_by(journal) for journal in journals]
+        await journals[0].record(opened())
+
+        done = [journals[number % 2].record_soon(handed(str(number), append=True)) for number in range(40)]
+        results = await asyncio.gather(*done, return_exceptions=True)
+
+        stored = await store.read_after(0)
+        assert replay([one.event for one in stored]) == await store.load(TASK)
+        assert len(stored) == 1 + sum(not isinstance(result, VersionConflict) for result in results)
+        assert sorted(update.seq for updates in heard for update in updates) == [one.seq for one in stored]
+
+    asyncio.run(story())
+
+
+def test_an_event_that_cannot_be_stored_does_not_fail_those_before_it() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        done = [journal.record_soon(event) for event in (opened(), handed("a"), handed("bad"), handed("b"))]
+        store.commit()
+        await settle()
+        store.fail_next(InvalidRequest("bad"))
+        await settle()
+        store.commit()
+        await settle()
+        store.fail_next(InvalidRequest("bad"))
+
+        assert (await done[1]).version == 2
+        for one in done[2:]:
+            with pytest.raises(InvalidRequest):
+                await one
+
+    asyncio.run(story())
+
+
+def test_an_event_that_lost_a_race_between_processes_is_judged_anew() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        first = journal.record_soon(opened())
+        store.commit()
+        task = await first
+        await store.write_behind_the_back(apply(task, moved(TaskState.COMPLETED)), moved(TaskState.COMPLETED))
+
+        cancel = journal.record_soon(moved(TaskState.CANCELED))
+        store.commit()
+
+        with pytest.raises(IllegalTransition):
+            await cancel
+
+    asyncio.run(story())
+
+
+def test_a_claimed_message_id_is_a_conflict_at_once() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        await journal.record(opened(message=message()), digest="d")
+
+        again = journal.record_soon(opened(numbered(2), message=message()), digest="d")
+        behind = journal.record_soon(handed("a", numbered(2)))
+
+        for one in (again, behind):
+            with pytest.raises(VersionConflict):
+                await one
+
+    asyncio.run(story())
+
+
+def test_a_task_of_an_earlier_process_is_read_first() -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        await Journal(store).record(opened())
+        journal = Journal(store)
+        updates = heard_by(journal)
+
+        done = [journal.record_soon(moved(TaskState.WORKING)), journal.record_soon(handed("a"))]
+
+        assert [task.version for task in await asyncio.gather(*done)] == [2, 3]
+        assert [update.seq for update in updates] == [2, 3]
+
+    asyncio.run(story())
+
+
+def test_an_event_of_an_unknown_task_is_refused() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        done = [journal.record_soon(handed("a")), journal.record_soon(handed("b"))]
+
+        for one in done:
+            with pytest.raises(TaskNotFound):
+                await one
+
+    asyncio.run(story())
+
+
+def test_one_record_is_about_one_task() -> None:
+    async def story() -> None:
+        with pytest.raises(ValueError, match="one task"):
+            Journal(MemoryStore()).record_soon(opened(), opened(numbered(2)))
+
+    asyncio.run(story())
+
+
+def test_giving_up_the_wait_does_not_take_the_event_back() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        updates = heard_by(journal)
+        waiting = asyncio.ensure_future(journal.record(opened()))
+        await settle()
+        waiting.cancel()
+        await settle()
+
+        store.commit()
+        await settle()
+
+        assert len(updates) == 1
+        assert (await journal.load(TASK)).version == 1
+
+    asyncio.run(story())
+
+
+def test_a_listener_that_left_hears_nothing_more() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        updates: list[Update] = []
+        leave = journal.listen(updates.append)
+        await journal.record(opened())
+        leave()
+        await journal.record(handed("a"))
+
+        assert len(updates) == 1
+
+    asyncio.run(story())
+
+
+def test_a_listener_may_record() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        done: list[asyncio.Future[Any]] = []
+
+        def look(update: Update) -> None:
+            if update.event == opened():
+                done.append(journal.record_soon(raised("decide")))
+
+        journal.listen(look)
+        await journal.record(opened())
+
+        assert (await done[0]).attention == "decide"
+
+    asyncio.run(story())
+
+
+def test_finished_tasks_leave_memory_and_are_read_from_the_store() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store, keep_finished=2)
+        for number in range(4):
+            journal.record_soon(opened(numbered(number)), moved(TaskState.COMPLETED, numbered(number)))
+        store.commit()
+        await settle()
+        assert journal.open_tasks() == []
+
+        for number in (2, 3):
+            assert (await journal.load(numbered(number))).version == 2
+        assert store.loads == 0
+        assert (await journal.load(numbered(0))).version == 2
+        assert store.loads == 1
+
+    asyncio.run(story())
+
+
+def test_memory_does_not_grow_with_finished_tasks() -> None:
+    async def story() -> None:
+        journal = Journal(ForgetfulStore(), keep_finished=8)
+        for number in range(500):
+            await journal.record(opened(numbered(number)))
+            await journal.record(moved(TaskState.COMPLETED, numbered(number)))
+        gc.collect()
+
+        assert sum(isinstance(thing, Task) for thing in gc.get_objects()) < 20
+
+    asyncio.run(story())
+
+
+def test_a_finished_task_can_still_be_noted_and_hidden() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        await journal.record(opened(), moved(TaskState.COMPLETED))
+
+        await journal.record(noted({"seen": True}))
+        await journal.record(hidden())
+
+        assert (await journal.load(TASK)).hidden
+
+    asyncio.run(story())
+
+
+def test_a_new_holder_takes_the_open_tasks_over() -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        before = Journal(store)
+        await before.record(opened(numbered(1)), raised("decide", numbered(1)))
+        await before.record(opened(numbered(2)), moved(TaskState.COMPLETED, numbered(2)))
+        journal = Journal(store)
+
+        taken = await journal.take_over("codex@/proj")
+
+        assert [task.id for task in taken] == [numbered(1)]
+        assert journal.open_tasks() == taken
+        await journal.record(raised("", numbered(1)))
+        assert [task.attention for task in journal.open_tasks()] == [""]
+
+    asyncio.run(story())
+
+
+def test_a_short_id_is_resolved_and_an_ambiguous_one_lists_the_candidates() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        for task_id in ("abc-1", "abd-2", "abd"):
+            await journal.record(opened(task_id))
+        await journal.record(opened("abc-3"), hidden("abc-3"))
+
+        assert await journal.resolve_id("abc", "codex@/proj") == "abc-1"
+        assert await journal.resolve_id("abd", "codex@/proj") == "abd"
+        assert await journal.resolve_id("abd-2") == "abd-2"
+        with pytest.raises(AmbiguousTask) as ambiguous:
+            await journal.resolve_id("ab", "codex@/proj")
+        assert sorted(ambiguous.value.candidates) == ["abc-1", "abd", "abd-2"]
+        for missing in ("abc-3", "x", ""):
+            with pytest.raises(TaskNotFound):
+                await journal.resolve_id(missing, "codex@/proj")
+        with pytest.raises(TaskNotFound):
+            await journal.resolve_id("abc-1", "other")
+
+    asyncio.run(story())
+
+
+def test_the_whole_log_is_folded_event_by_event() -> None:
+    async def story() -> None:
+        journal = Journal(MemoryStore())
+        heard = heard_by(journal)
+        await journal.record(opened(), stepped(ReceiptStep.TYPED))
+        for number in range(600):
+            journal.record_soon(handed(str(number)))
+        await journal.record(moved(TaskState.COMPLETED))
+
+        assert [update async for update in journal.updates(TASK)] == heard
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_carries_the_seq_of_the_last_event() -> None:
+    async def story() -> None:
+        store = MemoryStore()
+        journal = Journal(store)
+        await journal.record(opened(numbered(1)))
+        await journal.record(opened(), handed("a"))
+
+        assert await journal.snapshot(TASK) == Update(3, None, await journal.load(TASK))
+        assert await Journal(store).snapshot(TASK) == await journal.snapshot(TASK)
+        with pytest.raises(TaskNotFound):
+            await journal.snapshot(numbered(9))
+
+    asyncio.run(story())
+
+
+def test_a_store_that_stops_fails_those_who_wait() -> None:
+    async def story() -> None:
+        store = SlowStore()
+        journal = Journal(store)
+        waiting = journal.record_soon(opened())
+        store.stop()
+
+        with pytest.raises(StoreFailed, match="stopped"):
+            await waiting
+
+    asyncio.run(story())
