@@ -1,0 +1,53 @@
+"""`synapse attach`: an agent's terminal in this one."""
+
+from __future__ import annotations
+
+from synapse.cli.hosts import find_agent, open_registry
+from synapse.cli.speech import say
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.address import short_name
+from synapse.core.errors import InvalidSettings, UnsupportedOperation
+from synapse.runtime.settings import load_settings
+
+EXAMPLES = """
+synapse attach codex                 look and type; the detach key (ctrl-]) leaves it running
+synapse attach codex --read-only     only look
+synapse attach codex --take-over     type, also if somebody else does
+"""
+# Ctrl makes no key of its own with the others.
+CONTROL_KEYS = "abcdefghijklmnopqrstuvwxyz[\\]^_@"
+
+
+def run(arguments: list[str]) -> int:
+    """Attach until the person detaches or the agent ends; return the exit code."""
+    parser = VerbParser("attach", examples=EXAMPLES, json=False)
+    parser.add_argument("agent", metavar="AGENT")
+    parser.add_argument("--read-only", action="store_true", help="only look")
+    parser.add_argument("--take-over", action="store_true", help="take the keyboard from whoever has it")
+    parser.add_argument("--detach-key", metavar="KEY", help="the key that leaves, as ctrl-] (setting detach_key)")
+    options = parser.parse_args(arguments)
+    settings = load_settings({"detach_key": options.detach_key})
+    entry = find_agent(options.agent, open_registry())
+    if not entry.socket:
+        raise UnsupportedOperation(f"{entry.agent_id} has no Unix socket, so nobody can attach to it")
+    from synapse.attach.client import AttachOptions, attach
+    from synapse.attach.person import PersonTerminal
+
+    wishes = AttachOptions(
+        types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key)
+    )
+    ended = attach(entry.socket, wishes, PersonTerminal())
+    say(f"[{short_name(entry)}] {ended.why}")
+    return ended.status or 0
+
+
+def control_key(name: str) -> str:
+    """The letter or sign that is pressed with Ctrl: `]` for `ctrl-]`.
+
+    Raises:
+        InvalidSettings: it names no such key.
+    """
+    key = name.strip().lower().removeprefix("ctrl-").removeprefix("c-").removeprefix("^")
+    if len(key) == 1 and key in CONTROL_KEYS:
+        return key
+    raise InvalidSettings(f"detach_key must be a key with Ctrl, not '{name}'", hint="as ctrl-] or ctrl-q")

@@ -1,0 +1,170 @@
+"""Starting and ending hosts that have no terminal: each wait is for a condition, with a bound."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from synapse.cli.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, ask, refusal
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError, UnsupportedOperation
+from synapse.core.json_text import decode_object, object_in
+from synapse.registries.files import FileRegistry, is_alive
+from synapse.registries.processes import is_running
+from synapse.runtime.system_clock import SystemClock
+
+START_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 10.0
+TICK_SECONDS: Final = 0.02
+LOG_LINES_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What `synapse PROFILE …` is to be started with; `verb` is the profile, or `scripted` and its file."""
+
+    verb: Sequence[str]
+    name: str = ""
+    port: int | None = None
+    instructions: bool = True
+    arguments: Sequence[str] = ()
+    folder: str | None = None
+
+    def command(self) -> list[str]:
+        """The command line of the host."""
+        options = [
+            *(["--name", self.name] if self.name else []),
+            *(["--port", str(self.port)] if self.port else []),
+            *([] if self.instructions else ["--no-instructions"]),
+        ]
+        rest = ["--", *self.arguments] if self.arguments else []
+        # -P: a folder named `synapse` where the agent works must not be taken for this package.
+        return [sys.executable, "-P", "-m", "synapse.cli.main", *self.verb, "--headless", "--json", *options, *rest]
+
+
+def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry:
+    """Start a host and return its entry once it accepts messages.
+
+    Raises:
+        AgentExited: it ended at once; the hint has the last lines of what it said.
+        AgentUnresponsive: it did not come up in time.
+    """
+    # One after the other: `parents=True` would make the upper one open to all.
+    for folder in (logs.parent, logs):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    said = logs / f"start-{Path(launch.verb[0]).name}-{os.getpid()}.log"
+    with os.fdopen(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        # The command is our own interpreter and our own module.
+        host = subprocess.Popen(  # noqa: S603 - see above
+            launch.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=launch.folder,
+            env=_environment(),
+        )
+    try:
+        entry = _wait_until_it_answers(host, registry, said)
+    except KeyboardInterrupt:
+        host.terminate()
+        raise
+    said.replace(logs / f"{entry.agent_id}.out")
+    return entry
+
+
+def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False) -> None:
+    """End the host of `entry` and wait until it is gone.
+
+    Raises:
+        AgentUnresponsive: it is still there after a while; `force` kills it instead.
+    """
+    if is_running(entry.pid, entry.pid_started):
+        os.kill(entry.pid, signal.SIGTERM)
+        if not _wait_until_gone(entry, STOP_SECONDS):
+            if not force:
+                raise AgentUnresponsive(
+                    f"{entry.agent_id} (pid {entry.pid}) did not end within {STOP_SECONDS:.0f} s",
+                    hint=f"synapse stop {entry.agent_id} --force",
+                )
+            os.kill(entry.pid, signal.SIGKILL)
+            _wait_until_gone(entry, STOP_SECONDS)
+    elif is_alive(entry):
+        raise UnsupportedOperation(
+            f"the process of {entry.agent_id} cannot be seen from here, so it cannot be ended",
+            hint="run the command outside of the sandbox",
+        )
+    registry.remove_dead(entry)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what names the agent that we may run in: the new one is another."""
+    return {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
+
+
+def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry, said: Path) -> AgentEntry:
+    clock = SystemClock()
+    deadline = clock.monotonic() + START_SECONDS
+    while clock.monotonic() < deadline:
+        entry = next((entry for entry in registry.written() if entry.pid == host.pid), None)
+        if entry is not None and _answers(entry):
+            return entry
+        try:
+            # Its end is worth waking up for; a new file in the registry tells nobody.
+            status = host.wait(TICK_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+        raise _failed_start(said, f"the host ended at once (exit code {status})")
+    host.terminate()
+    raise AgentUnresponsive(f"the host did not come up within {START_SECONDS:.0f} s", hint=f"see {said}")
+
+
+def _answers(entry: AgentEntry) -> bool:
+    try:
+        ask(entry, "GET", "/status", timeout=1.0)
+    except SynapseError:
+        return False
+    return True
+
+
+def _failed_start(said: Path, why: str) -> SynapseError:
+    """What a host that ended at once has said: its own error if it foresaw it, else its last lines."""
+    lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+    said.unlink()
+    for line in reversed(lines):
+        try:
+            told = object_in(decode_object(line.encode()), "error")
+        except ValueError:
+            continue
+        if told:
+            return refusal(told, why)
+    return AgentExited(why, hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it said nothing")
+
+
+def _wait_until_gone(entry: AgentEntry, seconds: float) -> bool:
+    if hasattr(os, "pidfd_open"):
+        return _wait_for_end_of(entry, seconds)
+    clock = SystemClock()
+    deadline = clock.monotonic() + seconds
+    while is_running(entry.pid, entry.pid_started) and clock.monotonic() < deadline:
+        select.select([], [], [], TICK_SECONDS)
+    return not is_running(entry.pid, entry.pid_started)
+
+
+def _wait_for_end_of(entry: AgentEntry, seconds: float) -> bool:
+    try:
+        process = os.pidfd_open(entry.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        select.select([process], [], [], seconds)
+    finally:
+        os.close(process)
+    return not is_running(entry.pid, entry.pid_started)

@@ -1,0 +1,107 @@
+"""`synapse completion`: scripts that let a shell complete verbs, profiles, options and the names of living agents."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stdout, suppress
+
+from synapse.cli.hosts import open_registry
+from synapse.cli.main import VERBS, find_verb
+from synapse.cli.speech import give
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.address import short_name
+from synapse.runtime.profiles import profile_names
+from synapse.runtime.settings import load_settings
+
+EXAMPLES = """
+source <(synapse completion bash)                                            in ~/.bashrc
+source <(synapse completion zsh)                                             in ~/.zshrc
+synapse completion fish > ~/.config/fish/completions/synapse.fish
+"""
+TAKE_AGENTS = ("attach", "logs", "queue", "restart", "send", "status", "stop")
+TAKE_PROFILES = ("start",)
+
+BASH = """\
+_synapse() {
+  local word=${COMP_WORDS[COMP_CWORD]} words=""
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    words="%(first)s"
+  elif [[ $word == -* ]]; then
+    case ${COMP_WORDS[1]} in
+%(option_cases)s
+    esac
+  else
+    case ${COMP_WORDS[1]} in
+      %(agent_verbs)s) words=$(synapse completion agents 2>/dev/null) ;;
+      %(profile_verbs)s) words="%(profiles)s" ;;
+      completion) words="bash zsh fish" ;;
+      external) words="add list send remove" ;;
+      help) words="%(verbs)s" ;;
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+complete -o default -F _synapse synapse
+"""
+ZSH_HEAD = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
+
+
+def run(arguments: list[str]) -> int:
+    """Print a script, or the names that one asks for, and return the exit code."""
+    parser = VerbParser("completion", examples=EXAMPLES, json=False)
+    parser.add_argument("shell", choices=("bash", "zsh", "fish", "agents"), help="`agents` is for the scripts")
+    shell = parser.parse_args(arguments).shell
+    if shell == "agents":
+        names = {name for entry in open_registry().entries() for name in (short_name(entry), entry.agent_type)}
+        give("\n".join(sorted(names)))
+    elif shell == "fish":
+        give(fish_script())
+    else:
+        give((ZSH_HEAD if shell == "zsh" else "") + bash_script())
+    return 0
+
+
+def bash_script() -> str:
+    """For bash; zsh reads it with bashcompinit."""
+    profiles = profile_names(load_settings().profile_folders)
+    cases = [f'      {verb}) words="{" ".join(options_of(verb))}" ;;' for verb in VERBS]
+    return BASH % {
+        "first": " ".join([*VERBS, *profiles]),
+        "option_cases": "\n".join(cases),
+        "agent_verbs": "|".join(TAKE_AGENTS),
+        "profile_verbs": "|".join(TAKE_PROFILES),
+        "profiles": " ".join(profiles),
+        "verbs": " ".join(VERBS),
+    }
+
+
+def fish_script() -> str:
+    """For fish."""
+    lines = ["complete -c synapse -f"]
+    for verb, (_, summary) in VERBS.items():
+        lines.append(f"complete -c synapse -n __fish_use_subcommand -a {verb} -d '{_quoted(summary)}'")
+        lines += [
+            f"complete -c synapse -n '__fish_seen_subcommand_from {verb}' -l {option.removeprefix('--')}"
+            for option in options_of(verb)
+        ]
+    profiles = " ".join(profile_names(load_settings().profile_folders))
+    lines.append(f"complete -c synapse -n __fish_use_subcommand -a '{profiles}' -d profile")
+    lines.append(f"complete -c synapse -n '__fish_seen_subcommand_from {' '.join(TAKE_PROFILES)}' -a '{profiles}'")
+    agents = "(synapse completion agents 2>/dev/null)"
+    lines.append(f"complete -c synapse -n '__fish_seen_subcommand_from {' '.join(TAKE_AGENTS)}' -a '{agents}'")
+    return "\n".join(lines)
+
+
+def options_of(verb: str) -> list[str]:
+    """The long options of a verb, as its own help tells them."""
+    told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    # argparse ends the process after its help.
+    with redirect_stdout(told), suppress(SystemExit):
+        find_verb([verb, "--help"])()
+    told.seek(0)
+    return sorted(set(re.findall(r"^  (?:-\w(?: [A-Z]+)?, )?(--[a-z][a-z-]+)", told.read(), re.MULTILINE)))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "\\'")

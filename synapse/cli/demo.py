@@ -1,0 +1,63 @@
+"""`synapse demo`: two built-in agents hold a conversation, in a folder of their own that is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from synapse.cli.background import stop_host
+from synapse.cli.exit_codes import DONE, FAILED
+from synapse.cli.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
+from synapse.cli.speech import give, say
+from synapse.cli.verb_parser import VerbParser
+from synapse.registries.files import FileRegistry
+
+EXAMPLES = """
+synapse demo
+"""
+STORY = (
+    ("Two agents start in the background. No AI tool is needed: `dummy` is built in.", "start dummy --name ada"),
+    ("", "start dummy --name bob"),
+    ("They know of each other by the registry, a folder of files.", "list"),
+    ("A person asks one of them, and waits for the answer.", 'send bob "hello" --response'),
+    ("Now ada asks bob by herself, and answers with what bob said.", 'send ada "ask bob are you there?" --response'),
+    ("A message that nobody waits for is delivered all the same.", 'send bob "no answer needed" --wait=submitted'),
+)
+
+
+def run(arguments: list[str]) -> int:
+    """Play the demo and return the exit code."""
+    VerbParser("demo", examples=EXAMPLES, json=False).parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="synapse-demo-") as folder:
+        registry = FileRegistry(Path(folder, "registry"))
+        try:
+            failed = not all(_play(said, command, folder) for said, command in STORY)
+        finally:
+            for entry in registry.entries():
+                stop_host(entry, registry, force=True)
+    give("\nBoth have ended, and their folder is gone.")
+    give('Now your own: `synapse claude` here, `synapse codex` there, then `synapse send codex "hello" --response`.')
+    return FAILED if failed else DONE
+
+
+def _play(said: str, command: str, folder: str) -> bool:
+    """Show a command and run it; False when it failed."""
+    if said:
+        give(f"\n{said}")
+    give(f"$ synapse {command}")
+    timeout = ["--timeout", "30"] if command.startswith("send") else []
+    words = [sys.executable, "-P", "-m", "synapse.cli.main", *shlex.split(command), *timeout]
+    instructions = ["--no-instructions"] if command.startswith("start") else []
+    done = subprocess.run([*words, *instructions], env=_environment(folder), check=False)  # noqa: S603 - our own command
+    if done.returncode != DONE:
+        say(f"(that failed with exit code {done.returncode}; `synapse doctor` may know why)")
+    return done.returncode == DONE
+
+
+def _environment(folder: str) -> dict[str, str]:
+    mine = {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
+    return {**mine, "SYNAPSE_HOME": folder, "SYNAPSE_UDS_DIR": str(Path(folder, "s"))}

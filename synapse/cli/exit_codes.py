@@ -1,0 +1,85 @@
+"""What the exit codes mean, and which one each error has. `synapse send` imports this file, so it imports nothing."""
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+AMBIGUOUS = 4
+TIMED_OUT = 5
+WAITING_FOR_PERSON = 6
+REFUSED = 7
+NOT_RESPONDING = 8
+INTERRUPTED = 130
+
+MEANINGS = {
+    DONE: "done",
+    FAILED: "failed",
+    USAGE: "wrong usage",
+    NOT_FOUND: "not found",
+    AMBIGUOUS: "the name fits more than one",
+    TIMED_OUT: "no answer in time; the task goes on",
+    WAITING_FOR_PERSON: "the agent waits for a person",
+    REFUSED: "refused",
+    NOT_RESPONDING: "the agent's host does not respond",
+    INTERRUPTED: "interrupted with Ctrl-C; a task that was sent goes on",
+}
+
+BY_ERROR = {
+    "error": FAILED,
+    "invalid_request": USAGE,
+    "body_too_large": REFUSED,
+    "body_too_slow": FAILED,
+    "unsupported_media_type": FAILED,
+    "method_not_allowed": FAILED,
+    "priority_out_of_range": USAGE,
+    "unknown_profile": NOT_FOUND,
+    "invalid_settings": USAGE,
+    "invalid_profile": USAGE,
+    "invalid_script": USAGE,
+    "unsupported_operation": REFUSED,
+    "ambiguous": AMBIGUOUS,
+    "ambiguous_target": AMBIGUOUS,
+    "ambiguous_task": AMBIGUOUS,
+    "not_found": NOT_FOUND,
+    "task_not_found": NOT_FOUND,
+    "agent_not_found": NOT_FOUND,
+    "external_agent_not_found": NOT_FOUND,
+    "route_not_found": NOT_FOUND,
+    "conflict": REFUSED,
+    "illegal_transition": REFUSED,
+    "task_finished": REFUSED,
+    "task_not_cancelable": REFUSED,
+    "version_conflict": REFUSED,
+    "message_id_reused": REFUSED,
+    "queue_full": REFUSED,
+    "wait_cycle": REFUSED,
+    "name_taken": REFUSED,
+    "port_taken": REFUSED,
+    "feed_lagged": FAILED,
+    "access_denied": REFUSED,
+    "sender_mismatch": REFUSED,
+    "person_required": REFUSED,
+    "unauthenticated": REFUSED,
+    "foreign_origin": REFUSED,
+    "agent_failed": FAILED,
+    "agent_exited": FAILED,
+    "agent_unresponsive": FAILED,
+    "agent_not_responding": NOT_RESPONDING,
+    "command_missing": NOT_FOUND,
+    "external_agent_failed": FAILED,
+    "external_agent_unreachable": NOT_RESPONDING,
+    "timeout": TIMED_OUT,
+    "waiting_for_person": WAITING_FOR_PERSON,
+    "store_failed": FAILED,
+    "store_locked": FAILED,
+    "store_corrupt": FAILED,
+    "store_too_new": FAILED,
+    "store_full": FAILED,
+    "store_unsafe": FAILED,
+    "internal": FAILED,
+}
+
+
+def exit_code(error_code: str) -> int:
+    """The exit code for an error; one that a newer host knows and we do not is a failure."""
+    return BY_ERROR.get(error_code, FAILED)

@@ -1,0 +1,210 @@
+"""Finding the host of an agent, and asking it. `synapse send` imports this file, so it imports nothing of weight."""
+
+import os
+
+from synapse.cli.speech import say
+from synapse.core.address import PERSON, matching, resolve
+from synapse.core.agent import AgentEntry
+from synapse.core.json_text import object_in
+from synapse.registries.files import FileRegistry, is_alive
+from synapse.runtime.home import PROJECT_FILE, USER_FILE, find_above, user_folder
+from synapse.transports.client import ANSWER_SECONDS, Answer, HostAddress, NoAnswer, request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from synapse.core.errors import AgentNotResponding, SynapseError
+
+AGENT_VARIABLE = "SYNAPSE_AGENT_ID"
+SOCKET_VARIABLE = "SYNAPSE_SOCKET"
+
+
+def current_folder() -> str:
+    """The working folder; the root when it was deleted under us."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.sep
+
+
+def open_registry() -> FileRegistry:
+    """The registry of this user."""
+    return FileRegistry(os.path.join(state_folder(os.environ, current_folder()), "registry"))
+
+
+def state_folder(environ: "Mapping[str, str]", folder: str) -> str:
+    """The setting `home` of a process that works in `folder`, without the price of reading settings in most cases."""
+    chosen = environ.get("SYNAPSE_HOME")
+    if chosen:
+        return os.path.join(folder, os.path.expanduser(chosen))
+    files = (find_above(folder, PROJECT_FILE), os.path.join(user_folder(environ), USER_FILE))
+    if any(path and _speaks_of_home(path) for path in files):
+        from synapse.runtime.settings import load_settings
+
+        return str(load_settings(environ=environ, folder=folder).home)
+    return os.path.expanduser("~/.a2a")
+
+
+def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
+    """Return the living agent that `target` names; a dead one that was meant is forgotten.
+
+    Raises:
+        AgentNotFound, AmbiguousTarget: none or several fit.
+        AgentNotResponding: it was here, but its host is gone.
+    """
+    written = registry.written()
+    living = [entry for entry in written if is_alive(entry)]
+    gone = [] if matching(target, living) else [entry for entry in matching(target, written) if entry not in living]
+    for entry in gone:
+        registry.remove_dead(entry)
+    if gone:
+        raise not_responding(gone[0])
+    return resolve(target, living)
+
+
+def own_agent(registry: FileRegistry) -> "AgentEntry | None":
+    """The agent that this process runs in, or None in a person's shell."""
+    agent_id = os.environ.get(AGENT_VARIABLE, "")
+    if not agent_id:
+        return None
+    entry = registry.find(agent_id) or AgentEntry(agent_id, _type_in(agent_id))
+    entry.socket = os.environ.get(SOCKET_VARIABLE) or entry.socket
+    return entry
+
+
+def require_own_agent(registry: FileRegistry) -> AgentEntry:
+    """The agent that this process runs in.
+
+    Raises:
+        InvalidRequest: it is a person's shell.
+    """
+    entry = own_agent(registry)
+    if entry is None:
+        from synapse.core.errors import InvalidRequest
+
+        raise InvalidRequest(
+            f"this shell does not run inside an agent ({AGENT_VARIABLE} is not set), so there is nothing to reply to",
+            hint='a person sends with `synapse send TARGET "…"`',
+        )
+    return entry
+
+
+def sender_fields(registry: FileRegistry, claimed: str = "") -> "dict[str, str]":
+    """The contract's `sender`: who is claimed, else the agent that this process runs in, else a person."""
+    entry = _claimed_agent(claimed, registry) if claimed else own_agent(registry)
+    if entry is None:
+        return {"sender_id": PERSON, "sender_type": PERSON, "sender_endpoint": ""}
+    return {"sender_id": entry.agent_id, "sender_type": entry.agent_type, "sender_endpoint": entry.endpoint}
+
+
+def address_of(entry: AgentEntry) -> HostAddress:
+    """Where the host of `entry` listens."""
+    return HostAddress(entry.socket, port=entry.port)
+
+
+def ask(
+    entry: AgentEntry,
+    method: str,
+    path: str,
+    body: "dict[str, Any] | None" = None,
+    *,
+    timeout: float = ANSWER_SECONDS,
+) -> "dict[str, Any]":
+    """Ask an agent's host and return the body of its answer.
+
+    Raises:
+        AgentNotResponding: it does not answer.
+        SynapseError: it refuses; the error has the host's own code.
+    """
+    try:
+        answer = request(address_of(entry), method, path, body, timeout=timeout)
+    except NoAnswer as silence:
+        raise not_responding(entry) from silence
+    if answer.status >= 400:
+        raise refusal_of(answer)
+    return answer.body
+
+
+def post_message(
+    entry: AgentEntry,
+    body: "dict[str, Any]",
+    registry: FileRegistry,
+    *,
+    priority: str = "",
+    timeout: float = ANSWER_SECONDS,
+) -> "dict[str, Any]":
+    """Hand a message to an agent's host and return the task. A reply that nobody waits for goes as a new message.
+
+    Raises a SynapseError.
+    """
+    path = f"/tasks/send-priority?priority={priority}" if priority else "/tasks/send"
+    answer = _post(entry, path, body, timeout, registry)
+    reply_to = body["metadata"].get("in_reply_to")
+    if answer.status == 404 and reply_to:
+        say(f"Warning: --reply-to {reply_to} not found (404), retrying as new message")
+        del body["metadata"]["in_reply_to"]
+        answer = _post(entry, path, body, timeout, registry)
+    if answer.status >= 400:
+        raise refusal_of(answer)
+    return object_in(answer.body, "task")
+
+
+def not_responding(entry: AgentEntry) -> "AgentNotResponding":
+    """The error for a host that does not answer."""
+    from synapse.core.errors import AgentNotResponding
+
+    return AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
+
+
+def refusal_of(answer: Answer) -> "SynapseError":
+    """The error that a host answered with."""
+    return refusal(object_in(answer.body, "error"), f"the host answered with status {answer.status}")
+
+
+def refusal(told: "dict[str, Any]", otherwise: str) -> "SynapseError":
+    """The error that `told` describes: code, message and hint, as on the wire."""
+    from synapse.core.errors import SynapseError
+
+    error = SynapseError(str(told.get("message") or otherwise), hint=str(told.get("hint", "")))
+    error.code = str(told.get("code") or SynapseError.code)
+    return error
+
+
+def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, registry: FileRegistry) -> Answer:
+    """Ask once more when the connection broke while the host lives: the message id makes that the same request."""
+    address = address_of(entry)
+    try:
+        return request(address, "POST", path, body, timeout=timeout)
+    except NoAnswer as silence:
+        alive = is_alive(entry)
+        if not alive:
+            registry.remove_dead(entry)
+        # A reply is not repeated: its task is finished by the first one, so the second would go as a new message.
+        if not alive or not silence.sent or silence.timed_out or "in_reply_to" in body["metadata"]:
+            raise not_responding(entry) from silence
+    try:
+        return request(address, "POST", path, body, timeout=timeout)
+    except NoAnswer as silence:
+        raise not_responding(entry) from silence
+
+
+def _claimed_agent(claimed: str, registry: FileRegistry) -> "AgentEntry | None":
+    if claimed == PERSON:
+        return None
+    found = matching(claimed, registry.written())
+    return found[0] if len(found) == 1 else AgentEntry(claimed, _type_in(claimed))
+
+
+def _type_in(agent_id: str) -> str:
+    """`claude` for `synapse-claude-8100`."""
+    return agent_id.removeprefix("synapse-").rpartition("-")[0] or agent_id
+
+
+def _speaks_of_home(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"home" in file.read()
+    except OSError:
+        return False

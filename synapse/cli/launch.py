@@ -1,0 +1,64 @@
+"""`synapse PROFILE`: run a program in this terminal, exactly as without Synapse, and make it an agent."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS
+
+from synapse.cli.main import VERBS
+from synapse.cli.verb_parser import VerbParser, split_at_dashes
+from synapse.core.address import nearest
+from synapse.core.errors import UnknownProfile
+from synapse.runtime.settings import Settings, load_settings
+
+EXAMPLES = """
+synapse claude
+synapse claude --name reviewer
+synapse codex --port 8125
+synapse claude -- --resume          what follows -- is for claude
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Run the agent until its program ends; return that program's exit code."""
+    ours, theirs = split_at_dashes(arguments)
+    profile = ours[0]
+    if profile.startswith("-"):
+        raise UnknownProfile(f"unknown option {profile}", hint="synapse --help")
+    parser = VerbParser(profile, summary=f"run {profile} in this terminal, as an agent", examples=EXAMPLES, json=False)
+    add_host_options(parser)
+    # How `synapse start` runs a host: without a terminal, and with errors that it can read.
+    for hidden in ("--headless", "--json"):
+        parser.add_argument(hidden, action="store_true", help=SUPPRESS)
+    options = parser.parse_args(ours[1:])
+    settings = load_settings({"instructions": False if options.no_instructions else None})
+    require_profile(profile, settings)
+    from synapse.runtime.pty_agent import run_agent
+
+    return run_agent(
+        profile,
+        name=options.name,
+        port=options.port,
+        arguments=theirs,
+        headless=options.headless,
+        instructions=settings.instructions,
+        settings=settings,
+    )
+
+
+def add_host_options(parser: VerbParser) -> None:
+    """The options of everything that starts an agent."""
+    parser.add_argument("--name", default="", help="a name that `synapse send` accepts")
+    parser.add_argument("--port", type=int, help="the TCP port; found by itself if not given")
+    parser.add_argument("--no-instructions", action="store_true", help="do not tell the agent how to send and reply")
+
+
+def require_profile(name: str, settings: Settings) -> None:
+    """Raises UnknownProfile, with the word that was probably meant, unless there is a profile of that name."""
+    from synapse.runtime.profiles import profile_names
+
+    known = profile_names(settings.profile_folders)
+    if name in known:
+        return
+    meant = nearest(name, [*known, *VERBS])
+    guess = f"Did you mean '{meant}'?  " if meant else f"profiles: {', '.join(known)}  "
+    raise UnknownProfile(f"'{name}' is neither a verb nor a profile", hint=f"{guess}(synapse --help)")

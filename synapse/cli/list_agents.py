@@ -1,0 +1,81 @@
+"""`synapse list`: who is here, and what they do. Entries of dead hosts are cleaned away."""
+
+from synapse.cli.hosts import open_registry
+from synapse.cli.render import plain, table
+from synapse.cli.speech import give, give_json, say
+from synapse.cli.survey import Asked, ask_all, current_task
+from synapse.cli.task_view import message_of
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.address import short_name
+from synapse.core.agent import WAITING
+from synapse.core.json_text import objects_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+EXAMPLES = """
+synapse list
+synapse list --json | jq -r '.[].agent_id'
+"""
+NOT_RESPONDING = "not_responding"
+TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
+
+
+def run(arguments: list[str]) -> int:
+    """List the agents and return the exit code."""
+    options = VerbParser("list", examples=EXAMPLES).parse_args(arguments)
+    registry = open_registry()
+    asked = ask_all(registry.entries(), "GET", "/status")
+    for note in registry.notes:
+        say(note)
+    if options.json:
+        give_json([as_fields(one) for one in asked])
+    elif asked:
+        give(table(TITLES, [_row(one) for one in asked], elastic=4))
+        for line in attention_lines(asked):
+            say(line)
+    else:
+        say("no agent is running; start one with `synapse claude` or `synapse start codex`")
+    return 0
+
+
+def as_fields(one: Asked) -> "dict[str, Any]":
+    """The object of an agent in `--json`: its registry entry, and what its host says of it."""
+    fields = dict(one.entry.as_dict())
+    fields["status"] = state_of(one)
+    for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "attention"):
+        fields[key] = one.body.get(key)
+    return fields
+
+
+def state_of(one: Asked) -> str:
+    """The agent's state, or that its host does not answer."""
+    return str(one.body.get("state") or NOT_RESPONDING) if one.error is None else NOT_RESPONDING
+
+
+def attention_lines(asked: list[Asked]) -> list[str]:
+    """What needs a person, one line each, with what to type."""
+    lines: list[str] = []
+    for one in asked:
+        name = short_name(one.entry)
+        if state_of(one) == WAITING:
+            lines.append(f"! {name} waits for a person: {plain(str(one.body.get('why', '')))}  (synapse attach {name})")
+        for item in objects_in(one.body, "attention"):
+            task_id = str(item.get("task_id", ""))[:8]
+            text = plain(str(item.get("text", "")))
+            lines.append(f"! {name}, task {task_id}: {text}  (synapse resolve {task_id} --delivered|--retry|--fail)")
+    return lines
+
+
+def _row(one: Asked) -> tuple[str, ...]:
+    entry = one.entry
+    name = f"{entry.name} ({entry.agent_type})" if entry.name else short_name(entry)
+    return (name, state_of(one).replace("_", " "), str(entry.port), str(entry.pid), _work(one), entry.working_dir)
+
+
+def _work(one: Asked) -> str:
+    task = current_task(one.body)
+    text = message_of(task).strip().partition("\n")[0] if task else ""
+    waiting = one.body.get("queue_depth") or 0
+    return f"{text} (+{waiting} queued)".strip() if waiting else text

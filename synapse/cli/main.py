@@ -1,0 +1,105 @@
+"""The `synapse` command: finds the verb, imports its module, and turns errors into a sentence and an exit code."""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from synapse.core.errors import SynapseError
+
+# Verb → its module in this folder, and what it does. A module is imported when its verb is typed, and not before.
+VERBS = {
+    "start": ("start", "start an agent in the background"),
+    "stop": ("stop", "end an agent"),
+    "restart": ("restart", "end a background agent and start it again as it was"),
+    "list": ("list_agents", "who is here, and what they do"),
+    "status": ("status", "one agent or task in detail; --explain says how its state is known"),
+    "attach": ("attach", "look at an agent's terminal and type into it"),
+    "logs": ("logs", "what an agent's host has logged"),
+    "send": ("send", "leave a message with an agent; --response waits for the answer"),
+    "reply": ("reply", "answer the request that this agent works on"),
+    "broadcast": ("broadcast", "send a message to all agents of this folder"),
+    "queue": ("show_queue", "what waits for the agents"),
+    "cancel": ("cancel", "stop a task, or take a queued message back"),
+    "resolve": ("resolve", "decide about a message in doubt"),
+    "external": ("external", "agents elsewhere: add, list, send, remove"),
+    "scripted": ("scripted", "run an agent whose behaviour is a file"),
+    "config": ("config", "the settings, and where each value comes from"),
+    "doctor": ("doctor", "check this machine, and say what to do"),
+    "demo": ("demo", "two built-in agents talk; no AI tool needed"),
+    "completion": ("completion", "a completion script for bash, zsh or fish"),
+    "guide": ("guide", "a short primer for AI readers"),
+    "help": ("help", "this text, or the help of a verb"),
+}
+CLOSED_PIPE = 141
+
+
+def main(argv: "list[str]") -> int:
+    """Do what `argv` says and return the exit code."""
+    arguments = argv[1:]
+    try:
+        return find_verb(arguments)()
+    except KeyboardInterrupt:
+        from synapse.cli.exit_codes import INTERRUPTED
+
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _leave_quietly()
+    except _foreseen() as error:
+        from synapse.cli.speech import complain
+
+        return complain(error, as_json=wants_json(arguments))
+
+
+def _foreseen() -> "tuple[type[SynapseError], type[OSError]]":
+    """What a verb may raise. Asked for only when something was raised: the tree of errors is costly to load."""
+    from synapse.core.errors import SynapseError
+
+    return SynapseError, OSError
+
+
+def find_verb(arguments: "list[str]") -> "Callable[[], int]":
+    """Return what is to be done; a word that is no verb is the name of a profile."""
+    verb, rest = (arguments[0], arguments[1:]) if arguments else ("help", [])
+    if verb in ("-h", "--help"):
+        verb = "help"
+    if verb in ("-V", "--version"):
+        return _show_version
+    if verb in VERBS:
+        run = _run_of(VERBS[verb][0])
+        return lambda: run(rest)
+    run = _run_of("launch")
+    return lambda: run(arguments)
+
+
+def wants_json(arguments: "list[str]") -> bool:
+    """Whether errors are wanted as JSON; what follows `--` belongs to somebody else."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return "--json" in arguments[:end]
+
+
+def _run_of(module: str) -> "Callable[[list[str]], int]":
+    # Not importlib: loading it would cost `synapse send` more than finding the module does.
+    run: Callable[[list[str]], int] = __import__(f"synapse.cli.{module}", fromlist=["run"]).run
+    return run
+
+
+def _show_version() -> int:
+    from synapse import __version__
+    from synapse.cli.speech import give
+
+    give(f"synapse {__version__}")
+    return 0
+
+
+def _leave_quietly() -> int:
+    """The reader of our output has left, as `head` does; the interpreter must not fail on its last flush."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED_PIPE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,39 @@
+"""`synapse reply`: answer the request that this agent is working on, without ids. As light as `synapse send`."""
+
+import os
+
+from synapse.cli.hosts import ask, open_registry, require_own_agent
+from synapse.cli.options import HELP, parse
+from synapse.cli.speech import give_json, say
+from synapse.core.agent import AgentEntry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def run(arguments: "list[str]") -> int:
+    """Reply and return the exit code."""
+    options = parse("reply", arguments, ("--to", "--file", "--timeout"), ("--failed", "--json"))
+    if options.has(HELP):
+        from synapse.cli.help import show
+
+        return show("reply")
+    own = require_own_agent(open_registry())
+    text = options.message(options.words)
+    replied = reply(own, text, task_id=options.text("--to"), failed=options.has("--failed"))
+    if options.has("--json"):
+        give_json({"replied": replied})
+    else:
+        say(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
+    return 0
+
+
+def reply(own: AgentEntry, text: str, *, task_id: str, failed: bool) -> "dict[str, Any]":
+    """Ask the agent's own host to answer a request: the named one, else the one it works on, else the last.
+
+    Raises a SynapseError.
+    """
+    message = {"role": "agent", "parts": [{"type": "text", "text": text}], "message_id": os.urandom(16).hex()}
+    answer = ask(own, "POST", "/reply", {"message": message, "task_id": task_id, "failed": failed})
+    return dict(answer["replied"])

@@ -1,0 +1,29 @@
+"""`synapse scripted FILE`: run an agent whose behaviour is a file."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS
+from pathlib import Path
+
+from synapse.cli.verb_parser import VerbParser
+from synapse.runtime.settings import load_settings
+
+EXAMPLES = """
+synapse scripted docs/examples/echo.toml
+synapse scripted docs/examples/echo.toml --name echo --port 8180
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Play the script until it exits or is told to; return its exit code."""
+    parser = VerbParser("scripted", examples=EXAMPLES, json=False)
+    parser.add_argument("script", metavar="FILE", help="a script (docs/howto/scripted-agents.md)")
+    parser.add_argument("--name", default="", help="a name that `synapse send` accepts")
+    parser.add_argument("--port", type=int, help="the TCP port; found by itself if not given")
+    # What `synapse start` adds; a script has no terminal, and needs no instructions.
+    for hidden in ("--headless", "--no-instructions", "--json"):
+        parser.add_argument(hidden, action="store_true", help=SUPPRESS)
+    options = parser.parse_args(arguments)
+    from synapse.runtime.scripted_agent import run_script
+
+    return run_script(Path(options.script), name=options.name, port=options.port, settings=load_settings())

@@ -1,0 +1,151 @@
+"""`synapse send`: leave a message with an agent. Called hundreds of times by agents, so it imports next to nothing.
+
+What waits (`--response`, `--wait`, `--receipt`) is in `cli.waiting` and is loaded only then.
+"""
+
+import os
+
+from synapse.cli.hosts import (
+    ask,
+    find_agent,
+    open_registry,
+    post_message,
+    require_own_agent,
+    sender_fields,
+)
+from synapse.cli.options import HELP, Options, parse
+from synapse.cli.speech import give_json, say
+from synapse.core.address import PERSON, short_name
+from synapse.core.agent import AgentEntry
+from synapse.registries.files import FileRegistry
+from synapse.transports.client import ANSWER_SECONDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from synapse.core.errors import SynapseError
+
+VALUED = ("--wait", "--priority", "--reply-to", "--from", "--timeout", "--file", "--ttl", "--target")
+SWITCHES = ("--response", "--no-response", "--json", "--receipt", "--queue")
+WAIT_LEVELS = ("submitted", "answered")
+
+
+def run(arguments: "list[str]") -> int:
+    """Send a message and return the exit code."""
+    options = parse("send", arguments, VALUED, SWITCHES)
+    if options.has(HELP):
+        from synapse.cli.help import show
+
+        return show("send")
+    target, words = _target(options)
+    _check(options)
+    registry = open_registry()
+    if target.lstrip("@") == PERSON:
+        return _answer_person(options, words, registry)
+    body = message_body(options.message(words), options, sender_fields(registry, options.text("--from")))
+    past = registry.written() if options.has("--queue") else []
+    try:
+        entry = find_agent(target, registry)
+    except _absent():
+        if not options.has("--queue"):
+            raise
+        from synapse.cli.leaving import leave
+
+        return leave(target, past, body, options)
+    if _waits(options):
+        from synapse.cli.waiting import send_and_wait
+
+        return send_and_wait(entry, body, options, registry)
+    task = post_message(
+        entry,
+        body,
+        registry,
+        priority=options.text("--priority"),
+        timeout=options.seconds("--timeout") or ANSWER_SECONDS,
+    )
+    report_sent(entry, task, options)
+    return 0
+
+
+def _absent() -> "tuple[type[SynapseError], ...]":
+    """How it shows that an agent does not run; asked for only then, as in `cli.main`."""
+    from synapse.core.errors import AgentNotFound, AgentNotResponding
+
+    return AgentNotFound, AgentNotResponding
+
+
+def message_body(text: str, options: Options, sender: "dict[str, str]") -> "dict[str, Any]":
+    """The contract's request body. The message id makes it safe to ask a second time after a broken connection."""
+    metadata: dict[str, Any] = {"sender": sender}
+    if options.has("--reply-to"):
+        metadata["in_reply_to"] = options.text("--reply-to")
+    if options.has("--ttl"):
+        metadata["ttl"] = options.seconds("--ttl")
+    message = {"role": "user", "parts": [{"type": "text", "text": text}], "message_id": os.urandom(16).hex()}
+    return {"message": message, "metadata": metadata}
+
+
+def report_sent(entry: AgentEntry, task: "dict[str, Any]", options: Options) -> None:
+    """Say that the message is with the agent's host."""
+    if options.has("--json"):
+        _give_task(task)
+        return
+    done = "replied" if options.has("--reply-to") else "sent"
+    say(f"[→ {short_name(entry)}] {done}  (task {str(task.get('id', ''))[:8]})")
+
+
+def _give_task(task: "dict[str, Any]") -> None:
+    from synapse.cli.task_view import receipt_of
+
+    give_json({"task": task, "reply": None, "receipt": receipt_of(task)})
+
+
+def _target(options: Options) -> "tuple[str, list[str]]":
+    words = options.words
+    if options.has("--target"):
+        return options.text("--target"), words
+    if not words:
+        options.refuse("there is no target")
+    return words[0], words[1:]
+
+
+def _check(options: Options) -> None:
+    """Refuse what cannot be meant before anything is sent."""
+    priority = options.text("--priority")
+    if options.has("--priority") and priority not in ("1", "2", "3", "4", "5"):
+        from synapse.core.errors import PriorityOutOfRange
+
+        raise PriorityOutOfRange(priority)
+    if options.has("--wait") and options.text("--wait") not in WAIT_LEVELS:
+        options.refuse(f"--wait must be submitted or answered, not '{options.text('--wait')}'")
+    if options.has("--no-response") and options.has("--response"):
+        options.refuse("--response and --no-response exclude each other")
+    if options.has("--queue") and _waits(options):
+        options.refuse("--queue leaves a message for later; there is nothing to wait for now")
+    if options.has("--reply-to") and (options.has("--response") or not options.text("--reply-to")):
+        options.refuse("--reply-to needs a task id, and a reply waits for no response")
+    options.seconds("--timeout")
+    options.seconds("--ttl")
+
+
+def _waits(options: Options) -> bool:
+    return options.has("--response") or options.has("--wait") or options.has("--receipt")
+
+
+def _answer_person(options: Options, words: "list[str]", registry: FileRegistry) -> int:
+    """An agent answers a person's shell, which has no host: the answer goes to the task on the agent's own host."""
+    if not options.has("--reply-to"):
+        from synapse.core.errors import AgentNotFound
+
+        raise AgentNotFound(PERSON, hint="a person is no agent; answer a person's request with `synapse reply`")
+    from synapse.cli.reply import reply
+
+    own = require_own_agent(registry)
+    replied = reply(own, options.message(words), task_id=options.text("--reply-to"), failed=False)
+    if options.has("--json"):
+        task = ask(own, "GET", f"/tasks/{replied['task_id']}")
+        _give_task(task)
+    else:
+        say(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
+    return 0

@@ -1,0 +1,54 @@
+"""Results on stdout, talk on stderr, always UTF-8. `synapse send` imports this file: nothing of weight here."""
+
+import sys
+
+from synapse.core.json_text import encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TextIO
+
+    from synapse.core.errors import SynapseError
+
+
+def give(text: str) -> None:
+    """Write a result."""
+    _write(sys.stdout, text)
+
+
+def give_json(value: "Any") -> None:
+    """Write a result for a machine, on one line."""
+    _write(sys.stdout, encode(value))
+
+
+def say(text: str) -> None:
+    """Tell a person something about how it goes."""
+    _write(sys.stderr, text)
+
+
+def complain(error: "SynapseError | OSError", *, as_json: bool) -> int:
+    """Tell what went wrong and what to do next; return the exit code."""
+    from synapse.cli.exit_codes import exit_code
+
+    code, message, hint = _described(error)
+    if as_json:
+        give_json({"error": {"code": code, "message": message, "hint": hint}})
+    else:
+        say(f"Error: {message}" + (f"\n{hint}" if hint else ""))
+    return exit_code(code)
+
+
+def _described(error: "SynapseError | OSError") -> "tuple[str, str, str]":
+    if isinstance(error, OSError):
+        place = f": {error.filename}" if error.filename else ""
+        return "error", f"{error.strerror or error}{place}", ""
+    return error.code, str(error), error.hint
+
+
+def _write(stream: "TextIO | None", text: str) -> None:
+    if stream is None:
+        return  # it was closed by whoever started us
+    # Straight to the bytes: a locale that has no arrows or kana must not turn a result into an error.
+    stream.flush()
+    stream.buffer.write((text + "\n").encode("utf-8", "replace"))
+    stream.buffer.flush()

@@ -1,0 +1,110 @@
+"""`synapse status`: one agent, or one task, in detail."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry
+from synapse.cli.list_agents import as_fields, attention_lines, state_of
+from synapse.cli.list_agents import run as list_agents
+from synapse.cli.render import painted, plain
+from synapse.cli.speech import give, give_json
+from synapse.cli.survey import Asked, current_task, find_task
+from synapse.cli.task_view import (
+    attention_of,
+    message_of,
+    note_of,
+    receipt_lines,
+    receipt_of,
+    reply_of,
+    sender_of,
+    short_id,
+    status_of,
+)
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentNotFound, TaskNotFound
+from synapse.core.json_text import objects_in
+from synapse.registries.files import FileRegistry
+
+EXAMPLES = """
+synapse status codex               what it does, and since when
+synapse status codex --explain     how that is known: what each source says
+synapse status 54241e7e            a task: how far it is, and its answer
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Show an agent or a task and return the exit code."""
+    parser = VerbParser("status", examples=EXAMPLES)
+    parser.add_argument("target", nargs="?", metavar="AGENT|TASK", default=os.environ.get(AGENT_VARIABLE, ""))
+    parser.add_argument("--explain", action="store_true", help="show what each source says")
+    options = parser.parse_args(arguments)
+    if not options.target:
+        return list_agents(["--json"] if options.json else [])
+    registry = open_registry()
+    found = _agent_or_task(options.target, registry)
+    if isinstance(found, Asked):
+        _show_agent(found, explain=options.explain, as_json=options.json)
+    else:
+        _show_task(*found, as_json=options.json)
+    return 0
+
+
+def _agent_or_task(target: str, registry: FileRegistry) -> Asked | tuple[AgentEntry, dict[str, Any]]:
+    try:
+        entry = find_agent(target, registry)
+    except AgentNotFound as error:
+        try:
+            return find_task(target, registry)
+        except TaskNotFound:
+            raise error from None
+    return Asked(entry, ask(entry, "GET", "/status"))
+
+
+def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
+    if as_json:
+        sightings = {"sightings": objects_in(one.body, "sightings")} if explain else {}
+        give_json({**as_fields(one), **sightings})
+        return
+    state, body, entry = state_of(one), one.body, one.entry
+    give(f"{short_name(entry)}  {painted(state, state)}  since {body.get('since', '?')}")
+    give(f"  why      {plain(str(body.get('why', '')))}  ({body.get('source', '')})")
+    if body.get("gate"):
+        give(f"  gate     nothing is typed: {plain(str(body['gate']))}")
+    give(f"  where    port {entry.port}, pid {entry.pid}, {entry.working_dir}")
+    task = current_task(body)
+    if task:
+        give(f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}")
+    give(f"  queue    {body.get('queue_depth', 0)} waiting")
+    for line in attention_lines([one]):
+        give(f"  {line}")
+    if explain:
+        _explain(one)
+
+
+def _explain(one: Asked) -> None:
+    give("  sources, the most trusted first:")
+    for sighting in objects_in(one.body, "sightings"):
+        won = "→" if sighting.get("source") == one.body.get("source") else " "
+        source, state, at = (str(sighting.get(key, "")) for key in ("source", "state", "at"))
+        give(f"  {won} {source:<12} {state:<9} {at}  {plain(str(sighting.get('detail', '')))}")
+
+
+def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        give_json({"task": task, "reply": reply_of(task) or None, "receipt": receipt_of(task)})
+        return
+    where = f"at {short_name(entry)}" + ("" if entry.pid else " (not running)")
+    give(f"task {task.get('id')}  {status_of(task)}  {where}, from {sender_of(task)}")
+    give(f"  message  {plain(message_of(task))[:500]}")
+    for line in receipt_lines(task):
+        give(f"  {plain(line)}")
+    if attention_of(task):
+        give(f"  ! {plain(attention_of(task))}  (synapse resolve {short_id(task)} --delivered|--retry|--fail)")
+    if note_of(task):
+        give(f"  note     {plain(note_of(task))}")
+    if reply_of(task):
+        give("  answer\n" + "\n".join(plain(line) for line in reply_of(task).splitlines()))

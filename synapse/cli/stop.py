@@ -1,0 +1,43 @@
+"""`synapse stop`: end an agent, and its program with it."""
+
+from __future__ import annotations
+
+from synapse.cli.background import stop_host
+from synapse.cli.hosts import find_agent, open_registry
+from synapse.cli.speech import give_json, say
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
+from synapse.registries.files import FileRegistry
+
+EXAMPLES = """
+synapse stop codex
+synapse stop codex-8121 reviewer
+synapse stop --all
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """End agents and return the exit code."""
+    parser = VerbParser("stop", examples=EXAMPLES)
+    parser.add_argument("agents", nargs="*", metavar="AGENT")
+    parser.add_argument("--all", action="store_true", help="all agents of this user")
+    parser.add_argument("--force", action="store_true", help="kill what does not end by itself")
+    options = parser.parse_args(arguments)
+    if bool(options.agents) == options.all:
+        parser.error("name the agents to stop, or say --all")
+    registry = open_registry()
+    entries = registry.entries() if options.all else _found(options.agents, registry)
+    for entry in entries:
+        stop_host(entry, registry, force=options.force)
+        if not options.json:
+            say(f"{short_name(entry)} has ended")
+    if options.json:
+        give_json([entry.as_dict() for entry in entries])
+    return 0
+
+
+def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
+    # All are found before the first is ended: a wrong name ends nobody.
+    found = {entry.agent_id: entry for entry in (find_agent(name, registry) for name in names)}
+    return list(found.values())

@@ -1,0 +1,84 @@
+"""Asking several hosts the same thing at once, so that one that hangs delays nobody else."""
+
+import threading
+
+from synapse.cli.hosts import address_of, not_responding, refusal_of
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AmbiguousTask, SynapseError, TaskNotFound
+from synapse.core.json_text import object_in
+from synapse.registries.files import FileRegistry
+from synapse.transports.client import NoAnswer, request
+
+# `synapse list` shall be quick, so neither typing nor dataclasses is loaded here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+PATIENCE_SECONDS = 2.0
+
+
+class Asked:
+    """One host and what it answered: a body, or an error."""
+
+    __slots__ = ("body", "entry", "error")
+
+    def __init__(self, entry: AgentEntry, body: "dict[str, Any] | None" = None) -> None:
+        self.entry = entry
+        self.body: dict[str, Any] = body or {}
+        self.error: SynapseError | None = None
+
+    def ask(self, method: str, path: str, body: "dict[str, Any] | None") -> None:
+        try:
+            answer = request(address_of(self.entry), method, path, body, timeout=PATIENCE_SECONDS)
+        except NoAnswer:
+            self.error = not_responding(self.entry)
+            return
+        if answer.status >= 400:
+            self.error = refusal_of(answer)
+        else:
+            self.body = answer.body
+
+
+def ask_all(
+    entries: "Sequence[AgentEntry]", method: str, path: str, body: "dict[str, Any] | None" = None
+) -> "list[Asked]":
+    """Ask every host and return their answers in the order of `entries`."""
+    asked = [Asked(entry) for entry in entries]
+    threads = [threading.Thread(target=one.ask, args=(method, path, body), daemon=True) for one in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return asked
+
+
+def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":
+    """Return the task that `prefix` names, and the agent whose host has it.
+
+    The task of an agent that does not run is read from the store; then the entry has no process.
+
+    Raises:
+        TaskNotFound: nobody knows it.
+        AmbiguousTask: it fits more than one.
+    """
+    if not prefix or not all(char.isalnum() or char == "-" for char in prefix):
+        raise TaskNotFound(prefix)
+    asked = ask_all(registry.entries(), "GET", f"/tasks/{prefix}")
+    found = [one for one in asked if one.error is None and one.body.get("id")]
+    for one in asked:
+        if one.error is not None and one.error.code == AmbiguousTask.code:
+            raise one.error
+    if not found:
+        from synapse.cli.stored import find_stored
+
+        return find_stored(prefix)
+    if len(found) > 1:
+        raise AmbiguousTask(prefix, [f"{one.body['id']} ({short_name(one.entry)})" for one in found])
+    return found[0].entry, found[0].body
+
+
+def current_task(status: "dict[str, Any]") -> "dict[str, Any]":
+    """The task that a host's status says it works on, or an empty one."""
+    return object_in(status, "current_task")

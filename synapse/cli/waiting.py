@@ -1,0 +1,185 @@
+"""Sending and waiting: `synapse send --response`, `--wait` and `--receipt`.
+
+    from an agent     a task on its own host waits for the reply; the receiver is told its id (`sender_task_id`)
+    from a shell      there is no host of its own, so it follows the receiver's task
+
+Nothing polls: the task is followed on its host's stream of events, and resumed where a broken stream left off.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from synapse.cli import exit_codes
+from synapse.cli.hosts import ask, current_folder, own_agent, post_message
+from synapse.cli.options import Options
+from synapse.cli.render import plain
+from synapse.cli.speech import give, give_json, say
+from synapse.cli.task_view import (
+    FINISHED,
+    attention_of,
+    is_inferred,
+    note_of,
+    reason_of,
+    receipt_lines,
+    receipt_of,
+    reply_of,
+    short_id,
+    status_of,
+)
+from synapse.cli.watch import TaskFields, Watch
+from synapse.core.address import short_name
+from synapse.core.agent import WAITING, AgentEntry
+from synapse.core.envelope import sanitise
+from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPerson, WaitTimedOut
+from synapse.registries.files import FileRegistry
+from synapse.runtime.settings import load_settings
+from synapse.runtime.system_clock import SystemClock
+
+ASKS = "input_required"
+SUBMITTED_STEPS = ("submitted", "turn_started", "answered", "failed", "canceled", "expired")
+
+
+def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, registry: FileRegistry) -> int:
+    """Send the message, wait for what the options ask for, print it, and return the exit code."""
+    settings = load_settings(folder=current_folder())
+    clock = SystemClock()
+    deadline = clock.monotonic() + (options.seconds("--timeout") or settings.response_timeout)
+    own = own_agent(registry) if options.has("--response") and not options.has("--from") else None
+    until = is_submitted if _level(options) == "submitted" else is_answered
+    if options.has("--response"):
+        body["metadata"]["response_expected"] = True
+    watch = Watch(own or entry, entry, registry, clock.monotonic, deadline)
+    task_id = _create(own, entry, body) if own else ""
+    try:
+        if own:
+            # Followed before it is sent: a reply that finds nobody waiting is typed into our own prompt as well.
+            watch.follow(task_id)
+        sent = _deliver(entry, body, options, registry, own, task_id)
+        task_id = task_id or str(sent.get("id", ""))
+        say(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {_wanted(options)}")
+        task = watch.wait(task_id, until, _Narrator(entry, options))
+    except KeyboardInterrupt:
+        look = task_id[:8] or short_name(entry)
+        say(f"\nno longer waiting; what was sent goes on  (synapse status {look})")
+        return exit_codes.INTERRUPTED
+    except TimeoutError:
+        raise _too_late(entry, task_id) from None
+    except AgentNotResponding as error:
+        error.hint += f"\n`synapse status {task_id[:8]}` shows what became of the task" if task_id else ""
+        raise
+    finally:
+        watch.close()
+    return report(entry, task, options)
+
+
+def is_answered(task: TaskFields) -> bool:
+    return status_of(task) in (*FINISHED, ASKS)
+
+
+def is_submitted(task: TaskFields) -> bool:
+    return is_answered(task) or receipt_of(task) in SUBMITTED_STEPS
+
+
+def report(entry: AgentEntry, task: TaskFields, options: Options) -> int:
+    """Print what came of the wait and return the exit code."""
+    name, status, reply = short_name(entry), status_of(task), reply_of(task)
+    if options.has("--json"):
+        give_json({"task": task, "reply": reply or None, "receipt": receipt_of(task)})
+    elif status in _EXITS:
+        why = plain(note_of(task) or reply) or f"the task is {status}"
+        say(f"Error: {name}: {why}\n(synapse status {short_id(task)})")
+    elif _level(options) == "answered":
+        # On a terminal, what another agent wrote must not act; in a pipe it stays as it is.
+        give(sanitise(reply) if sys.stdout.isatty() else reply)
+        if is_inferred(task):
+            say(f"({name} sent no reply; this is what its turn ended with)")
+    if status == ASKS:
+        say(f'{name} asks; answer with: synapse send {name} "…"')
+        return exit_codes.WAITING_FOR_PERSON
+    if reason_of(task) == "rejected":
+        return exit_codes.REFUSED
+    return _EXITS.get(status, exit_codes.DONE)
+
+
+_EXITS = {"failed": exit_codes.FAILED, "canceled": exit_codes.FAILED}
+
+
+class _Narrator:
+    """Tells on stderr what a waiting person should know: receipts if asked for, and that a decision is needed."""
+
+    def __init__(self, entry: AgentEntry, options: Options) -> None:
+        self._name = short_name(entry)
+        self._tells_receipts = options.has("--receipt") and not options.has("--json")
+        self._told = 0
+        self._attention = ""
+
+    def __call__(self, task: TaskFields) -> None:
+        if self._tells_receipts:
+            lines = receipt_lines(task)
+            for line in lines[self._told :]:
+                say(f"  {plain(line)}")
+            self._told = max(self._told, len(lines))
+        attention = attention_of(task)
+        if attention and attention != self._attention:
+            say(f"{self._name} needs a person: {plain(attention)}  (synapse attach {self._name})")
+        self._attention = attention
+
+
+def _create(own: AgentEntry, entry: AgentEntry, body: dict[str, Any]) -> str:
+    """Open the task on our own host that waits for the reply, and tell the receiver of it."""
+    metadata = {"sender": body["metadata"]["sender"], "waits_for": entry.agent_id}
+    # Without the message id: it is the receiver's, who may be ourselves.
+    message = {"role": body["message"]["role"], "parts": body["message"]["parts"]}
+    created = ask(own, "POST", "/tasks/create", {"message": message, "metadata": metadata})
+    task_id = str(created["task"]["id"])
+    body["metadata"]["sender_task_id"] = task_id
+    return task_id
+
+
+def _deliver(
+    entry: AgentEntry,
+    body: dict[str, Any],
+    options: Options,
+    registry: FileRegistry,
+    own: AgentEntry | None,
+    waiting_task: str,
+) -> TaskFields:
+    try:
+        return post_message(entry, body, registry, priority=options.text("--priority"))
+    except SynapseError:
+        if own is not None:
+            _withdraw(own, waiting_task)
+        raise
+
+
+def _withdraw(own: AgentEntry, task_id: str) -> None:
+    """Nobody will answer the task that was to wait."""
+    try:
+        ask(own, "POST", f"/tasks/{task_id}/cancel", {})
+    except SynapseError as error:
+        say(f"the waiting task {task_id[:8]} could not be withdrawn: {error}")
+
+
+def _too_late(entry: AgentEntry, task_id: str) -> SynapseError:
+    name = short_name(entry)
+    look = f"`synapse status {task_id[:8]}` shows the task, `synapse status {name} --explain` what {name} is doing"
+    try:
+        state = ask(entry, "GET", "/status", timeout=2.0)
+    except SynapseError as error:
+        return error
+    if state.get("state") == WAITING:
+        why = state.get("why") or "a dialog is open"
+        return WaitingForPerson(f"{name} waits for a person: {why}", hint=f"`synapse attach {name}`; {look}")
+    return WaitTimedOut(f"{name} has not answered in time; the task goes on", hint=look)
+
+
+def _level(options: Options) -> str:
+    if options.has("--response"):
+        return "answered"
+    return options.text("--wait") or "submitted"
+
+
+def _wanted(options: Options) -> str:
+    return "the answer" if _level(options) == "answered" else "proof that it was taken"

@@ -1,0 +1,83 @@
+"""A home of its own for real agents, and `synapse …` as a real process in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMAND = [sys.executable, str(ROOT / "bin" / "synapse")]
+PATIENCE = 30
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Session:
+    """Runs commands that see only the agents of this session."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "work"
+        self.folder.mkdir()
+        ours = {"SYNAPSE_HOME": str(home), "SYNAPSE_UDS_DIR": str(home / "s"), "PYTHONPATH": str(ROOT)}
+        foreign = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET", "PYTHONDONTWRITEBYTECODE")
+        self.environ = {name: value for name, value in os.environ.items() if name not in foreign} | ours
+
+    def run(self, *arguments: str, said: str = "", **environ: str) -> Ran:
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ | environ,
+            input=said,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.folder,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, name: str, *more: str) -> dict[str, Any]:
+        ran = self.run("start", "dummy", "--name", name, "--no-instructions", "--json", *more)
+        assert ran.code == 0, ran
+        agent: dict[str, Any] = ran.json
+        return agent
+
+
+@contextmanager
+def session(home: Path) -> Generator[Session]:
+    """A session whose agents are ended with it."""
+    home.mkdir(parents=True, exist_ok=True)
+    opened = Session(home)
+    try:
+        yield opened
+    finally:
+        opened.run("stop", "--all", "--force")

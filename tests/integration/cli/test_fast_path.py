@@ -1,0 +1,63 @@
+"""`synapse send` and `synapse reply` load next to nothing: each module would be paid for hundreds of times."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.session import COMMAND, Session
+from tests.unit.cli.fake_host import FakeHost
+
+pytestmark = pytest.mark.integration
+ALLOWED = {"_json", "_socket"}
+
+
+def modules_of(command: list[str], environ: dict[str, str]) -> set[str]:
+    """What a Python process has imported, as it tells itself."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command[1:]],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines[1:]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["send", "codex", "hello"],
+        ["send", "codex", "hello", "--priority", "4", "--json"],
+        ["send", "codex", "--file", "message.txt"],
+        ["reply", "done"],
+    ],
+)
+def test_a_plain_command_imports_only_our_own_light_modules(tmp_path: Path, arguments: list[str]) -> None:
+    home = Session(tmp_path)
+    (tmp_path / "message.txt").write_text("hello", encoding="utf-8")
+    with FakeHost(tmp_path).serving() as host:
+        host.open({"message": {"role": "user", "parts": []}})
+        inside = {"SYNAPSE_AGENT_ID": host.entry.agent_id, "SYNAPSE_SOCKET": host.entry.socket}
+        words = [str(tmp_path / "message.txt") if word == "message.txt" else word for word in arguments]
+
+        loaded = modules_of([*COMMAND, *words], home.environ | inside)
+
+    bare = modules_of([sys.executable, "-c", "pass"], home.environ)
+    foreign = {name for name in loaded - bare if name.partition(".")[0] != "synapse"}
+    assert foreign <= ALLOWED
+    assert "synapse.cli.send" in loaded or "synapse.cli.reply" in loaded
+    assert "synapse.core.errors" not in loaded
+
+
+def test_help_and_list_do_without_the_heavy_ones(tmp_path: Path) -> None:
+    environ = Session(tmp_path).environ
+    heavy = {"asyncio", "dataclasses", "msgspec", "pathlib", "rich", "sqlite3", "subprocess", "typing", "uvicorn"}
+
+    assert not modules_of([*COMMAND, "--help"], environ) & (heavy | {"argparse", "re"})
+    assert not modules_of([*COMMAND, "list"], environ) & heavy

@@ -1,0 +1,164 @@
+"""The verbs with real hosts and the built-in agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from synapse.registries.processes import start_time
+from tests.integration.cli.session import COMMAND, ROOT, Session, session
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Session]:
+    with session(tmp_path) as opened:
+        yield opened
+
+
+def test_an_agent_is_started_listed_asked_restarted_and_stopped(here: Session) -> None:
+    agent = here.start("ada")
+    assert agent.keys() >= {"agent_id", "agent_type", "name", "port", "pid", "socket", "status", "working_dir"}
+
+    assert [one["name"] for one in here.run("list", "--json").json] == ["ada"]
+    asked = here.run("send", "ada", "hello", "--response", "--json", "--timeout", "20")
+    assert asked.json["receipt"] == "answered"
+    assert "echo: hello" in asked.json["reply"]
+    assert f"task {asked.json['task']['id']}  completed" in here.run("status", asked.json["task"]["id"][:8]).out
+
+    again = here.run("restart", "ada", "--json").json
+    assert (again["agent_id"], again["working_dir"]) == (agent["agent_id"], agent["working_dir"])
+    assert again["pid"] != agent["pid"]
+
+    assert here.run("stop", "ada").code == 0
+    assert start_time(again["pid"]) is None
+    assert here.run("list", "--json").json == []
+    assert here.run("logs", "dummy").code == 0
+
+
+def test_an_agent_asks_another_and_gets_its_answer(here: Session) -> None:
+    here.start("ada")
+    here.start("bob")
+
+    asked = here.run("send", "ada", "ask bob are you there?", "--response", "--timeout", "20")
+
+    assert asked.code == 0
+    assert "echo: are you there?" in asked.out
+
+
+def test_ctrl_c_while_waiting_leaves_the_task_and_says_so(here: Session) -> None:
+    here.start("ada")
+    waiting = here.begin("send", "ada", "wait 20", "--response")
+    assert waiting.stderr is not None
+    told = waiting.stderr.readline()
+
+    waiting.send_signal(signal.SIGINT)
+    out, err = waiting.communicate(timeout=10)
+
+    task_id = told.partition("(task ")[2][:8]
+    assert (waiting.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert f"synapse status {task_id}" in err
+    assert here.run("status", task_id, "--json").json["task"]["status"] in ("submitted", "working")
+
+
+def test_a_host_that_is_killed_while_somebody_waits_does_not_respond(here: Session) -> None:
+    agent = here.start("ada")
+    waiting = here.begin("send", "ada", "wait 20", "--response")
+    assert waiting.stderr is not None
+    waiting.stderr.readline()
+
+    os.kill(agent["pid"], signal.SIGKILL)
+    _, err = waiting.communicate(timeout=10)
+
+    assert waiting.returncode == 8
+    assert f"Error: Agent '{agent['agent_id']}' server on port {agent['port']} is not responding." in err
+    assert here.run("send", "ada", "hi").code == 8
+    assert here.run("send", "ada", "hi").code == 3
+
+
+def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> None:
+    left = here.run("send", "ada", "hello from before", "--queue", "--json").json["task"]["id"]
+
+    here.start("ada")
+    here.run("send", "ada", "now", "--wait=answered", "--timeout", "20")
+
+    task = here.run("status", left, "--json").json
+    assert (task["receipt"], task["reply"].splitlines()[0]) == ("answered", "echo: hello from before")
+
+
+def test_what_cannot_be_started_says_why(here: Session) -> None:
+    here.start("ada")
+
+    taken = here.run("start", "dummy", "--name", "ada", "--json")
+    missing = here.run("start", "codex", PATH="")
+
+    assert (taken.code, taken.json["error"]["code"]) == (7, "name_taken")
+    assert (missing.code, missing.err.splitlines()[0]) == (3, "Error: 'codex' is not installed, or not on the PATH")
+    assert [one["name"] for one in here.run("list", "--json").json] == ["ada"]
+
+
+def test_a_reader_that_leaves_early_is_no_error(here: Session) -> None:
+    writing = here.begin("--help")
+    assert writing.stdout is not None
+    assert writing.stderr is not None
+    writing.stdout.close()
+
+    assert writing.wait(10) in (0, 141)
+    assert writing.stderr.read() == ""
+    writing.stderr.close()
+
+
+def test_the_low_level_tool_works_from_the_root_of_the_checkout(here: Session) -> None:
+    here.start("ada")
+    tool = [sys.executable, "synapse/tools/a2a.py"]
+    environ = {name: value for name, value in here.environ.items() if name != "PYTHONPATH"}
+
+    listed = subprocess.run(
+        [*tool, "list", "--json"], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=20, check=True
+    )
+    sent = subprocess.run(
+        [*tool, "send", "--target", "ada", "--priority", "1", "Hello"],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+
+    assert [agent["name"] for agent in json.loads(listed.stdout)] == ["ada"]
+    assert sent.stderr.startswith("[→ ada] sent")
+
+
+def test_the_demo_plays_to_its_end_and_leaves_nothing(here: Session) -> None:
+    # Not in tmp_path: the path of a Unix socket has to be short.
+    with tempfile.TemporaryDirectory(prefix="t") as temporary:
+        ran = here.run("demo", TMPDIR=temporary)
+
+        assert ran.code == 0, ran
+        assert "echo: hello" in ran.out
+        assert list(Path(temporary).iterdir()) == []
+
+
+def test_the_command_runs_as_a_module_too(here: Session) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "synapse.cli.main", "--version"],
+        env=here.environ,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+
+    assert done.stdout.startswith("synapse ")
+    assert COMMAND[0] == sys.executable

@@ -1,0 +1,255 @@
+"""An agent host that is none: it speaks the shapes of the synapse dialect on a real Unix socket, and does as told."""
+
+from __future__ import annotations
+
+import json
+import os
+import socketserver
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from synapse.core.agent import AgentEntry
+from synapse.registries.files import FileRegistry
+from synapse.registries.processes import start_time
+
+Fields = dict[str, Any]
+
+
+class FakeHost:
+    """Keeps tasks in memory. `on_send` sees each new task; `answer` and `change` do what an agent would."""
+
+    def __init__(self, home: Path, agent_type: str = "codex", port: int = 8120, name: str = "") -> None:
+        agent_id = f"synapse-{agent_type}-{port}"
+        self.registry = FileRegistry(home / "registry")
+        self.entry = AgentEntry(
+            agent_id,
+            agent_type,
+            name=name,
+            port=port,
+            pid=os.getpid(),
+            pid_started=start_time(os.getpid()) or 0,
+            socket=str(home / f"{agent_id}.sock"),
+            endpoint=f"http://localhost:{port}",
+            working_dir=str(home),
+        )
+        self.state: Fields = {"state": "ready", "why": "the prompt is empty", "source": "screen", "queue_depth": 0}
+        self.requests: list[tuple[str, str, Fields]] = []
+        self.resumed_after: list[str] = []
+        self.tasks: dict[str, Fields] = {}
+        self.on_send: Callable[[Fields], None] = lambda task: None
+        self.refusals: dict[str, tuple[int, Fields]] = {}
+        self.dropped_connections = 0
+        self.break_streams_after = 0
+        self.is_mute = False
+        """Streams end before they say anything."""
+        self.changed = threading.Condition()
+        self._events: dict[str, list[Fields]] = {}
+
+    @contextmanager
+    def serving(self) -> Generator[FakeHost]:
+        host = self
+
+        class Handler(_Handler):
+            fake = host
+
+        path = self.entry.socket
+        with _Server(path, Handler) as server:
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+            thread.start()
+            self.registry.write(self.entry)
+            try:
+                yield self
+            finally:
+                server.shutdown()
+                thread.join()
+                self.registry.remove(self.entry.agent_id)
+                Path(path).unlink()
+
+    def answer(self, task: Fields, text: str, *, inferred: bool = False) -> None:
+        artifact = {
+            "artifact_id": "a",
+            "name": "answer",
+            "parts": [{"type": "text", "text": text}],
+            "metadata": {"source": "screen" if inferred else "reply", "inferred": inferred},
+        }
+        self.change(task, artifacts=[artifact], status="completed", receipt="answered")
+
+    def change(self, task: Fields, *, receipt: str = "", **fields: Any) -> None:
+        with self.changed:
+            task.update(fields)
+            if receipt:
+                task["metadata"]["receipt"] = receipt
+                step = {"step": receipt, "at": "2024-01-15T10:30:00.000Z", "source": "screen", "evidence": "seen"}
+                task["metadata"].setdefault("receipts", []).append(step)
+            self._events[task["id"]].append(json.loads(json.dumps(task)))
+            self.changed.notify_all()
+
+    def open(self, body: Fields, priority: int = 3) -> Fields:
+        task: Fields = {
+            "id": str(UUID(int=len(self.tasks) + 0xABC << 96)),
+            "context_id": "c",
+            "status": "submitted",
+            "message": body["message"],
+            "artifacts": [],
+            "metadata": {**body.get("metadata", {}), "priority": priority},
+        }
+        self.tasks[task["id"]] = task
+        self._events[task["id"]] = []
+        self.change(task, receipt="queued")
+        return task
+
+    def find(self, prefix: str) -> Fields | None:
+        return next((task for task_id, task in self.tasks.items() if task_id.startswith(prefix)), None)
+
+    def events_after(self, task_id: str, count: int) -> list[Fields]:
+        with self.changed:
+            self.changed.wait_for(lambda: len(self._events[task_id]) > count, timeout=10)
+            return self._events[task_id][count:]
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # type: ignore[explicit-override]  # see runtime.logs
+        """A client that has left is no error here."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    fake: FakeHost
+
+    def log_message(self, format: str, *args: Any) -> None:  # type: ignore[explicit-override]  # noqa: A002 - as the parent
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self._record({})
+        path = urlsplit(self.path).path.strip("/").split("/")
+        match path:
+            case ["status"]:
+                self._answer(200, {**self.fake.entry.as_dict(), **self.fake.state})
+            case ["queue"]:
+                waiting = [task for task in self.fake.tasks.values() if task["status"] == "submitted"]
+                self._answer(200, {"tasks": waiting})
+            case ["tasks", task_id, "subscribe"]:
+                self._stream(task_id)
+            case ["tasks", task_id]:
+                self._answer_task(task_id, bare=True)
+            case _:
+                self._refuse(404, "route_not_found", self.path)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._record(body)
+        fake, url = self.fake, urlsplit(self.path)
+        if fake.dropped_connections:
+            fake.dropped_connections -= 1
+            self.close_connection = True
+            return
+        if url.path in fake.refusals:
+            self._answer(*fake.refusals[url.path])
+            return
+        match url.path.strip("/").split("/"):
+            case ["tasks", "send" | "send-priority"]:
+                self._send(body, int(url.query.removeprefix("priority=") or 3))
+            case ["tasks", "create"]:
+                self._answer(200, {"task": fake.open(body)})
+            case ["tasks", task_id, "cancel"]:
+                self._change(task_id, status="canceled")
+            case ["tasks", task_id, "resolve"]:
+                self._change(task_id, status="working" if body["verdict"] == "delivered" else "submitted")
+            case ["reply"]:
+                self._reply(body)
+            case _:
+                self._refuse(404, "route_not_found", self.path)
+
+    def _send(self, body: Fields, priority: int) -> None:
+        reply_to = body.get("metadata", {}).get("in_reply_to")
+        if reply_to:
+            asked = self.fake.find(reply_to)
+            if asked is None:
+                self._refuse(404, "task_not_found", f"no task '{reply_to}'")
+                return
+            self.fake.answer(asked, body["message"]["parts"][0]["text"])
+            self._answer(200, {"task": asked})
+            return
+        message_id = body["message"]["message_id"]
+        known = [task for task in self.fake.tasks.values() if task["message"].get("message_id") == message_id]
+        task = known[0] if known else self.fake.open(body, priority)
+        self._answer(200, {"task": task})
+        self.fake.on_send(task)
+
+    def _reply(self, body: Fields) -> None:
+        asked = self.fake.find(body["task_id"])
+        if asked is None:
+            self._refuse(404, "task_not_found", f"no task '{body['task_id']}'")
+            return
+        sender = asked["metadata"].get("sender", {}).get("sender_id", "user")
+        self.fake.answer(asked, body["message"]["parts"][0]["text"])
+        self._answer(200, {"replied": {"task_id": asked["id"], "to": sender}})
+
+    def _change(self, task_id: str, **fields: Any) -> None:
+        task = self.fake.find(task_id)
+        if task is not None:
+            self.fake.change(task, **fields)
+        self._answer_task(task_id, bare=False)
+
+    def _stream(self, task_id: str) -> None:
+        task = self.fake.find(task_id)
+        if task is None:
+            self._refuse(404, "task_not_found", f"no task '{task_id}'")
+            return
+        after = self.headers.get("Last-Event-ID", "")
+        self.fake.resumed_after.append(after)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self._write_chunk(": hello\n\n")
+        if self.fake.is_mute:
+            return
+        self._write_events(task["id"], int(after or 0))
+
+    def _write_events(self, task_id: str, seen: int) -> None:
+        written = 0
+        while True:
+            for task in self.fake.events_after(task_id, seen):
+                seen += 1
+                name = "state_changed" if written else "snapshot"
+                self._write_chunk(f"id: {seen}\nevent: {name}\ndata: {json.dumps({'task': task})}\n\n")
+                written += 1
+                if written == self.fake.break_streams_after:
+                    self.close_connection = True
+                    return
+                if task["status"] in ("completed", "failed", "canceled", "rejected"):
+                    self._write_chunk("")
+                    return
+
+    def _write_chunk(self, text: str) -> None:
+        data = text.encode()
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    def _answer_task(self, task_id: str, *, bare: bool) -> None:
+        task = self.fake.find(task_id)
+        if task is None:
+            self._refuse(404, "task_not_found", f"no task '{task_id}'")
+        else:
+            self._answer(200, task if bare else {"task": task})
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        self._answer(status, {"error": {"code": code, "message": message, "hint": ""}})
+
+    def _answer(self, status: int, body: Fields) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _record(self, body: Fields) -> None:
+        self.fake.requests.append((self.command, self.path, body))

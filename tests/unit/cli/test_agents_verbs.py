@@ -1,0 +1,233 @@
+"""`list`, `status`, `queue`, `cancel`, `resolve`, `broadcast`, `logs` and `stop` against fake hosts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.registries.files import FileRegistry
+from tests.unit.cli.conftest import Cli, HostFactory, become
+
+NO_SUCH_PID = 2**22 + 1
+MESSAGE = {"message": {"role": "user", "parts": [{"type": "text", "text": "review the design\nin detail"}]}}
+LEAST_FIELDS = {"agent_id", "agent_type", "name", "port", "pid", "socket", "status", "working_dir"}
+
+
+def test_list_is_a_table_of_who_is_here(synapse: Cli, start: HostFactory, home: Path) -> None:
+    host = start(name="reviewer")
+    host.state |= {"state": "working", "current_task": host.open(MESSAGE), "queue_depth": 2}
+    start("claude", 8100)
+
+    ran = synapse("list")
+
+    titles, claude, codex = ran.out.splitlines()
+    assert titles.split() == ["AGENT", "STATE", "PORT", "PID", "WORKING", "ON", "FOLDER"]
+    assert claude.split()[:3] == ["claude-8100", "ready", "8100"]
+    assert codex.startswith("reviewer (codex)  working  8120")
+    assert "review the design (+2 queued)" in codex
+    assert str(home) in codex
+    assert "\x1b" not in ran.out
+
+
+def test_list_json_has_the_promised_fields(synapse: Cli, start: HostFactory) -> None:
+    start()
+
+    (agent,) = synapse("list", "--json").json
+
+    assert agent.keys() >= LEAST_FIELDS
+    assert agent["status"] == "ready"
+
+
+def test_list_of_nobody_is_an_empty_list(synapse: Cli) -> None:
+    assert synapse("list", "--json").json == []
+    assert "synapse claude" in synapse("list").err
+
+
+def test_list_removes_the_entries_of_dead_hosts_and_says_so(synapse: Cli, home: Path) -> None:
+    registry = FileRegistry(home / "registry")
+    registry.write(AgentEntry("synapse-codex-8120", "codex", port=8120, pid=NO_SUCH_PID, pid_started=1))
+    (home / "registry" / "synapse-claude-8100.json").write_text("{broken", encoding="utf-8")
+
+    ran = synapse("list")
+
+    assert "removed synapse-codex-8120" in ran.err
+    assert "does not describe an agent" in ran.err
+    assert registry.written() == []
+    assert (home / "registry" / "synapse-claude-8100.json.broken").exists()
+
+
+def test_a_host_that_hangs_is_listed_as_not_responding(synapse: Cli, home: Path) -> None:
+    entry = AgentEntry("synapse-codex-8120", "codex", pid=os.getpid(), socket=str(home / "nobody.sock"))
+    FileRegistry(home / "registry").write(entry)
+
+    assert synapse("list", "--json").json[0]["status"] == "not_responding"
+
+
+def test_list_tells_what_needs_a_person(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {
+        "state": "waiting",
+        "why": "it asks for permission",
+        "attention": [{"task_id": "12345678-aaaa", "text": "it is not certain that it was taken"}],
+    }
+
+    ran = synapse("list")
+
+    assert "codex-8120 waits for a person: it asks for permission  (synapse attach codex-8120)" in ran.err
+    assert "synapse resolve 12345678 --delivered|--retry|--fail" in ran.err
+
+
+def test_what_agents_say_cannot_act_on_the_terminal(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    evil = {"message": {"role": "user", "parts": [{"type": "text", "text": "a\x1b[2Jb\x07\u202ec"}]}}
+    host.state |= {"current_task": host.open(evil)}
+
+    ran = synapse("list")
+
+    assert "a[2Jbc" in ran.out
+    assert not set(ran.out) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_status_says_why_and_since_when(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {"since": "2024-01-15T10:30:00.000Z", "gate": "a person is typing"}
+
+    ran = synapse("status", "codex")
+
+    assert ran.out.splitlines()[:3] == [
+        "codex-8120  ready  since 2024-01-15T10:30:00.000Z",
+        "  why      the prompt is empty  (screen)",
+        "  gate     nothing is typed: a person is typing",
+    ]
+
+
+def test_explain_lists_what_each_source_says(synapse: Cli, start: HostFactory) -> None:
+    start().state["sightings"] = [
+        {"source": "exit", "state": "", "detail": "it runs", "at": "10:30"},
+        {"source": "screen", "state": "ready", "detail": "prompt seen", "at": "10:31"},
+    ]
+
+    lines = synapse("status", "codex", "--explain").out.splitlines()
+
+    assert lines[-1] == "  → screen       ready     10:31  prompt seen"
+    assert lines[-2].startswith("    exit")
+
+
+def test_status_of_a_task_shows_its_way_and_its_answer(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    task = host.open(MESSAGE)
+    host.answer(task, "fine")
+
+    ran = synapse("status", task["id"][:8])
+
+    assert f"task {task['id']}  completed  at codex-8120, from user" in ran.out
+    assert "answered" in ran.out
+    assert ran.out.endswith("  answer\nfine\n")
+
+
+def test_status_of_nothing_known_is_not_found(synapse: Cli, start: HostFactory) -> None:
+    start()
+
+    assert synapse("status", "deadbeef").code == 3
+
+
+def test_queue_shows_what_waits_in_order(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    task = host.open(MESSAGE, priority=4)
+
+    line = synapse("queue", "codex").out.splitlines()[1]
+
+    assert line.split() == ["codex-8120", task["id"][:8], "4", "user", "review", "the", "design", "in", "detail"]
+    assert synapse("queue", "--json").json[0]["agent_id"] == "synapse-codex-8120"
+
+
+def test_cancel_takes_a_message_back(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    task = host.open(MESSAGE)
+
+    ran = synapse("cancel", task["id"][:8])
+
+    assert ran.code == 0
+    assert task["status"] == "canceled"
+
+
+def test_cancel_of_an_unknown_task_is_not_found(synapse: Cli, start: HostFactory) -> None:
+    start()
+
+    ran = synapse("cancel", "deadbeef", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (3, "task_not_found")
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("delivered", "working"), ("retry", "submitted")])
+def test_resolve_tells_what_was_decided(synapse: Cli, start: HostFactory, verdict: str, status: str) -> None:
+    host = start()
+    task = host.open(MESSAGE)
+
+    synapse("resolve", task["id"], f"--{verdict}")
+
+    assert host.requests[-1][2] == {"verdict": verdict}
+    assert task["status"] == status
+
+
+def test_resolve_needs_exactly_one_verdict(synapse: Cli) -> None:
+    assert synapse("resolve", "abc").code == 2
+    assert synapse("resolve", "abc", "--retry", "--fail").code == 2
+
+
+def test_broadcast_reaches_the_agents_of_this_folder_but_not_the_sender(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codex, claude, far = start(), start("claude", 8100), start("gemini", 8110)
+    far.entry.working_dir = "/"
+    far.registry.write(far.entry)
+    become(claude, monkeypatch)
+
+    ran = synapse("broadcast", "pull first")
+
+    assert ran.code == 0
+    assert [len(host.tasks) for host in (codex, claude, far)] == [1, 0, 0]
+
+
+def test_broadcast_to_all_leaves_nobody_out(synapse: Cli, start: HostFactory) -> None:
+    codex, far = start(), start("gemini", 8110)
+    far.entry.working_dir = "/"
+    far.registry.write(far.entry)
+
+    answers = synapse("broadcast", "--all", "--json", "save your work").json
+
+    assert {answer["agent_id"] for answer in answers} == {codex.entry.agent_id, far.entry.agent_id}
+
+
+def test_broadcast_to_nobody_is_not_found(synapse: Cli) -> None:
+    ran = synapse("broadcast", "anybody?")
+
+    assert ran.code == 3
+    assert "--all" in ran.err
+
+
+def test_a_refusal_in_a_broadcast_is_its_exit_code(synapse: Cli, start: HostFactory) -> None:
+    start().refusals["/tasks/send-priority"] = (429, {"error": {"code": "queue_full", "message": "full"}})
+    start("claude", 8100)
+
+    ran = synapse("broadcast", "hi")
+
+    assert ran.code == 7
+    assert "Error: full" in ran.err
+    assert "[→ claude-8100] sent" in ran.err
+
+
+def test_logs_of_an_agent_that_has_ended_can_still_be_read(synapse: Cli, home: Path) -> None:
+    (home / "logs").mkdir()
+    (home / "logs" / "synapse-codex-8120.log").write_text("one\ntwo\nthree\n", encoding="utf-8")
+
+    assert synapse("logs", "codex", "-n", "2").out == "two\nthree\n"
+    assert synapse("logs", "synapse-codex-8120", "--json").json["lines"] == ["one", "two", "three"]
+    assert synapse("logs", "claude").code == 3
+
+
+def test_stop_needs_a_name_or_all(synapse: Cli) -> None:
+    assert synapse("stop").code == 2
+    assert synapse("stop", "codex", "--all").code == 2
+    assert synapse("stop", "codex").code == 3

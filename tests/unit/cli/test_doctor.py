@@ -1,0 +1,91 @@
+"""`synapse doctor`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.registries.files import FileRegistry
+from tests.unit.cli.conftest import Cli
+
+
+@pytest.fixture(autouse=True)
+def healthy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with nothing wrong: `synapse` on the PATH, a private home."""
+    programs = home / "bin"
+    programs.mkdir()
+    (programs / "synapse").write_text("#!/bin/sh\n", encoding="utf-8")
+    (programs / "synapse").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("SYNAPSE_UDS_DIR", str(home / "sockets"))
+    home.chmod(0o700)
+
+
+def levels(synapse: Cli) -> dict[str, str]:
+    return {finding["subject"]: finding["level"] for finding in synapse("doctor", "--json").json["findings"]}
+
+
+def test_a_healthy_machine_is_well(synapse: Cli) -> None:
+    ran = synapse("doctor")
+
+    assert ran.code == 0
+    assert "✗" not in ran.out
+    assert "all is well" in ran.err
+
+
+def test_a_missing_program_is_a_note_with_how_to_install_it(synapse: Cli) -> None:
+    ran = synapse("doctor")
+
+    assert "· claude     'claude' is not installed\n             → npm install" in ran.out
+    assert levels(synapse)["dummy"] == "ok"
+
+
+def test_folders_that_are_open_to_others_are_found(synapse: Cli, home: Path) -> None:
+    home.chmod(0o755)
+    (home / "sockets").mkdir(mode=0o777)
+    (home / "sockets").chmod(0o777)
+
+    ran = synapse("doctor")
+
+    assert ran.code == 1
+    assert f"chmod 700 {home}\n" in ran.out
+    assert f"chmod 700 {home}/sockets" in ran.out
+
+
+def test_a_command_that_agents_cannot_find_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    assert levels(synapse)["command"] == "problem"
+
+
+def test_a_damaged_store_is_a_problem(synapse: Cli, home: Path) -> None:
+    (home / "store.db").write_bytes(b"this is no database, and long enough to be read as one" * 100)
+
+    assert levels(synapse)["store"] == "problem"
+
+
+def test_wrong_settings_are_a_problem_and_not_the_end(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNAPSE_QUEUE_LIMIT", "many")
+
+    found = levels(synapse)
+
+    assert (found["settings"], found["version"]) == ("problem", "ok")
+
+
+def test_a_host_that_does_not_answer_is_a_problem(synapse: Cli, home: Path) -> None:
+    FileRegistry(home / "registry").write(AgentEntry("synapse-codex-8120", "codex", port=1, pid=os.getpid()))
+
+    ran = synapse("doctor")
+
+    assert ran.code == 1
+    assert "synapse stop synapse-codex-8120 --force" in ran.out
+
+
+def test_a_broken_profile_of_the_user_is_a_problem(synapse: Cli, home: Path) -> None:
+    (home / "config" / "synapse" / "profiles").mkdir(parents=True)
+    (home / "config" / "synapse" / "profiles" / "mine.toml").write_text("command = 3", encoding="utf-8")
+
+    assert levels(synapse)["mine"] == "problem"

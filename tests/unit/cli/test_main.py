@@ -1,0 +1,161 @@
+"""The command as a whole: verbs, help, exit codes, and what goes wrong before any host is asked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import synapse as package
+from synapse.cli import exit_codes
+from synapse.cli.main import VERBS, find_verb, main, wants_json
+from synapse.core import errors
+from tests.unit.cli.conftest import Cli
+
+ROOT = Path(package.__file__).parents[1]
+WITH_ARGPARSE = sorted(VERBS.keys() - {"send", "reply", "help"})
+
+
+def all_errors(kind: type[errors.SynapseError] = errors.SynapseError) -> list[type[errors.SynapseError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in all_errors(child))]
+
+
+def test_every_error_has_an_exit_code_that_is_explained() -> None:
+    codes = {kind.code for kind in all_errors()}
+
+    assert codes == exit_codes.BY_ERROR.keys()
+    assert set(exit_codes.BY_ERROR.values()) <= exit_codes.MEANINGS.keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (2, errors.InvalidRequest),
+        (3, errors.AgentNotFound),
+        (3, errors.TaskNotFound),
+        (3, errors.UnknownProfile),
+        (4, errors.AmbiguousTarget),
+        (5, errors.WaitTimedOut),
+        (6, errors.WaitingForPerson),
+        (7, errors.AccessDenied),
+        (7, errors.QueueFull),
+        (8, errors.AgentNotResponding),
+    ],
+)
+def test_the_exit_codes_are_the_promised_ones(code: int, error: type[errors.SynapseError]) -> None:
+    assert exit_codes.exit_code(error.code) == code
+
+
+def test_an_error_that_only_a_newer_host_knows_is_a_failure() -> None:
+    assert exit_codes.exit_code("something_new") == exit_codes.FAILED
+
+
+def test_every_verb_has_a_module(synapse: Cli) -> None:
+    for verb in VERBS:
+        assert callable(find_verb([verb]))
+
+
+@pytest.mark.parametrize("verb", WITH_ARGPARSE)
+def test_the_help_of_a_verb_has_examples(synapse: Cli, verb: str) -> None:
+    ran = synapse(verb, "--help")
+
+    assert ran.code == 0
+    assert "examples:" in ran.out
+    assert f"synapse {verb}" in ran.out.partition("examples:")[2]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_the_overview_names_verbs_exit_codes_and_the_guide(synapse: Cli, arguments: list[str]) -> None:
+    ran = synapse(*arguments)
+
+    assert ran.code == 0
+    assert all(re.search(rf"^  {verb} ", ran.out, re.MULTILINE) for verb in VERBS)
+    assert all(meaning in ran.out for meaning in exit_codes.MEANINGS.values())
+    assert "synapse guide" in ran.out.splitlines()[-1]
+
+
+def test_help_of_a_verb_by_name(synapse: Cli) -> None:
+    assert synapse("help", "send").out.startswith("usage: synapse send")
+    assert synapse("help", "stop").out.startswith("usage: synapse stop")
+
+
+def test_the_version_is_the_projects(synapse: Cli) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert package.__version__ == project["version"]
+    assert synapse("--version").out == f"synapse {package.__version__}\n"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("cluade", "claude"), ("sned", "send"), ("lst", "list")])
+def test_a_wrong_word_gets_the_one_that_was_probably_meant(synapse: Cli, typed: str, meant: str) -> None:
+    ran = synapse(typed)
+
+    assert ran.code == 3
+    assert ran.err == f"Error: '{typed}' is neither a verb nor a profile\nDid you mean '{meant}'?  (synapse --help)\n"
+
+
+def test_a_word_like_no_other_gets_the_list_of_profiles(synapse: Cli) -> None:
+    assert "dummy" in synapse("start", "xxxxxxxxxxxx").err
+
+
+def test_wrong_options_of_a_verb_are_one_json_object(synapse: Cli) -> None:
+    ran = synapse("list", "--json", "--bogus")
+
+    assert (ran.code, ran.json["error"]["code"]) == (2, "invalid_request")
+    assert ran.json["error"]["hint"] == "synapse list --help"
+
+
+def test_json_after_the_dashes_belongs_to_the_program() -> None:
+    assert wants_json(["list", "--json"])
+    assert not wants_json(["claude", "--", "--json"])
+
+
+def test_ctrl_c_is_no_traceback(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("synapse.cli.list_agents.run", interrupt)
+
+    assert main(["synapse", "list"]) == exit_codes.INTERRUPTED
+
+
+def test_guide_is_the_primer(synapse: Cli) -> None:
+    assert synapse("guide").out.startswith("[Synapse A2A Protocol Instructions]\n")
+
+
+def test_config_shows_each_value_with_its_source(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNAPSE_QUEUE_LIMIT", "50")
+
+    settings = synapse("config", "--json").json
+
+    assert settings["queue_limit"] == {"value": 50, "source": "environment SYNAPSE_QUEUE_LIMIT"}
+    assert settings["keep_days"] == {"value": 30, "source": "default"}
+    assert "environment SYNAPSE_QUEUE_LIMIT" in synapse("config").out
+
+
+def test_broken_settings_name_the_file_and_the_key(synapse: Cli, home: Path) -> None:
+    (home / ".synapse").mkdir()
+    (home / ".synapse" / "config.toml").write_text('queue_limit = "many"\n', encoding="utf-8")
+
+    ran = synapse("config")
+
+    assert ran.code == 2
+    assert f"{home}/.synapse/config.toml: 'queue_limit' must be a whole number" in ran.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_verbs_profiles_and_options(synapse: Cli, shell: str) -> None:
+    script = synapse("completion", shell).out
+
+    assert "broadcast" in script
+    assert "gemini" in script
+    assert "reply-to" in script
+    assert "--resume" not in script
+
+
+def test_external_agents_need_an_action(synapse: Cli) -> None:
+    assert synapse("external").code == 2
+    assert synapse("external", "list", "--json").json == []
+    assert synapse("external", "send", "nobody", "hi").code == 3

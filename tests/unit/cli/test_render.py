@@ -1,0 +1,42 @@
+"""How results look."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synapse.cli.render import cut, plain, table, width
+
+
+@pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("🙂", 2), ("", 0)])
+def test_width_is_what_a_terminal_gives_it(text: str, columns: int) -> None:
+    assert width(text) == columns
+
+
+@given(st.text(), st.integers(min_value=1, max_value=40))
+def test_a_cut_text_always_fits(text: str, columns: int) -> None:
+    assert width(cut(text, columns)) <= max(columns, 1)
+
+
+@given(st.text())
+def test_plain_text_is_one_line_and_cannot_act(text: str) -> None:
+    assert not set(plain(text)) & {"\x1b", "\n", "\r", "\x07", "\x9b", "\u202e", "\u2028"}
+
+
+def test_columns_line_up_also_for_wide_characters() -> None:
+    lines = table(("NAME", "X"), [("日本", "1"), ("abc", "2")], elastic=1).splitlines()
+
+    assert lines == ["NAME  X", "日本  1", "abc   2"]
+
+
+def test_only_the_elastic_column_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synapse.cli.render.line_width", lambda: 20)
+
+    lines = table(("A", "LONG", "B"), [("one", "x" * 50, "two")], elastic=1).splitlines()
+
+    assert lines[1] == "one  xxxxxxxxx…  two"
+
+
+def test_there_is_no_colour_without_a_terminal() -> None:
+    assert "\x1b" not in table(("STATE",), [("ready",)], elastic=0)

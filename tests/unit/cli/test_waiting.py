@@ -1,0 +1,235 @@
+"""Sending and waiting: the answer, and every way in which none comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Cli, HostFactory, become
+from tests.unit.cli.fake_host import Fields
+
+NO_SUCH_PID = 2**22 + 1
+
+
+def test_a_shell_follows_the_receivers_task(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.on_send = lambda task: host.answer(task, "looks good")
+
+    ran = synapse("send", "codex", "review this", "--response")
+
+    assert (ran.code, ran.out) == (0, "looks good\n")
+    body = host.requests[0][2]
+    assert body["metadata"]["response_expected"] is True
+    assert "sender_task_id" not in body["metadata"]
+    assert host.requests[1][1].endswith("/subscribe")
+
+
+def test_an_agent_waits_on_a_task_of_its_own_host(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codex, claude = start(), start("claude", 8100)
+    become(claude, monkeypatch)
+    seen_before_sending: list[list[str]] = []
+
+    def answer(task: Fields) -> None:
+        seen_before_sending.append([path for _, path, _ in claude.requests])
+        claude.answer(claude.tasks[task["metadata"]["sender_task_id"]], "42")
+
+    codex.on_send = answer
+
+    ran = synapse("send", "codex", "the answer?", "--response")
+
+    assert (ran.code, ran.out) == (0, "42\n")
+    create, subscribe = seen_before_sending[0]
+    assert (create, subscribe.endswith("/subscribe")) == ("/tasks/create", True)
+
+
+def test_an_inferred_answer_is_marked(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.on_send = lambda task: host.answer(task, "what the screen showed", inferred=True)
+
+    ran = synapse("send", "codex", "hi", "--response")
+
+    assert ran.out == "what the screen showed\n"
+    assert "sent no reply" in ran.err
+
+
+def test_json_has_the_answer(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.on_send = lambda task: host.answer(task, "yes")
+
+    ran = synapse("send", "codex", "hi", "--response", "--json")
+
+    assert (ran.json["reply"], ran.json["receipt"], ran.json["task"]["status"]) == ("yes", "answered", "completed")
+
+
+def test_a_broken_stream_is_resumed_where_it_ended(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.break_streams_after = 1
+
+    def work(task: Fields) -> None:
+        host.change(task, status="working")
+        host.answer(task, "done")
+
+    host.on_send = work
+
+    ran = synapse("send", "codex", "hi", "--response")
+
+    assert ran.out == "done\n"
+    assert host.resumed_after == ["", "1", "2"]
+
+
+def test_a_failed_task_gives_its_note_and_code_1(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    def fail(task: Fields) -> None:
+        task["metadata"]["note"] = "the program has ended"
+        host.change(task, status="failed", receipt="failed")
+
+    host.on_send = fail
+
+    ran = synapse("send", "codex", "hi", "--response")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert "Error: codex-8120: the program has ended" in ran.err
+
+
+def test_a_rejected_task_is_refused(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    def reject(task: Fields) -> None:
+        task["metadata"] |= {"note": "I do not do that", "reason": "rejected"}
+        host.change(task, status="failed")
+
+    host.on_send = reject
+
+    assert synapse("send", "codex", "hi", "--response").code == 7
+
+
+def test_a_question_waits_for_a_person(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    question = {"role": "agent", "parts": [{"type": "text", "text": "which branch?"}]}
+    host.on_send = lambda task: host.change(task, status="input_required", history=[task["message"], question])
+
+    ran = synapse("send", "codex", "hi", "--response")
+
+    assert (ran.code, ran.out) == (6, "which branch?\n")
+
+
+def test_no_answer_in_time_says_what_to_type_next(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2")
+
+    task_id = next(iter(host.tasks))
+    assert ran.code == 5
+    assert f"synapse status {task_id[:8]}" in ran.err
+
+
+def test_an_open_dialog_at_the_deadline_waits_for_a_person(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.state |= {"state": "waiting", "why": "it asks for permission"}
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2")
+
+    assert ran.code == 6
+    assert "synapse attach codex-8120" in ran.err
+
+
+def test_a_decision_that_is_needed_is_told_at_once(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    def doubt(task: Fields) -> None:
+        task["metadata"]["attention"] = "it is not certain that it was taken"
+        host.change(task)
+        host.answer(task, "ok")
+
+    host.on_send = doubt
+
+    ran = synapse("send", "codex", "hi", "--response")
+
+    assert "codex-8120 needs a person: it is not certain that it was taken" in ran.err
+
+
+def test_waiting_for_submission_ends_with_its_proof(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    def take(task: Fields) -> None:
+        for step in ("typed", "submitted"):
+            host.change(task, receipt=step)
+
+    host.on_send = take
+
+    ran = synapse("send", "codex", "hi", "--wait=submitted", "--json")
+
+    assert (ran.code, ran.json["receipt"], ran.json["reply"]) == (0, "submitted", None)
+
+
+def test_a_receipt_shows_each_step_with_its_evidence(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.on_send = lambda task: host.change(task, receipt="submitted")
+
+    ran = synapse("send", "codex", "hi", "--receipt")
+
+    steps = [line.split()[0] for line in ran.err.splitlines() if line.startswith("  ")]
+    assert (ran.code, ran.out, steps) == (0, "", ["queued", "submitted"])
+
+
+def test_a_refused_message_withdraws_the_waiting_task(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codex, claude = start(), start("claude", 8100)
+    become(claude, monkeypatch)
+    error: dict[str, Any] = {"code": "wait_cycle", "message": "waiting would never end", "hint": "synapse reply"}
+    codex.refusals["/tasks/send"] = (409, {"error": error})
+
+    ran = synapse("send", "codex", "hi", "--response")
+
+    assert ran.code == 7
+    assert [task["status"] for task in claude.tasks.values()] == ["canceled"]
+
+
+def test_a_host_that_always_breaks_off_does_not_respond(synapse: Cli, start: HostFactory) -> None:
+    start().is_mute = True
+
+    assert synapse("send", "codex", "hi", "--response", "--timeout", "5").code == 8
+
+
+def test_a_receiver_that_was_killed_ends_the_wait_of_an_agent(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codex, claude = start(), start("claude", 8100)
+    become(claude, monkeypatch)
+    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.05)
+
+    def die(task: Fields) -> None:
+        codex.entry.pid, codex.entry.socket = NO_SUCH_PID, ""
+        codex.registry.write(codex.entry)
+
+    codex.on_send = die
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "10")
+
+    assert ran.code == 8
+    assert "Agent 'synapse-codex-8120' server on port 8120 is not responding." in ran.err
+    assert "synapse status" in ran.err
+
+
+def test_a_quiet_receiver_that_lives_is_waited_for(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    become(start("claude", 8100), monkeypatch)
+    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+
+    assert synapse("send", "codex", "hi", "--response", "--timeout", "0.3").code == 5
+
+
+def test_an_answer_cannot_act_on_a_terminal(synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = start()
+    host.on_send = lambda task: host.answer(task, "a\x1b[2Jb\n\tc")
+
+    assert synapse("send", "codex", "hi", "--response").out == "a\x1b[2Jb\n\tc\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert synapse("send", "codex", "hi", "--response").out == "a[2Jb\n\tc\n"
