@@ -1,0 +1,160 @@
+"""Writes the parts of the documents that the code knows better: `scripts/docs` runs it, a test checks that it was run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from synapse.cli import exit_codes
+from synapse.cli.main import VERBS, find_verb
+from synapse.core import errors
+from synapse.core.lifecycle import NEXT_STATES
+from synapse.dialects.synapse.card import CardFacts
+from synapse.dialects.synapse.errors import status_of
+from synapse.dialects.synapse.routes import synapse_dialect
+from synapse.runtime.settings import MEANINGS, PREFIX, Settings
+
+DOCS: Final = Path(__file__).parent
+NOTICE: Final = "<!-- written by scripts/docs; edit docs/generate.py instead -->\n\n"
+
+# What each route is for. A route without a line here fails the generation.
+PURPOSES: Final = {
+    "GET /.well-known/agent.json": "the agent card",
+    "POST /tasks/send": "queue a message; answers `{\"task\": …}` once it is durable",
+    "POST /tasks/send-priority": "the same with `?priority=1` to `5`; 5 interrupts first",
+    "POST /tasks/create": "open a task that waits for a reply; nothing is typed",
+    "GET /tasks": "tasks, newest change first: `?status=`, `context_id`, `parent_id`, `updated_after`, `limit`, `cursor`",
+    "GET /tasks/{id}": "one task, by its id or a unique beginning of it",
+    "POST /tasks/{id}/cancel": "take a queued message back, or interrupt what runs",
+    "POST /tasks/{id}/resolve": "a person's word on a message in doubt: `{\"verdict\": \"delivered\" | \"retry\" | \"fail\"}`",
+    "GET /tasks/{id}/subscribe": "server-sent events of the task; `Last-Event-ID` resumes",
+    "POST /reply": "answer the agent's current or last request, or the one named by `task_id`",
+    "GET /queue": "what waits, in the order of delivery",
+    "GET /status": "IDLE or BUSY, the finer state, why, and what each source says",
+    "POST /external/discover": "find an agent elsewhere by its card and remember it",
+    "GET /external/agents": "the known external agents",
+    "DELETE /external/agents/{alias}": "forget one",
+    "POST /external/agents/{alias}/send": "send it a message and return its answer",
+}
+
+
+def documents() -> dict[Path, str]:
+    """Every generated document, whole."""
+    return {
+        DOCS / "reference" / "cli.md": _cli(),
+        DOCS / "reference" / "http.md": _http(),
+        DOCS / "reference" / "settings.md": _settings(),
+        DOCS / "reference" / "errors.md": _errors(),
+        DOCS / "reference" / "exit-codes.md": _exit_codes(),
+        DOCS / "reference" / "lifecycle.md": _lifecycle(),
+    }
+
+
+def _cli() -> str:
+    os.environ["COLUMNS"] = "100"
+    os.environ["NO_COLOR"] = "1"
+    sections = [f"# Command line\n\n{NOTICE}```text\n{_help([])}```\n"]
+    sections += [f"## synapse {verb}\n\n```text\n{_help([verb, '--help'])}```\n" for verb in VERBS if verb != "help"]
+    return "\n".join(sections)
+
+
+def _help(arguments: list[str]) -> str:
+    """What a person sees; argparse leaves by SystemExit."""
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        find_verb(arguments)()
+    said.seek(0)
+    return "\n".join(line.rstrip() for line in said.read().rstrip().splitlines()) + "\n"
+
+
+def _http() -> str:
+    facts = CardFacts(agent_id="synapse-claude-8100", agent_type="claude", title="Claude", url="http://localhost:8100")
+    rows = [f"| `{name}` | {PURPOSES[name]} |" for name in _route_names(facts)]
+    return "\n".join(
+        [
+            "# HTTP",
+            "",
+            NOTICE.rstrip(),
+            "",
+            "Each agent serves this on its Unix socket (`synapse status` names it) and on its TCP port, loopback only.",
+            "The same user needs no token. Bodies are JSON (`Content-Type: application/json`).",
+            "",
+            "| request | what it does |",
+            "|---|---|",
+            *rows,
+            "",
+            "`GET /attach` is a WebSocket on the Unix socket, for persons: `synapse attach` uses it.",
+            "",
+            "Errors are `{\"error\": {\"code\": …, \"message\": …, \"hint\": …}}`; the codes are in [errors](errors.md).",
+            "",
+        ]
+    )
+
+
+def _route_names(facts: CardFacts) -> Iterator[str]:
+    for route in synapse_dialect(facts).routes:
+        yield f"{route.method} {route.path}"
+
+
+def _settings() -> str:
+    defaults = Settings()
+    rows = [f"| `{name}` | `{getattr(defaults, name)}` | `{PREFIX}{name.upper()}` | {text} |" for name, text in MEANINGS.items()]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            NOTICE.rstrip(),
+            "",
+            "Flags win over the environment, then `.synapse/config.toml` of the project, then `synapse/config.toml` in your",
+            "config folder. `synapse config` shows each value and where it comes from.",
+            "",
+            "| setting | default | variable | meaning |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _errors() -> str:
+    rows = [
+        f"| `{kind.code}` | {(kind.__doc__ or '').partition(chr(10))[0]} | {status_of(kind)} | {exit_codes.exit_code(kind.code)} |"
+        for kind in _tree(errors.SynapseError)
+    ]
+    head = "| code | meaning | HTTP (synapse dialect) | exit code |\n|---|---|---|---|\n"
+    return f"# Errors\n\n{NOTICE}{head}" + "\n".join(rows) + "\n"
+
+
+def _tree(kind: type[errors.SynapseError]) -> Iterator[type[errors.SynapseError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _tree(child)
+
+
+def _exit_codes() -> str:
+    rows = [f"| {code} | {meaning} |" for code, meaning in exit_codes.MEANINGS.items()]
+    head = "The exit code of `synapse PROFILE` is that of the program. For all else:\n\n| code | meaning |\n|---|---|\n"
+    return f"# Exit codes\n\n{NOTICE}{head}" + "\n".join(rows) + "\n"
+
+
+def _lifecycle() -> str:
+    edges = [f"    {state} --> {following}" for state in NEXT_STATES for following in sorted(NEXT_STATES[state])]
+    ends = [f"    {state} --> [*]" for state in NEXT_STATES if state.is_terminal]
+    diagram = "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> submitted", *edges, *ends, "```"])
+    return f"# The lifecycle of a task\n\n{NOTICE}Drawn from the table in `synapse/core/lifecycle.py`.\n\n{diagram}\n"
+
+
+def main() -> int:
+    for path, text in documents().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
