@@ -1,0 +1,177 @@
+"""`synapse attach`: an agent's terminal in this one, over its host's Unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, unix_connect
+
+from synapse.attach.frames import Exited, Hello, Resize, Role, Take, decode_to_viewer, encode
+from synapse.attach.person import PersonTerminal
+from synapse.core.errors import AccessDenied, AgentFailed
+from synapse.terminal.keys import Key, KeyParser, Kind
+
+_READ_SIZE: Final = 65536
+_ESCAPE_SECONDS: Final = 0.03
+"""A cut key sequence comes whole within this time."""
+_RESIZED, _OVER = b"r", b"o"
+_ENTER_SCREEN: Final = b"\x1b[?1049h\x1b[H"
+# Every mode that the agent's program may have set, off; then below whatever is on the screen.
+_LEAVE_SCREEN: Final = (
+    b"\x1b[?1;66;9;1000;1002;1003;1004;1005;1006;1015;1016;2004;2031l\x1b[?1007h\x1b[=0;1u\x1b[>4;0m\x1b[?2026l"
+    b"\x1b[r\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\x1b[?1049l\x1b[999;1H\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachOptions:
+    """How a person wants to attach. Keys are letters or signs that are pressed with Ctrl."""
+
+    types: bool = True
+    """False to look only."""
+    take: bool = False
+    """Take the typing over from whoever has it."""
+    detach_key: str = "]"
+    take_key: str = "\\"
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """How it ended: `status` is the program's exit status, or None when it still runs; `why` is a word for a person."""
+
+    why: str
+    status: int | None = None
+
+
+def attach(socket_path: str, options: AttachOptions, person: PersonTerminal) -> Detached:
+    """Show the agent behind `socket_path` in `person`'s terminal until they detach or it ends.
+
+    Raises:
+        AccessDenied: the host refuses.
+        AgentFailed: there is no host behind that socket.
+    """
+    try:
+        connection = unix_connect(socket_path, "ws://localhost/attach", max_size=None, compression=None)
+    except InvalidStatus as refused:
+        raise AccessDenied(f"the agent's host refuses: {_reason(refused)}") from refused
+    except OSError as error:
+        raise AgentFailed(f"no agent answers at {socket_path}: {error.strerror}", hint="`synapse list`") from error
+    with connection:
+        return _Attachment(connection, options, person).run()
+
+
+def _reason(refused: InvalidStatus) -> str:
+    body = refused.response.body
+    return bytes(body).decode(errors="replace").strip() if body else str(refused)
+
+
+class _Attachment:
+    def __init__(self, connection: ClientConnection, options: AttachOptions, person: PersonTerminal) -> None:
+        self._connection = connection
+        self._options = options
+        self._person = person
+        self._types = False
+        self._ended: Detached | None = None
+        self._wakes, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+
+    def run(self) -> Detached:
+        previous = signal.signal(signal.SIGWINCH, self._size_changed)
+        shower = threading.Thread(target=self._show, name="attach-show", daemon=True)
+        self._person.enter()
+        try:
+            self._write(_ENTER_SCREEN if self._person.is_terminal else b"")
+            columns, rows = self._person.size()
+            self._connection.send(encode(Hello(columns, rows, self._options.types, self._options.take)))
+            shower.start()
+            ended = self._pass_keys()
+            self._connection.close()
+            shower.join(timeout=1)
+            return self._ended or ended
+        except ConnectionClosed:
+            return self._ended or Detached("the agent's host has closed the connection")
+        finally:
+            self._person.restore(_LEAVE_SCREEN)
+            signal.signal(signal.SIGWINCH, previous)
+
+    def _pass_keys(self) -> Detached:
+        parser = KeyParser()
+        sources = [self._person.source, self._wakes]
+        while True:
+            patience = _ESCAPE_SECONDS if parser.pending else None
+            ready, _, _ = select.select(sources, (), (), patience)
+            if self._wakes in ready and self._is_over():
+                return Detached("the connection has ended")
+            if self._person.source not in ready:
+                keys = parser.flush() if not ready else []
+            elif data := os.read(self._person.source, _READ_SIZE):
+                keys = parser.feed(data)
+            else:
+                return Detached("the input has ended")
+            if not self._send(keys):
+                return Detached("detached")
+
+    def _is_over(self) -> bool:
+        """Find out why the pipe woke us; a new size is told to the host."""
+        news = os.read(self._wakes, _READ_SIZE)
+        if _RESIZED in news:
+            self._connection.send(encode(Resize(*self._person.size())))
+        return _OVER in news
+
+    def _send(self, keys: list[Key]) -> bool:
+        """Pass keys to the host; False when one of them means to leave."""
+        for key in keys:
+            if _is_pressed(key, self._options.detach_key):
+                return False
+            if not self._types and _is_pressed(key, self._options.take_key):
+                self._connection.send(encode(Take()))
+            else:
+                self._connection.send(key.raw)
+        return True
+
+    def _show(self) -> None:
+        """Write what comes from the host. A thread of its own: a terminal that does not drain holds back only this."""
+        with contextlib.suppress(ConnectionClosed, OSError):
+            for said in self._connection:
+                if isinstance(said, bytes):
+                    self._write(said)
+                    continue
+                match decode_to_viewer(said):
+                    case Role() as role:
+                        self._role_changed(role)
+                    case Exited(status):
+                        self._ended = Detached("the program has ended", status)
+                    case _:
+                        continue
+        self._wake(_OVER)
+
+    def _role_changed(self, role: Role) -> None:
+        self._types = role.types
+        if not role.types and self._options.types:
+            text = f" looking only: somebody else types; Ctrl-{self._options.take_key} takes over "
+            self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{text}\x1b[0m\x1b8".encode())
+
+    def _wake(self, news: bytes) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._waker, news)
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._person.sink, rest) :]
+
+    def _size_changed(self, _number: int, _frame: FrameType | None) -> None:
+        # Not sent from here: the handler may have interrupted a send, which holds the connection's lock.
+        self._wake(_RESIZED)
+
+
+def _is_pressed(key: Key, letter: str) -> bool:
+    return key.kind is Kind.CONTROL and key.text == letter

@@ -1,0 +1,115 @@
+"""A person's terminal while a program of ours has it: raw, and put back as it was on every way out.
+
+Normal end, exception, SIGTERM, SIGHUP and `sys.exit` are covered here. After `kill -9` of a host the session leader of
+the CLI does it (drivers/pty/session_leader.py); after `kill -9` of `synapse attach` nobody is left, and `stty sane`
+helps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+import termios
+import threading
+import tty
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+_FATAL: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_FALLBACK_SIZE: Final = (80, 24)
+
+
+class PersonTerminal:
+    """The terminal that this process was started in. `source` and `sink` may be pipes; then nothing is changed."""
+
+    def __init__(self, source: int = 0, sink: int = 1) -> None:
+        self.source = source
+        self.sink = sink
+        self.is_terminal = os.isatty(source)
+        self.settings: list[Any] | None = termios.tcgetattr(source) if self.is_terminal else None
+        """How the terminal was set before."""
+        self._is_raw = False
+        self._size_changed: Callable[[int, int], None] | None = None
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows; a common size when there is no terminal to ask."""
+        for number in (self.sink, self.source):
+            with contextlib.suppress(OSError):
+                found = os.get_terminal_size(number)
+                if found.columns and found.lines:
+                    return found.columns, found.lines
+        return _FALLBACK_SIZE
+
+    def enter(self) -> None:
+        """Switch to raw mode: every key goes through unseen."""
+        if not self.is_terminal or self._is_raw:
+            return
+        atexit.register(self.restore)
+        if threading.current_thread() is threading.main_thread():
+            for number in _FATAL:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    signal.signal(number, self._die)
+        self._is_raw = True
+        tty.setraw(self.source, termios.TCSADRAIN)
+
+    def restore(self, leaving: bytes = b"") -> None:
+        """Put the terminal back, after writing `leaving` to it. Safe to call twice, and when another job has it."""
+        if not self._is_raw or self.settings is None:
+            return
+        self._is_raw = False
+        atexit.unregister(self.restore)
+        if not self._is_foreground():
+            # The shell has the terminal; changing it from the background would stop us.
+            return
+        with contextlib.suppress(OSError, termios.error):
+            if leaving:
+                os.write(self.sink, leaving)
+            termios.tcsetattr(self.source, termios.TCSANOW, self.settings)
+
+    def suspend(self, leaving: bytes = b"") -> None:
+        """Give the terminal to the shell and stop, as Ctrl-Z does; return in raw mode when the person is back."""
+        self.restore(leaving)
+        previous = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+        try:
+            # The whole job stops, as if the terminal had said so: a pipe's other end, a script around us.
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            # To this thread, so that it is stopped before the next line. Without a shell that could continue us the
+            # kernel does nothing.
+            signal.raise_signal(signal.SIGTSTP)
+        finally:
+            signal.signal(signal.SIGTSTP, previous)
+        self.enter()
+        self._tell_size()
+
+    def follow_size(self, loop: asyncio.AbstractEventLoop, changed: Callable[[int, int], None]) -> None:
+        """Call `changed` with columns and rows whenever the terminal's size changes."""
+        self._size_changed = changed
+        if self.is_terminal:
+            loop.add_signal_handler(signal.SIGWINCH, self._tell_size)
+            loop.add_signal_handler(signal.SIGCONT, self._continued)
+
+    def _tell_size(self) -> None:
+        if self._size_changed is not None:
+            self._size_changed(*self.size())
+
+    def _continued(self) -> None:
+        """We were stopped by somebody else's SIGSTOP: the shell has set the terminal meanwhile."""
+        if self._is_raw and self._is_foreground():
+            tty.setraw(self.source, termios.TCSADRAIN)
+        self._tell_size()
+
+    def _is_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self.source) == os.getpgrp()
+        except OSError:
+            return False
+
+    def _die(self, number: int, _frame: FrameType | None) -> None:
+        self.restore()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)

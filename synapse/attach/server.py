@@ -1,0 +1,185 @@
+"""Lets people look at an agent's terminal over a connection, and one of them type.
+
+The first who wishes to type does; a later one may take that over. The size follows the one who types, unless the agent
+has a person's terminal of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, assert_never
+
+from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, ToHost, ToViewer, decode_to_host, encode
+from synapse.attach.viewer import Viewer
+from synapse.core.caller import Caller
+from synapse.core.errors import PersonRequired
+
+# Undoes the modes that a picture may set; a picture is painted onto a plain terminal. The alternate screen stays: the
+# viewer's own command has switched to it, so that the shell's screen comes back when it leaves.
+_PLAIN: Final = (
+    b"\x1b[?1;66;9;1000;1002;1003;1004;1005;1006;1015;1016;2004;2031l\x1b[?1007h\x1b[=0;1u\x1b[>4;0m\x1b[?7h\x1b[?25h"
+    b"\x1b[r\x1b[0m\x1b[H"
+)
+
+
+class WatchedTerminal(Protocol):
+    """An agent's terminal, as those who look need it."""
+
+    @property
+    def exited(self) -> asyncio.Future[int]: ...
+
+    @property
+    def has_person(self) -> bool:
+        """A person's own terminal shows it, and gives it its size."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        ...
+
+    def watch(self, watcher: Callable[[bytes], None], begin: Callable[[bytes], None]) -> None: ...
+
+    def unwatch(self, watcher: Callable[[bytes], None]) -> None: ...
+
+    def type_keys(self, data: bytes) -> None: ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+
+class Channel(Protocol):
+    """A connection. `receive` returns None when it is closed; `send` raises ConnectionError then."""
+
+    async def accept(self) -> None: ...
+
+    async def receive(self) -> bytes | str | None: ...
+
+    async def send(self, data: bytes | str) -> None: ...
+
+    async def close(self, code: int = 1000, reason: str = "") -> None: ...
+
+
+@dataclass(eq=False)
+class _Seat:
+    """One viewer and what it wishes."""
+
+    viewer: Viewer
+    wishes_to_type: bool = False
+    size: tuple[int, int] | None = None
+    told: asyncio.Queue[ToViewer] = field(default_factory=asyncio.Queue[ToViewer])
+
+
+class AttachServer:
+    """Serves all viewers of one agent."""
+
+    def __init__(self, terminal: WatchedTerminal, *, agents_may_attach: bool = False) -> None:
+        self._terminal = terminal
+        self._agents_may_attach = agents_may_attach
+        self._seats: list[_Seat] = []
+        self._typist: _Seat | None = None
+
+    async def __call__(self, channel: Channel, caller: Caller) -> None:
+        """Hold one conversation until the viewer leaves or the program ends.
+
+        Raises:
+            PersonRequired: the caller is an agent.
+        """
+        if caller.is_agent and not self._agents_may_attach:
+            raise PersonRequired("only a person may attach to an agent's terminal")
+        await channel.accept()
+        seat = _Seat(Viewer())
+        self._seats.append(seat)
+        self._watch(seat)
+        seat.told.put_nowait(Size(*self._terminal.size))
+        try:
+            await self._serve(channel, seat)
+        finally:
+            self._terminal.unwatch(seat.viewer.receive)
+            self._seats.remove(seat)
+            if self._typist is seat:
+                self._give_role(next((other for other in self._seats if other.wishes_to_type), None))
+
+    def _watch(self, seat: _Seat) -> None:
+        """Begin anew with a picture of what is there now."""
+        self._terminal.watch(seat.viewer.receive, lambda picture: seat.viewer.begin(_PLAIN + picture))
+
+    async def _serve(self, channel: Channel, seat: _Seat) -> None:
+        works = [
+            asyncio.ensure_future(work)
+            for work in (self._show(channel, seat), self._tell(channel, seat), self._hear(channel, seat))
+        ]
+        self._terminal.exited.add_done_callback(seat.viewer.end)
+        try:
+            await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._terminal.exited.remove_done_callback(seat.viewer.end)
+            for work in works:
+                work.cancel()
+            outcomes = await asyncio.gather(*works, return_exceptions=True)
+        if self._terminal.exited.done():
+            with contextlib.suppress(ConnectionError):
+                await channel.send(encode(Exited(self._terminal.exited.result())))
+        await channel.close(1000, "")
+        for outcome in outcomes:
+            if isinstance(outcome, Exception) and not isinstance(outcome, ConnectionError):
+                raise outcome
+
+    async def _show(self, channel: Channel, seat: _Seat) -> None:
+        """Pass the program's output on; returns after the last of it."""
+        while (data := await seat.viewer.take()) is not None:
+            if seat.viewer.is_behind:
+                self._watch(seat)
+            elif data:
+                await channel.send(data)
+
+    async def _tell(self, channel: Channel, seat: _Seat) -> None:
+        while True:
+            await channel.send(encode(await seat.told.get()))
+
+    async def _hear(self, channel: Channel, seat: _Seat) -> None:
+        while (said := await channel.receive()) is not None:
+            if isinstance(said, str):
+                frame = decode_to_host(said)
+                if frame is not None:
+                    self._obey(frame, seat)
+            elif self._typist is seat:
+                self._terminal.type_keys(said)
+            elif seat.told.empty():
+                seat.told.put_nowait(Role(types=False))
+
+    def _obey(self, frame: ToHost, seat: _Seat) -> None:
+        match frame:
+            case Hello(columns, rows, types, take):
+                seat.size, seat.wishes_to_type = (columns, rows), types or take
+                if take or (types and self._typist is None):
+                    self._give_role(seat)
+                else:
+                    seat.told.put_nowait(Role(types=self._typist is seat))
+            case Resize(columns, rows):
+                seat.size = columns, rows
+                if self._typist is seat:
+                    self._fit(seat)
+            case Take():
+                seat.wishes_to_type = True
+                self._give_role(seat)
+            case _:
+                assert_never(frame)
+
+    def _give_role(self, seat: _Seat | None) -> None:
+        before, self._typist = self._typist, seat
+        if before is not None and before is not seat:
+            before.told.put_nowait(Role(types=False))
+        if seat is not None:
+            seat.told.put_nowait(Role(types=True))
+            self._fit(seat)
+
+    def _fit(self, seat: _Seat) -> None:
+        """Give the terminal the typist's size."""
+        if seat.size is None or self._terminal.has_person or seat.size == self._terminal.size:
+            return
+        self._terminal.resize(*seat.size)
+        for other in self._seats:
+            other.told.put_nowait(Size(*seat.size))

@@ -1,0 +1,276 @@
+"""Takes turns with a CLI on a pseudo-terminal: what `terminal/` decides is done here."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, assert_never
+
+from synapse.core.agent import AGENT_STATES, WORKING
+from synapse.core.clock import Clock
+from synapse.core.driver import (
+    AgentView,
+    Answered,
+    Doubted,
+    NotNow,
+    Progress,
+    Sighting,
+    Submitted,
+    Turn,
+    TurnEvent,
+    TurnStarted,
+    Typing,
+)
+from synapse.core.errors import AgentExited
+from synapse.core.message import TextPart
+from synapse.drivers.pty.composer import Composer
+from synapse.drivers.pty.lookout import Lookout
+from synapse.drivers.pty.running_program import RunningProgram
+from synapse.terminal.answer import answer_text
+from synapse.terminal.delivery import Closed, Delivery, Doubt, Intend, Proven, Step, Withdrawn, Write
+from synapse.terminal.evidence import Look, Source
+from synapse.terminal.gate import dialog_open, shut
+from synapse.terminal.profile import Profile
+from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Working
+
+_ANSWER_LINES: Final = 5000
+_DRAIN_SECONDS: Final = 0.05
+"""How often to look whether a program has read what was written."""
+
+SUBMITTED: Final = "submitted"
+ANSWERED: Final = "answered"
+"""What a structured signal may say besides a state: the message was taken; the turn is over, with this text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Signal:
+    source: str
+    kind: str
+    detail: str
+
+
+class PtyDriver:
+    """Implements core.driver.Driver for a program that runs."""
+
+    def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, composer: Composer) -> None:
+        self.program = program
+        self._profile = profile
+        self._clock = clock
+        self._composer = composer
+        self._lookout = Lookout(profile, program.screen, program.pump, clock)
+        self._signals: deque[_Signal] = deque()
+        self._is_unread = False
+        program.on_output = self._lookout.output_came
+        program.exited.add_done_callback(self._program_ended)
+
+    def view(self) -> AgentView:
+        """What is known of the agent now; see core.driver.Driver."""
+        look = self._lookout.latest()
+        verdict = self._lookout.evidence.verdict
+        closed = shut(look, self._profile)
+        return AgentView(
+            state=verdict.state,
+            why=verdict.why,
+            source=verdict.source,
+            since=self._date(verdict.since),
+            gate=closed.why if closed else "",
+            sightings=tuple(
+                Sighting(source=claim.source, state=claim.state, detail=claim.detail, at=self._date(claim.at))
+                for claim in self._lookout.evidence.claims
+            ),
+        )
+
+    async def wait_ready(self) -> None:
+        """Return when a message can be typed.
+
+        Raises AgentExited when that will never be.
+        """
+        while True:
+            closed = shut(self._look(), self._profile)
+            if closed is None:
+                return
+            await self._lookout.next_look(None if closed.opens_in is None else self._now() + closed.opens_in)
+
+    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
+        """Type one message and yield what comes of it; see core.driver.Driver.
+
+        Raises AgentExited.
+        """
+        text = await asyncio.to_thread(self._composer.compose, turn)
+        self._signals.clear()
+        event: TurnEvent | None = None
+        async with aclosing(self._deliver(Delivery(text, self._profile))) as events:
+            async for event in events:
+                yield event
+        if isinstance(event, Submitted):
+            async with aclosing(self._follow(TurnTracker(self._profile, self._now()), text)) as events:
+                async for event in events:
+                    yield event
+
+    async def interrupt(self) -> bool:
+        """Ask the agent to drop its turn, by a signal or by keys as the profile says; never while a dialog is open.
+
+        False when it was not asked.
+        """
+        look = self._lookout.look()
+        if dialog_open(look) or self.program.exited.done():
+            return False
+        how = self._profile.interrupt
+        # At an empty prompt the same key does other things: it may open a menu or leave the program. A signal makes the
+        # program write while the next message is typed. Without a prompt rule a silent program only looks idle.
+        if look.state != WORKING and not (how.signal and self._profile.prompt is None):
+            return False
+        if how.signal:
+            self.program.signal_foreground(signal.Signals[how.signal])
+            return True
+        for number, key in enumerate(how.keys):
+            if number:
+                await asyncio.wait((self.program.exited,), timeout=how.pause)
+            self.program.write(key)
+        return bool(how.keys)
+
+    def confirm(self) -> None:
+        """Go on with the turn: a person saw that the message was taken."""
+        self.signal("person", SUBMITTED, "a person saw it delivered")
+
+    def signal(self, source: str, kind: str, detail: str) -> None:
+        """Take what the program itself reports by a hook or a transcript; `source` is a word of `evidence.Source`.
+
+        `kind` is a state of the agent, or SUBMITTED, or ANSWERED with the answer as `detail`.
+        """
+        if kind in AGENT_STATES:
+            self._lookout.evidence.report(Source(source), kind, detail, self._now())
+        else:
+            self._signals.append(_Signal(source, kind, detail))
+        self._lookout.wake()
+
+    async def stop(self) -> None:
+        """End the program."""
+        self._lookout.close()
+        await self.program.stop()
+
+    async def _deliver(self, delivery: Delivery) -> AsyncGenerator[TurnEvent, None]:
+        """Bring the text into the program; ends with NotNow or Submitted."""
+        while True:
+            for step in await self._delivery_steps(delivery):
+                if isinstance(step, Write):
+                    self.program.write(step.data)
+                    self._is_unread = True
+                    continue
+                yield _delivery_event(step)
+                if isinstance(step, Closed | Withdrawn | Proven):
+                    return
+                if isinstance(step, Intend):
+                    delivery.intent_recorded(self._now())
+
+    async def _follow(self, tracker: TurnTracker, text: str) -> AsyncGenerator[TurnEvent, None]:
+        """From the submission to the answer; ends with Answered."""
+        has_started = False
+        while True:
+            for step in await self._turn_steps(tracker):
+                if isinstance(step, Settled):
+                    if not has_started:
+                        yield TurnStarted(step.source, "it has ended, so it had started")
+                    yield self._answer(step, text)
+                    return
+                yield _turn_event(step, has_started=has_started)
+                has_started = has_started or isinstance(step, Working)
+
+    async def _delivery_steps(self, delivery: Delivery) -> tuple[Step, ...]:
+        """Look until there is something to do for the delivery."""
+        while True:
+            if self._is_unread and self.program.pump.input.pending == 0:
+                self._is_unread = False
+                delivery.written(self._now())
+            told = self._take_signal(SUBMITTED)
+            if told is not None:
+                steps = delivery.signalled(told.source, told.detail, self._now())
+            else:
+                steps = delivery.advance(self._look(), self._now())
+            if steps:
+                return steps
+            drained = self._now() + _DRAIN_SECONDS if self._is_unread else None
+            await self._lookout.next_look(_sooner(delivery.deadline, drained))
+
+    async def _turn_steps(self, tracker: TurnTracker) -> tuple[TurnStep, ...]:
+        """Look until there is something new about the turn."""
+        while True:
+            told = self._take_signal(ANSWERED)
+            if told is not None:
+                steps = tracker.ended(told.source, told.detail)
+            else:
+                steps = tracker.advance(self._look(), self._now())
+            if steps:
+                return steps
+            await self._lookout.next_look(tracker.deadline)
+
+    def _answer(self, settled: Settled, text: str) -> Answered:
+        if settled.source in (Source.SIGNAL, Source.TRANSCRIPT):
+            return Answered(parts=_text_parts(settled.evidence), source=settled.source)
+        shown = answer_text(self.program.screen.history(_ANSWER_LINES), text, self._profile)
+        return Answered(parts=_text_parts(shown), source="screen")
+
+    def _look(self) -> Look:
+        if self.program.exited.done():
+            raise AgentExited(_end_of(self.program.exited.result()))
+        return self._lookout.look()
+
+    def _take_signal(self, kind: str) -> _Signal | None:
+        for told in self._signals:
+            if told.kind == kind:
+                self._signals.remove(told)
+                return told
+        return None
+
+    def _program_ended(self, exited: asyncio.Future[int]) -> None:
+        self._lookout.evidence.exited(_end_of(exited.result()), self._now())
+        self._lookout.wake()
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _date(self, moment: float) -> datetime:
+        return self._clock.now() - timedelta(seconds=self._now() - moment)
+
+
+def _delivery_event(step: Closed | Withdrawn | Intend | Proven | Doubt) -> TurnEvent:
+    match step:
+        case Closed(why) | Withdrawn(why):
+            return NotNow(why)
+        case Intend():
+            return Typing()
+        case Proven(source, evidence):
+            return Submitted(source, evidence)
+        case Doubt(why):
+            return Doubted(why)
+        case _:
+            assert_never(step)
+
+
+def _turn_event(step: Working | Waiting, *, has_started: bool) -> TurnEvent:
+    match step:
+        case Working(source, evidence):
+            return Progress("the dialog was answered") if has_started else TurnStarted(source, evidence)
+        case Waiting(dialog, hint):
+            return Progress(f"a dialog waits for a person: {dialog}" + (f" ({hint})" if hint else ""))
+        case _:
+            assert_never(step)
+
+
+def _text_parts(text: str) -> tuple[TextPart, ...]:
+    return (TextPart(text=text),) if text else ()
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min((moment for moment in (one, other) if moment is not None), default=None)
+
+
+def _end_of(status: int) -> str:
+    if status > 128:
+        return f"the program was ended by signal {status - 128}"
+    return f"the program ended with status {status}"

@@ -1,0 +1,145 @@
+"""When to look at the screen, and what was seen: the loop's side of the pump.
+
+Looking costs milliseconds, so it is done on edges (output came, output stopped), a little after them, and never for
+each chunk. Whoever awaits `next_look` is woken at once; when nobody does, one look a second keeps the verdict current.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from synapse.core.clock import Clock
+from synapse.drivers.pty.pump import Pump
+from synapse.drivers.pty.watched_screen import WatchedScreen
+from synapse.terminal.evidence import Evidence, Look
+from synapse.terminal.profile import Profile
+
+_AWAITED_SECONDS: Final = 0.005
+_IDLE_SECONDS: Final = 1.0
+_SHARE: Final = 8
+"""Looking takes at most one part in so many of the time, however much the program prints."""
+_FRESH_SECONDS: Final = 0.05
+_SWEEP_SECONDS: Final = 2.0
+"""So often somebody who waits looks anyway: it finds what no edge told."""
+
+
+class Lookout:
+    """Looks for one driver. All calls come from the loop's thread, except `output_came`."""
+
+    def __init__(self, profile: Profile, screen: WatchedScreen, pump: Pump, clock: Clock) -> None:
+        self._profile = profile
+        self._screen = screen
+        self._pump = pump
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self.evidence = Evidence(profile, clock.monotonic())
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._told = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._looked_version = -1
+        self._looked_at = clock.monotonic()
+        self._cost = 0.0
+        self._latest: Look | None = None
+
+    def output_came(self) -> None:
+        """Tell the loop that there is something to see, at most once until it has looked. Any thread."""
+        if self._told:
+            return
+        self._told = True
+        try:
+            self._loop.call_soon_threadsafe(self._edge)
+        except RuntimeError:
+            # The loop is closed: the host is on its way out.
+            return
+
+    def look(self) -> Look:
+        """Look at the screen now."""
+        begun = self._clock.monotonic()
+        self._looked_version = self._screen.version
+        picture = self._screen.picture()
+        now = self._clock.monotonic()
+        look = self.evidence.look(
+            picture,
+            quiet_for=now - self._pump.last_output,
+            now=now,
+            person_idle_for=now - self._pump.last_key,
+            person_drafting=self._pump.draft.is_open,
+        )
+        self._looked_at = self._clock.monotonic()
+        self._cost = self._looked_at - begun
+        self._latest = look
+        return look
+
+    def latest(self) -> Look:
+        """Return what was seen a moment ago, or look anew."""
+        age = self._clock.monotonic() - self._looked_at
+        if self._latest is None or age > _FRESH_SECONDS or self.is_stale():
+            return self.look()
+        return self._latest
+
+    def is_stale(self) -> bool:
+        """True if the last look no longer tells what is there."""
+        quiet_at = self._pump.last_output + self._profile.times.quiet
+        now = self._clock.monotonic()
+        return self._looked_version != self._screen.version or self._looked_at < quiet_at <= now
+
+    async def next_look(self, deadline: float | None) -> None:
+        """Wait until it is worth looking again: something was printed, output has stopped, or the deadline has come."""
+        now = self._clock.monotonic()
+        moments = [now + _SWEEP_SECONDS, self._pump.last_output + self._profile.times.quiet]
+        if deadline is not None:
+            moments.append(deadline)
+        wake_at = min(moment for moment in moments if moment > now or moment == deadline)
+        waiter = self._loop.create_future()
+        timer = self._loop.call_later(max(wake_at - now, 0.001), _resolve, waiter)
+        self._waiters.add(waiter)
+        self._plan()
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    def wake(self) -> None:
+        """Let everybody who waits look now."""
+        for waiter in self._waiters:
+            _resolve(waiter)
+
+    def close(self) -> None:
+        """Look no more by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _edge(self) -> None:
+        self._told = False
+        self._plan()
+
+    def _plan(self) -> None:
+        """Set the timer for the next look, if there will be anything new to see."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._waiters and not self.is_stale() and self._is_quiet():
+            return
+        if self._waiters and self._looked_version == self._screen.version:
+            return
+        pause = max(_AWAITED_SECONDS if self._waiters else _IDLE_SECONDS, self._cost * _SHARE)
+        due_in = self._looked_at + pause - self._clock.monotonic()
+        self._timer = self._loop.call_later(max(due_in, 0.0), self._due)
+
+    def _is_quiet(self) -> bool:
+        return self._clock.monotonic() >= self._pump.last_output + self._profile.times.quiet
+
+    def _due(self) -> None:
+        self._timer = None
+        if self._waiters:
+            self.wake()
+            return
+        self.look()
+        self._plan()
+
+
+def _resolve(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

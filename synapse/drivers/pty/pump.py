@@ -1,0 +1,251 @@
+"""The thread between a program and its person: reads the program's terminal, shows it unchanged, keeps the screen.
+
+It never waits for the event loop and the loop never waits for it. A person's terminal that does not drain stalls this
+thread and so the program, as it would without us; nothing piles up.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import termios
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from synapse.core.clock import Clock
+from synapse.drivers.pty.program_input import ProgramInput
+from synapse.drivers.pty.waker import Waker
+from synapse.drivers.pty.watched_screen import WatchedScreen
+from synapse.terminal.draft import PersonDraft
+
+_READ_SIZE: Final = 65536
+_READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR
+_MOST_UNREAD: Final = 65536
+"""A person's further keys stay in their terminal while the program has so many bytes to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonStreams:
+    """The two ends of a person's terminal, or of the pipes that stand in for it."""
+
+    source: int
+    sink: int
+
+
+class PersonDesk(Protocol):
+    """What is done with a person's keys. All calls come from the pump's thread."""
+
+    def typed(self, data: bytes) -> None: ...
+
+    def output_seen(self, data: bytes) -> None:
+        """The program has printed `data`; the screen has it."""
+        ...
+
+    def tick(self) -> float | None:
+        """Do what is due; return how many seconds from now something will be, or None."""
+        ...
+
+
+class Pump:
+    """Moves bytes until the program is gone or `finish` is called. `ended` is set when it has stopped."""
+
+    def __init__(
+        self,
+        terminal: int,
+        screen: WatchedScreen,
+        clock: Clock,
+        *,
+        person: PersonStreams | None,
+        on_output: Callable[[], None],
+    ) -> None:
+        self.terminal = terminal
+        self._screen = screen
+        self._clock = clock
+        self._person = person
+        self._on_output = on_output
+        self._waker = Waker()
+        self.input = ProgramInput(terminal, self._waker.wake)
+        self.ended = threading.Event()
+        self.last_output = clock.monotonic()
+        self.last_key = float("-inf")
+        self.draft = PersonDraft()
+        self._desk: PersonDesk | None = None
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._finishing = False
+        self._closed = False
+        self._source_open = person is not None
+        self._watched: dict[int, int] = {}
+        self._line_open = False
+        self._thread = threading.Thread(target=self._run, name="pty-pump", daemon=True)
+
+    def start(self, desk: PersonDesk) -> None:
+        self._desk = desk
+        self._thread.start()
+        threading.Thread(target=self._load_screen, name="pty-screen", daemon=True).start()
+
+    def type_keys(self, data: bytes) -> None:
+        """Take keys of a person elsewhere, as if typed at the terminal. Any thread."""
+        self.call_soon(lambda: self._take_keys(data))
+
+    def call_soon(self, job: Callable[[], None]) -> None:
+        """Have `job` done by the pump's thread, between two events. Any thread."""
+        self._jobs.append(job)
+        self._waker.wake()
+
+    def finish(self) -> None:
+        """Pass on what the program has left, then stop. Any thread; returns at once."""
+        self._finishing = True
+        self._waker.wake()
+
+    def close(self, timeout: float) -> None:
+        """Give the files back. A thread that hangs in a person's terminal keeps its own; it ends with the process."""
+        self.input.close()
+        if not self._closed and self.ended.wait(timeout):
+            self._closed = True
+            self._waker.close()
+            os.close(self.terminal)
+
+    def show(self, data: bytes) -> None:
+        """Write to the person's terminal and the watchers. The pump's thread only."""
+        self.show_person(data)
+        self._screen.show_watchers(data)
+
+    def show_person(self, data: bytes) -> None:
+        """Write all of `data` to the person's terminal, however long that takes. The pump's thread only."""
+        if self._person is None:
+            return
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self._person.sink, rest) :]
+            except BlockingIOError:
+                # Somebody who shares the terminal made it non-blocking.
+                select.select((), (self._person.sink,), ())
+            except OSError:
+                # The terminal is gone; the signal that says so is handled elsewhere.
+                return
+
+    def _load_screen(self) -> None:
+        self._screen.load()
+        # What was kept may have held queries, and somebody may wait for the first picture.
+        self._answer_queries()
+        self._waker.wake()
+        self._on_output()
+
+    def _run(self) -> None:
+        poller = select.poll()
+        try:
+            while self._turn(poller):
+                pass
+        finally:
+            self.ended.set()
+            self._on_output()
+
+    def _turn(self, poller: select.poll) -> bool:
+        """Wait for one event of any kind and handle it; False when the program has no more to say."""
+        self._watch_files(poller)
+        ready = dict(poller.poll(self._patience()))
+        if self._waker.number in ready:
+            self._waker.drain()
+            while self._jobs:
+                self._jobs.popleft()()
+        events = ready.get(self.terminal, 0)
+        if events & select.POLLOUT:
+            self.input.flush()
+        if events & _READABLE and not self._move_output():
+            return False
+        if self._finishing and not events & _READABLE:
+            return False
+        if self._person is not None and self._person.source in ready:
+            self._move_keys(self._person.source)
+        return True
+
+    def _watch_files(self, poller: select.poll) -> None:
+        wanted = {
+            self._waker.number: select.POLLIN,
+            self.terminal: select.POLLIN | (select.POLLOUT if self.input.pending else 0),
+        }
+        if self._person is not None and self._source_open and self.input.pending < _MOST_UNREAD:
+            wanted[self._person.source] = select.POLLIN
+        if wanted == self._watched:
+            return
+        for number in self._watched.keys() - wanted.keys():
+            poller.unregister(number)
+        for number, events in wanted.items():
+            poller.register(number, events)
+        self._watched = wanted
+
+    def _patience(self) -> float | None:
+        """How long to wait, in milliseconds; what is due is done here, between two events."""
+        if self._finishing:
+            return 0
+        seconds = self._desk.tick() if self._desk else None
+        return None if seconds is None else max(seconds, 0.001) * 1000
+
+    def _move_output(self) -> bool:
+        data, is_over = self._read_output()
+        if data:
+            # The screen first: what it has seen must not wait for a terminal that does not drain.
+            self._screen.feed(data)
+            self.show_person(data)
+            self._answer_queries()
+            self.last_output = self._clock.monotonic()
+            if self._desk is not None:
+                self._desk.output_seen(data)
+            self._on_output()
+        return not is_over
+
+    def _read_output(self) -> tuple[bytes, bool]:
+        """All that can be read now, up to a limit. The kernel hands out 4 KB at a time; larger steps cost less."""
+        chunks: list[bytes] = []
+        size = 0
+        is_over = False
+        while size < _READ_SIZE:
+            try:
+                chunk = os.read(self.terminal, _READ_SIZE)
+            except BlockingIOError:
+                break
+            except OSError:
+                # EIO on Linux: no program has the terminal open any more.
+                chunk = b""
+            if not chunk:
+                is_over = True
+                break
+            chunks.append(chunk)
+            size += len(chunk)
+        return b"".join(chunks), is_over
+
+    def _answer_queries(self) -> None:
+        replies = self._screen.take_replies()
+        # A person's own terminal has got the same queries and answers them itself.
+        if replies and self._person is None:
+            self.input.write(replies)
+
+    def _move_keys(self, source: int) -> None:
+        try:
+            data = os.read(source, _READ_SIZE)
+        except OSError:
+            data = b""
+        if not data:
+            self._source_open = False
+            self.input.write(self._end_of_input())
+            return
+        self._line_open = not data.endswith(b"\n")
+        self._take_keys(data)
+
+    def _take_keys(self, data: bytes) -> None:
+        self.last_key = self._clock.monotonic()
+        self.draft.typed(data)
+        if self._desk is not None:
+            self._desk.typed(data)
+
+    def _end_of_input(self) -> bytes:
+        """What a person types to end the input; twice if a line was begun, for the first only ends that line."""
+        try:
+            key = bytes(termios.tcgetattr(self.terminal)[6][termios.VEOF])
+        except termios.error:
+            return b""
+        return key * 2 if self._line_open else key

@@ -1,0 +1,182 @@
+"""Starts a program on a new pseudo-terminal, from any thread of any process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import struct
+import sys
+import termios
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from synapse.core.errors import AgentFailed, CommandMissing
+
+_LEADER: Final = Path(__file__).with_name("session_leader.py")
+_UNCATCHABLE: Final = {signal.SIGKILL, signal.SIGSTOP}
+# Backspace in a cooked terminal erases a whole character, not its last byte. Python's termios has no name for it;
+# Linux and macOS share the value.
+_IUTF8: Final = 0x4000
+_NOTHING: Final[Mapping[int, int]] = {}
+
+TerminalSettings = list[Any]
+"""What `termios.tcgetattr` returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What is to be run, and on what terminal."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    columns: int = 80
+    rows: int = 24
+    install_hint: str = ""
+    """What to type when the program is not installed."""
+    person_terminal: int | None = None
+    """The person's terminal, if one sees the program: its settings are copied, and Ctrl-Z works as in a shell."""
+    settings: TerminalSettings | None = None
+    """Terminal settings to begin with, as they were before raw mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program that was started. `pid` is its own and its process group; `reaped_pid` is the child to wait for."""
+
+    pid: int
+    terminal: int
+    """The controlling side of the pseudo-terminal, not blocking."""
+    reaped_pid: int
+    report: int | None
+    """Where a session leader tells what becomes of the program; None when it is our own child."""
+
+
+def spawn(launch: Launch) -> Program:
+    """Start the program. It leads a session with the new terminal, default signals and no file of ours.
+
+    Raises:
+        CommandMissing: there is no such program.
+        AgentFailed: it is there but cannot be run.
+    """
+    path = find_command(launch.command[0], launch.env, launch.install_hint)
+    terminal, program_side = os.openpty()
+    try:
+        set_size(program_side, launch.columns, launch.rows)
+        _apply_settings(program_side, launch.settings)
+        if launch.person_terminal is None:
+            return _spawn_alone(path, launch, terminal, os.ttyname(program_side))
+        return _spawn_led(path, launch, terminal, os.ttyname(program_side), launch.person_terminal)
+    except BaseException:
+        os.close(terminal)
+        raise
+    finally:
+        os.close(program_side)
+
+
+def find_command(name: str, env: Mapping[str, str], install_hint: str = "") -> str:
+    """Return the path of a program.
+
+    Raises:
+        CommandMissing: it is not on the PATH of `env`.
+    """
+    path = shutil.which(name, path=env.get("PATH"))
+    if path is None:
+        raise CommandMissing(f"'{name}' is not installed, or not on the PATH", hint=install_hint)
+    return path
+
+
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    """Set a terminal's size; the kernel tells its foreground programs."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _apply_settings(terminal: int, settings: TerminalSettings | None) -> None:
+    if settings is None:
+        settings = termios.tcgetattr(terminal)
+        settings[0] |= _IUTF8
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
+
+
+def _spawn_alone(path: str, launch: Launch, terminal: int, name: str) -> Program:
+    pid = _posix_spawn(path, launch.command, launch.env, name)
+    os.set_blocking(terminal, False)
+    return Program(pid=pid, terminal=terminal, reaped_pid=pid, report=None)
+
+
+def _spawn_led(path: str, launch: Launch, terminal: int, name: str, person: int) -> Program:
+    report, told = os.pipe()
+    try:
+        # Numbers that only the child has: there they may take the place of any file of ours.
+        given = {told: max(told, person) + 1, person: max(told, person) + 2}
+        arguments = (str(given[told]), str(given[person]), path, *launch.command)
+        leader = (sys.executable, "-I", "-S", str(_LEADER), *arguments)
+        reaped = _posix_spawn(sys.executable, leader, launch.env, name, given)
+    except BaseException:
+        os.close(report)
+        raise
+    finally:
+        os.close(told)
+    try:
+        pid = _first_report(report, path)
+    except BaseException:
+        os.close(report)
+        os.waitpid(reaped, 0)
+        raise
+    os.set_blocking(terminal, False)
+    return Program(pid=pid, terminal=terminal, reaped_pid=reaped, report=report)
+
+
+def _first_report(report: int, path: str) -> int:
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(report, 1)):
+        line += byte
+    word, _, value = line.decode().strip().partition(" ")
+    if word == "pid":
+        return int(value)
+    reason = os.strerror(int(value)) if word == "error" else "its session could not be started"
+    raise AgentFailed(f"'{path}' cannot be run: {reason}")
+
+
+def _posix_spawn(
+    path: str, argv: tuple[str, ...], env: Mapping[str, str], tty: str, given: Mapping[int, int] = _NOTHING
+) -> int:
+    """Start a process that leads a new session on the terminal `tty`; `given` maps files of ours to its numbers.
+
+    fork() in a process with threads may deadlock in the child; posix_spawn runs no code of ours there. A session leader
+    without a terminal that opens one gets it as its controlling terminal.
+    """
+    actions: list[Any] = [(os.POSIX_SPAWN_CLOSE, number) for number in _inherited()]
+    # Before 0, 1 and 2 are replaced: a file that is given may be one of them.
+    actions += [(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in given.items()]
+    actions += [(os.POSIX_SPAWN_OPEN, 0, tty, os.O_RDWR, 0)]
+    actions += [(os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+    try:
+        return os.posix_spawn(
+            path,
+            argv,
+            env,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=signal.valid_signals() - _UNCATCHABLE,
+        )
+    except OSError as error:
+        raise AgentFailed(f"'{path}' cannot be run: {error.strerror}") from error
+
+
+def _inherited() -> list[int]:
+    """The files beyond 0, 1 and 2 that a child would get; Python's own are closed by the kernel."""
+    found: list[int] = []
+    for entry in Path("/dev/fd").iterdir():
+        number = int(entry.name)
+        try:
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+        except OSError:
+            # The one that listed the folder is closed by now.
+            continue
+    return found

@@ -1,0 +1,1 @@
+"""An agent whose behaviour is a file: for tests, demos and conformance."""

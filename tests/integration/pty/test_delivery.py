@@ -1,0 +1,344 @@
+"""Messages into real programs: delivered, proven, answered; or not at all, and said so."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import EXITED, READY, WAITING, WORKING
+from synapse.core.driver import Answered, Doubted, NotNow, Progress, Submitted, Typing
+from synapse.core.errors import AgentExited
+from synapse.core.message import DataPart, FilePart
+from tests.integration.pty.terminals import (
+    BOUND,
+    Stage,
+    agent,
+    answer,
+    dummy,
+    line_program,
+    names,
+    new_turn,
+    staged,
+    until,
+)
+
+pytestmark = pytest.mark.integration
+
+PYTHON_PROMPT = {"prompt": {"pattern": "^>>> (?P<text>.*)$", "at_cursor": True}}
+
+
+def test_the_built_in_agent_answers() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            events = await stage.turn("hello")
+
+            assert names(events) == ["Typing", "Submitted", "TurnStarted", "Answered"]
+            assert answer(events) == "echo: hello"
+            assert answer(await stage.turn("lines 3")) == "line 1\nline 2\nline 3"
+
+    asyncio.run(story())
+
+
+def test_a_message_is_submitted_within_fifty_milliseconds() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            times: list[float] = []
+            for number in range(15):
+                await stage.ready()
+                begun = time.monotonic()
+                turn = stage.driver.take_turn(new_turn(f"hello {number}"))
+                while not isinstance(await anext(turn), Submitted):
+                    pass
+                times.append(time.monotonic() - begun)
+                assert isinstance([event async for event in turn][-1], Answered)
+
+            assert sorted(times)[len(times) // 2] < 0.05
+
+    asyncio.run(story())
+
+
+def test_nothing_is_written_before_the_intent_is_recorded() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            turn = stage.driver.take_turn(new_turn("hello"))
+            event = await anext(turn)
+            assert isinstance(event, Typing)
+            await asyncio.sleep(0.1)  # the worker takes its time to make it durable
+            assert "hello" not in stage.screen()
+
+            assert isinstance(await anext(turn), Submitted)
+            assert "hello" in stage.screen()
+            await turn.aclose()
+
+    asyncio.run(story())
+
+
+def test_python_at_its_own_prompt_answers() -> None:
+    async def story() -> None:
+        command = (sys.executable, "-i", "-q")
+        async with staged(command, line_program(**PYTHON_PROMPT)) as stage:
+            await stage.ready()
+            # Not an expression that Python could compute: the header makes it a syntax error, and that is its answer.
+            events = await stage.turn("1 + 1")
+
+            assert names(events) == ["Typing", "Submitted", "TurnStarted", "Answered"]
+            assert "SyntaxError" in answer(events)
+
+    asyncio.run(story())
+
+
+def test_a_program_without_echo_and_prompt_gets_the_message_once() -> None:
+    async def story() -> None:
+        profile = line_program(
+            prompt=None, times={"quiet": 0.1, "settle": 0.1, "unseen": 0.3, "echo": 0.2, "proof": 0.3}
+        )
+        async with staged(agent("echoless"), profile) as stage:
+            await stage.ready()
+            turn = stage.driver.take_turn(new_turn("hello"))
+            first = await anext(turn)
+            second = await anext(turn)
+            await stage.sees("got: [A2A:1a2b3c4d:user] hello")
+            await turn.aclose()
+
+            assert isinstance(first, Typing)
+            # Nothing on such a screen proves that the program took it: it only looks as if. Doubt is the truth.
+            assert isinstance(second, Doubted | Submitted)
+            assert stage.screen().count("hello") == 1
+
+    asyncio.run(story())
+
+
+def test_a_program_that_reads_late_gets_the_message_once() -> None:
+    async def story() -> None:
+        async with staged(agent("slow_reader", "0.7"), line_program()) as stage:
+            events = await stage.turn("hello")
+
+            assert "Submitted" in names(events)
+            assert answer(events) == f"read {len('[A2A:1a2b3c4d:user] hello')} characters"
+
+    asyncio.run(story())
+
+
+def test_typing_into_a_program_that_never_reads_blocks_nothing() -> None:
+    async def story() -> None:
+        async with staged(agent("deaf"), line_program()) as stage:
+            await stage.ready()
+            begun = time.monotonic()
+            stage.program.write(b"x" * 300_000)
+
+            assert time.monotonic() - begun < 1
+            assert stage.program.pump.input.pending > 0
+            assert stage.driver.view().state == READY
+
+    asyncio.run(story())
+
+
+def test_a_message_in_a_program_that_never_reads_ends_in_doubt_and_is_typed_once() -> None:
+    async def story() -> None:
+        profile = line_program(times={"quiet": 0.02, "echo": 0.2, "proof": 0.3})
+        async with staged(agent("deaf"), profile) as stage:
+            await stage.ready()
+            turn = stage.driver.take_turn(new_turn("hello"))
+
+            assert isinstance(await anext(turn), Typing)
+            assert isinstance(await asyncio.wait_for(anext(turn), BOUND), Doubted)
+            await turn.aclose()
+
+    asyncio.run(story())
+
+
+def test_a_dialog_is_waited_for_and_never_typed_into() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            turn = stage.driver.take_turn(new_turn("dialog"))
+            seen = [type(await anext(turn)).__name__ for _ in range(2)]
+            event = await asyncio.wait_for(anext(turn), BOUND)
+            while not isinstance(event, Progress):
+                event = await asyncio.wait_for(anext(turn), BOUND)
+
+            assert seen == ["Typing", "Submitted"]
+            assert "permission" in event.text
+            assert stage.driver.view().state == WAITING
+            await stage.driver.interrupt()
+            await waits_at_gate(stage, "permission")
+            stage.program.type_keys(b"y\r")
+            rest = [event async for event in turn]
+            assert "allowed" in answer(rest)
+
+    asyncio.run(story())
+
+
+async def waits_at_gate(stage: Stage, why: str) -> None:
+    """Nothing else is delivered meanwhile: the gate is shut, and says why."""
+    waiting = asyncio.ensure_future(stage.driver.wait_ready())
+    await asyncio.wait((waiting,), timeout=0.2)
+    assert not waiting.done()
+    waiting.cancel()
+    assert why in stage.driver.view().gate
+
+
+def test_a_half_typed_line_of_a_person_is_left_alone() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            stage.program.type_keys(b"half a li")
+            await stage.sees("> half a li")
+
+            assert names(await stage.take("hello")) == ["NotNow"]
+            await waits_at_gate(stage, "text in the prompt")
+            stage.program.type_keys(b"ne\r")
+            assert answer(await stage.turn("hello")) == "echo: hello"
+            assert "echo: half a line" in stage.screen()
+
+    asyncio.run(story())
+
+
+def test_a_gate_that_shuts_before_typing_says_why() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            stage.program.type_keys(b"x")
+            await stage.sees("> x")
+
+            events = await stage.take("hello")
+
+            assert isinstance(events[0], NotNow)
+            assert events[0].why
+
+    asyncio.run(story())
+
+
+def test_an_interrupt_ends_the_turn_that_runs_and_leaves_the_program_alive() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            turn = asyncio.ensure_future(stage.take("wait 60"))
+            await stage.sees("working for 60 s")
+            assert stage.driver.view().state == WORKING
+
+            await stage.driver.interrupt()
+
+            assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
+            assert answer(await stage.turn("hello")) == "echo: hello"
+
+    asyncio.run(story())
+
+
+def test_an_interrupt_when_idle_does_no_harm() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            await stage.driver.interrupt()
+            await stage.sees("interrupted")
+
+            assert answer(await stage.turn("hello")) == "echo: hello"
+
+    asyncio.run(story())
+
+
+def test_keys_that_interrupt_are_pressed_only_while_it_works() -> None:
+    async def story() -> None:
+        profile = line_program(interrupt={"keys": ["ctrl-c", "ctrl-c"], "pause": 0.05})
+        async with staged(dummy().command, profile) as stage:
+            await stage.ready()
+            await stage.driver.interrupt()
+            turn = asyncio.ensure_future(stage.take("wait 60"))
+            await stage.sees("working for 60 s")
+            assert "interrupted" not in stage.screen()
+
+            await until(lambda: stage.driver.view().state == WORKING, "working")
+            await stage.driver.interrupt()
+
+            assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
+
+    asyncio.run(story())
+
+
+def test_a_program_that_exits_in_the_middle_of_a_turn_ends_it() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            with pytest.raises(AgentExited, match="status 3"):
+                await stage.turn("exit 3")
+
+            assert await asyncio.wait_for(stage.program.exited, BOUND) == 3
+            assert stage.driver.view().state == EXITED
+            with pytest.raises(AgentExited):
+                await stage.driver.wait_ready()
+
+    asyncio.run(story())
+
+
+def test_a_flood_of_output_is_followed_by_the_next_message() -> None:
+    async def story() -> None:
+        async with staged(agent("flooder", "20"), line_program()) as stage:
+            assert answer(await stage.turn("hi")) == "hello"
+
+    asyncio.run(story())
+
+
+def test_a_signal_of_the_program_proves_and_answers() -> None:
+    async def story() -> None:
+        profile = line_program(times={"quiet": 0.02, "echo": 0.1, "proof": BOUND, "settle": BOUND})
+        async with staged(agent("deaf"), profile) as stage:
+            await stage.ready()
+            turn = asyncio.ensure_future(stage.take("hello"))
+            await until(lambda: stage.program.pump.input.pending == 0 and not turn.done(), "typed")
+            await asyncio.sleep(0.05)
+            stage.driver.signal("signal", "submitted", "its hook said so")
+            stage.driver.signal("signal", "working", "its hook said so")
+            await until(lambda: stage.driver.view().state == WORKING, "working")
+            stage.driver.signal("signal", "answered", "done, all of it")
+
+            events = await asyncio.wait_for(turn, BOUND)
+
+            assert "done, all of it" in answer(events)
+            assert Submitted("signal", "its hook said so") in events
+
+    asyncio.run(story())
+
+
+def test_a_file_reaches_the_program_as_a_private_file_and_a_path() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            part = FilePart(content=b"\x00\x01binary", name="../../notes of today.txt")
+            said = answer(await stage.turn("look", part))
+
+            check_private(Path(said.replace("\n", "").partition("[file: ")[2].partition("]")[0]), stage.files)
+
+    asyncio.run(story())
+
+
+def check_private(path: Path, folder: Path) -> None:
+    assert path.read_bytes() == b"\x00\x01binary"
+    assert path.is_relative_to(folder)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_data_and_addresses_reach_the_program_as_text() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            data = {"a": [1, 2], "b": "é"}
+            said = answer(await stage.turn("see", DataPart(data=data), FilePart(url="https://example.org/x")))
+
+            assert said == 'echo: see [data: {"a":[1,2],"b":"é"}] [file: https://example.org/x]'
+
+    asyncio.run(story())
+
+
+def test_a_message_over_the_limit_goes_as_a_file() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            said = answer(await stage.turn("word " * 2000))
+
+            path = Path(said.replace("\n", "").rpartition(": ")[2])
+            assert await asyncio.to_thread(path.read_text, "utf-8") == ("word " * 2000).strip()
+
+    asyncio.run(story())
