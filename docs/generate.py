@@ -1,4 +1,4 @@
-"""Writes the parts of the documents that the code knows better: `scripts/docs` runs it, a test checks that it was run."""
+"""Writes the documents that the code knows better. `scripts/docs` runs it; a test checks that it was run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NOTICE: Final = "<!-- written by scripts/docs; edit docs/generate.py instead -->
 # What each route is for. A route without a line here fails the generation.
 PURPOSES: Final = {
     "GET /.well-known/agent.json": "the agent card",
-    "POST /tasks/send": "queue a message; answers `{\"task\": …}` once it is durable",
+    "POST /tasks/send": 'queue a message; answers `{"task": …}` once it is durable',
     "POST /tasks/send-priority": "the same with `?priority=1` to `5`; 5 interrupts first",
     "POST /tasks/create": "open a task that waits for a reply; nothing is typed",
-    "GET /tasks": "tasks, newest change first: `?status=`, `context_id`, `parent_id`, `updated_after`, `limit`, `cursor`",
+    "GET /tasks": "tasks, newest first: `?status`, `context_id`, `parent_id`, `updated_after`, `limit`, `cursor`",
     "GET /tasks/{id}": "one task, by its id or a unique beginning of it",
     "POST /tasks/{id}/cancel": "take a queued message back, or interrupt what runs",
-    "POST /tasks/{id}/resolve": "a person's word on a message in doubt: `{\"verdict\": \"delivered\" | \"retry\" | \"fail\"}`",
+    "POST /tasks/{id}/resolve": "a person's `verdict` on a message in doubt: `delivered`, `retry` or `fail`",
     "GET /tasks/{id}/subscribe": "server-sent events of the task; `Last-Event-ID` resumes",
     "POST /reply": "answer the agent's current or last request, or the one named by `task_id`",
     "GET /queue": "what waits, in the order of delivery",
@@ -90,7 +90,7 @@ def _http() -> str:
             "",
             "`GET /attach` is a WebSocket on the Unix socket, for persons: `synapse attach` uses it.",
             "",
-            "Errors are `{\"error\": {\"code\": …, \"message\": …, \"hint\": …}}`; the codes are in [errors](errors.md).",
+            'Errors are `{"error": {"code": …, "message": …, "hint": …}}`; the codes are in [errors](errors.md).',
             "",
         ]
     )
@@ -103,15 +103,18 @@ def _route_names(facts: CardFacts) -> Iterator[str]:
 
 def _settings() -> str:
     defaults = Settings()
-    rows = [f"| `{name}` | `{getattr(defaults, name)}` | `{PREFIX}{name.upper()}` | {text} |" for name, text in MEANINGS.items()]
+    rows = [
+        f"| `{name}` | `{getattr(defaults, name)}` | `{PREFIX}{name.upper()}` | {text} |"
+        for name, text in MEANINGS.items()
+    ]
     return "\n".join(
         [
             "# Settings",
             "",
             NOTICE.rstrip(),
             "",
-            "Flags win over the environment, then `.synapse/config.toml` of the project, then `synapse/config.toml` in your",
-            "config folder. `synapse config` shows each value and where it comes from.",
+            "Flags win over the environment, then `.synapse/config.toml` of the project, then `synapse/config.toml` in",
+            "your config folder. `synapse config` shows each value and where it comes from.",
             "",
             "| setting | default | variable | meaning |",
             "|---|---|---|---|",
@@ -123,11 +126,15 @@ def _settings() -> str:
 
 def _errors() -> str:
     rows = [
-        f"| `{kind.code}` | {(kind.__doc__ or '').partition(chr(10))[0]} | {status_of(kind)} | {exit_codes.exit_code(kind.code)} |"
+        f"| `{kind.code}` | {_first_line(kind)} | {status_of(kind)} | {exit_codes.exit_code(kind.code)} |"
         for kind in _tree(errors.SynapseError)
     ]
     head = "| code | meaning | HTTP (synapse dialect) | exit code |\n|---|---|---|---|\n"
     return f"# Errors\n\n{NOTICE}{head}" + "\n".join(rows) + "\n"
+
+
+def _first_line(kind: type[errors.SynapseError]) -> str:
+    return (kind.__doc__ or "").partition("\n")[0]
 
 
 def _tree(kind: type[errors.SynapseError]) -> Iterator[type[errors.SynapseError]]:

@@ -87,11 +87,12 @@ class PersonTerminal:
         self._tell_size()
 
     def follow_size(self, loop: asyncio.AbstractEventLoop, changed: Callable[[int, int], None]) -> None:
-        """Call `changed` with columns and rows whenever the terminal's size changes."""
+        """Call `changed` with columns and rows, now and whenever the terminal's size changes."""
         self._size_changed = changed
         if self.is_terminal:
             loop.add_signal_handler(signal.SIGWINCH, self._tell_size)
             loop.add_signal_handler(signal.SIGCONT, self._continued)
+            self._tell_size()
 
     def _tell_size(self) -> None:
         if self._size_changed is not None:

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +74,12 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
         )
     try:
         entry = _wait_until_it_answers(host, registry, said)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, AgentUnresponsive):
         host.terminate()
         raise
+    finally:
+        # Should we live longer than it, somebody has to take note of its end.
+        threading.Thread(target=host.wait, daemon=True).start()
     said.replace(logs / f"{entry.agent_id}.out")
     return entry
 
@@ -122,7 +126,6 @@ def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry
         except subprocess.TimeoutExpired:
             continue
         raise _failed_start(said, f"the host ended at once (exit code {status})")
-    host.terminate()
     raise AgentUnresponsive(f"the host did not come up within {START_SECONDS:.0f} s", hint=f"see {said}")
 
 

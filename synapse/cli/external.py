@@ -7,8 +7,8 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 
-from synapse.cli.exit_codes import DONE, FAILED
-from synapse.cli.render import plain, table
+from synapse.cli.exit_codes import DONE, FAILED, REFUSED, WAITING_FOR_PERSON
+from synapse.cli.render import plain, safe, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.message import Message, MessageId, Role, TextPart
@@ -24,7 +24,13 @@ synapse external list
 synapse external send other "process this task"
 synapse external remove other
 """
-FAILURES = frozenset({"failed", "canceled", "cancelled", "rejected"})
+EXITS = {
+    "failed": FAILED,
+    "canceled": FAILED,
+    "rejected": REFUSED,
+    "input_required": WAITING_FOR_PERSON,
+    "auth_required": WAITING_FOR_PERSON,
+}
 
 
 def run(arguments: list[str]) -> int:
@@ -91,10 +97,10 @@ async def _send(externals: Externals, options: Namespace) -> int:
     if options.json:
         give_json(asdict(answer))
     elif answer.text:
-        give(answer.text)
+        give(safe(answer.text))
     else:
         say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
-    return FAILED if answer.state in FAILURES else DONE
+    return EXITS.get(answer.state, DONE)
 
 
 async def _remove(externals: Externals, options: Namespace) -> int:

@@ -5,6 +5,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
     from synapse.core.errors import SynapseError
 
@@ -32,7 +33,19 @@ VERBS = {
     "guide": ("guide", "a short primer for AI readers"),
     "help": ("help", "this text, or the help of a verb"),
 }
+QUICK = (["send"], ["reply"])
 CLOSED_PIPE = 141
+
+
+def run_process() -> "NoReturn":
+    """What the `synapse` script does: `main`, then the end of the process."""
+    code = main(sys.argv)
+    if sys.argv[1:2] in QUICK:
+        # They have said and flushed all; taking the interpreter apart would add a tenth to each of their many runs.
+        import os
+
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(argv: "list[str]") -> int:
@@ -102,4 +115,4 @@ def _leave_quietly() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    run_process()

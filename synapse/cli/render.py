@@ -51,6 +51,15 @@ def plain(text: str) -> str:
 _ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
+def safe(text: str) -> str:
+    """An agent's own words, as they are; on a terminal without anything that could act there."""
+    if not sys.stdout.isatty():
+        return text
+    from synapse.core.envelope import sanitise
+
+    return sanitise(text)
+
+
 def cut(text: str, columns: int) -> str:
     """`text`, shortened with an ellipsis to so many columns."""
     if width(text) <= columns:

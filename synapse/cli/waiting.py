@@ -8,13 +8,12 @@ Nothing polls: the task is followed on its host's stream of events, and resumed 
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from synapse.cli import exit_codes
 from synapse.cli.hosts import ask, current_folder, own_agent, post_message
 from synapse.cli.options import Options
-from synapse.cli.render import plain
+from synapse.cli.render import plain, safe
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.task_view import (
     FINISHED,
@@ -31,7 +30,6 @@ from synapse.cli.task_view import (
 from synapse.cli.watch import TaskFields, Watch
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry
-from synapse.core.envelope import sanitise
 from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPerson, WaitTimedOut
 from synapse.registries.files import FileRegistry
 from synapse.runtime.settings import load_settings
@@ -91,8 +89,7 @@ def report(entry: AgentEntry, task: TaskFields, options: Options) -> int:
         why = plain(note_of(task) or reply) or f"the task is {status}"
         say(f"Error: {name}: {why}\n(synapse status {short_id(task)})")
     elif _level(options) == "answered":
-        # On a terminal, what another agent wrote must not act; in a pipe it stays as it is.
-        give(sanitise(reply) if sys.stdout.isatty() else reply)
+        give(safe(reply))
         if is_inferred(task):
             say(f"({name} sent no reply; this is what its turn ended with)")
     if status == ASKS:

@@ -76,7 +76,8 @@ class Watch:
                 broken += 1
                 self.follow(task_id)
                 continue
-            broken = 0
+            # A stream that begins with the same event again and again has not gone on.
+            broken = broken if event.id == self._last_seen else 0
             self._last_seen = event.id or self._last_seen
             task = object_in(decode_object(event.data.encode()), "task")
             seen(task)

@@ -3,8 +3,9 @@
     [A2A:<short task id>:<sender>] text          no reply needed
     [A2A:<short task id>:<sender>:R] text        the sender waits for a reply
 
-A message can never act on the terminal nor forge a sender: control characters are removed, and a line of the body that
-looks like an envelope is neutralised.
+A message can never act on the terminal nor forge a sender: control characters are removed, and what looks like the
+beginning of another envelope is neutralised. That is done anywhere in the body, not only where a line begins: a narrow
+terminal may wrap right before it, and a program that reads lines gets all lines as one.
 """
 
 from __future__ import annotations
@@ -17,33 +18,43 @@ _HEADER: Final = "[A2A:"
 
 # C0 except tab and newline, DEL and C1. DEL in a line REPL erased the header, so another sender could be forged.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Invisible characters that reorder or hide text: bidi controls, zero-width space, line and paragraph separators, BOM.
-# ZWJ and ZWNJ stay: emoji and several scripts need them.
+# Invisible characters that reorder or hide text: bidi controls, zero-width space, line and paragraph separators, BOM,
+# fillers. ZWJ and ZWNJ stay: emoji and several scripts need them.
 _INVISIBLE: Final = re.compile(
-    "[\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|[\U000e0000-\U000e007f]"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+_LINE_END: Final = re.compile("\r\n|[\r\u2028\u2029]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_FORGED: Final = re.compile(r"^(\s*)\[(?=\s*[Aa]2[Aa]\s*:)", re.MULTILINE)
+
+# Between the letters of a forged header there may be blanks, joiners, variation selectors and combining marks.
+_FILLING: Final = "[\\s\u0300-\u036f\u200c\u200d\ufe00-\ufe0f]*"
+_FORGED: Final = re.compile(rf"\[(?={_FILLING.join(('', 'A', '2', 'A', ':'))})", re.IGNORECASE)
+# Look-alikes that compatibility folding leaves alone: Cyrillic and Greek letters, other brackets, other colons.
+_LOOKALIKES: Final = {
+    **dict.fromkeys("\u0410\u0430\u0391\u03b1\u13aa\ua4ee", "A"),
+    **dict.fromkeys("\u2045\u27e6\u2772\u3010\u3014\u3016\u301a\ufe47", "["),
+    **dict.fromkeys("\u02d0\u0589\u05c3\u2236\ua789\ufe13\ufe30", ":"),
+}
 
 
 def sanitise(text: str) -> str:
     """Return `text` without anything that could act on a terminal; newlines are LF, tabs stay."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _LINE_END.sub("\n", text)
     text = _CONTROL.sub("", text)
     text = _INVISIBLE.sub("", text)
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def neutralise(body: str) -> str:
-    """Return `body` with every line that looks like an envelope made harmless: `(A2A:` instead of `[A2A:`."""
-    return _FORGED.sub(r"\1(", _folded(body))
-
-
-def _folded(body: str) -> str:
-    """Full-width brackets, letters and colons of a look-alike header become plain ones, so that one rule sees all."""
-    if body.isascii():
-        return body
-    return "\n".join(_folded_head(line) for line in body.split("\n"))
+    """Return `body` with everything that looks like the beginning of an envelope made harmless: `(A2A:` for `[A2A:`."""
+    folded = body if body.isascii() else body.translate(_FOLDING)
+    pieces: list[str] = []
+    copied = 0
+    for forged in _FORGED.finditer(folded):
+        pieces += (body[copied : forged.start()], "(")
+        copied = forged.end()
+    return "".join([*pieces, body[copied:]])
 
 
 def wrap(body: str, *, short_id: str, sender: str, response_expected: bool) -> str:
@@ -52,11 +63,19 @@ def wrap(body: str, *, short_id: str, sender: str, response_expected: bool) -> s
     return f"{_HEADER}{short_id}:{_word(sender)}{flag}] {neutralise(sanitise(body))}"
 
 
-def _folded_head(line: str) -> str:
-    head = unicodedata.normalize("NFKC", line[:16])
-    return head + line[16:] if head.lstrip().upper().startswith(_HEADER) else line
-
-
 def _word(sender: str) -> str:
     """A sender's name cannot close the header or begin another field."""
     return re.sub(r"[^\w.@-]", "_", sanitise(sender))[:64] or "unknown"
+
+
+class _Folding(dict[int, str]):
+    """Each character as the plain one that it looks like, one for one, so that places stay the same."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        plain = unicodedata.normalize("NFKC", char)
+        self[code] = folded = _LOOKALIKES.get(char, plain if len(plain) == 1 else char)
+        return folded
+
+
+_FOLDING: Final = _Folding()

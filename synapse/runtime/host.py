@@ -89,7 +89,9 @@ class Host:
             ends: set[asyncio.Future[Any]] = {stop, delivering, *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await agent.stop()
-            await asyncio.wait({delivering}, timeout=FAREWELL_SECONDS)
+            if worker.current is not None:
+                # The turn that runs records how it ended; a worker that waits for a message would wait on.
+                await asyncio.wait({delivering}, timeout=FAREWELL_SECONDS)
             self._replies.leave(
                 f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
             )

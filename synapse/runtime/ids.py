@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
+import os
+from collections.abc import Iterator
+from typing import Final
+
+_AT_ONCE: Final = 256
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def new_id() -> str:
-    """Return an id that nothing else has: of a task, a message, or a conversation."""
-    return str(uuid.uuid4())  # noqa: TID251 - this is the one place that mints them
+    """Return an id that nothing else has: of a task, a message, or a conversation. A UUID of version 4."""
+    return next(_IDS)
+
+
+def _mint() -> Iterator[str]:
+    while True:
+        # One call for many ids. Asking the system lets go of the interpreter, and while the store writes it takes
+        # fifty times as long to get it back as the call takes.
+        noise = os.urandom(16 * _AT_ONCE).hex()
+        for start in range(0, len(noise), 32):
+            digits = noise[start : start + 32]
+            yield (f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}")
+
+
+_IDS: Final = _mint()

@@ -13,6 +13,7 @@ from synapse.registries.files import FileRegistry
 from synapse.runtime.place import Place
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
+from synapse.runtime.token import own_token
 from synapse.transports.credentials import Gate, loopback_hosts
 from synapse.transports.http import HttpApp, HttpLimits, Service
 from synapse.transports.server import Server
@@ -31,7 +32,12 @@ def open_server(
         name=entry.name,
         pty_wrapped=agent.pty_wrapped,
     )
-    gate = Gate(uid=os.getuid(), hosts=loopback_hosts(entry.port), entries=registry.entries)
+    gate = Gate(
+        uid=os.getuid(),
+        hosts=loopback_hosts(entry.port),
+        entries=registry.entries,
+        token=own_token(settings.home),
+    )
     app = HttpApp(
         service,
         [synapse_dialect(facts)],

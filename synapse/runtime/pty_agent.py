@@ -71,20 +71,11 @@ async def _start(
     settings: Settings,
     person: PersonTerminal | None,
 ) -> RunningAgent:
-    columns, rows = person.size() if person else BACKGROUND_SIZE
     clock = SystemClock()
-    launch = Launch(
-        command=(*profile.command, *profile.args, *arguments),
-        env=_environment(me, profile, settings),
-        columns=columns,
-        rows=rows,
-        install_hint=profile.install_hint,
-        person_terminal=person.source if person and person.is_terminal else None,
-        settings=person.settings if person else None,
-    )
+    launch = _launch(me, profile, arguments, settings, person)
     lines = PersonLines(me, FileRegistry(settings.registry))
-    routing = LineRouting(lines.resolve, lines.send)
-    program = await start_program(launch, profile, clock, _company(person, routing))
+    company = _company(person, LineRouting(lines.resolve, lines.send))
+    program = await start_program(launch, profile, clock, company)
     lines.say = program.say
     driver = PtyDriver(program, profile, clock, Composer(settings.home / "files", profile.limit_bytes))
     if person is not None:
@@ -105,6 +96,25 @@ async def _start(
         ends_with=program.exited,
         cli_pid=program.pid,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
+    )
+
+
+def _launch(
+    me: AgentEntry,
+    profile: Profile,
+    arguments: tuple[str, ...],
+    settings: Settings,
+    person: PersonTerminal | None,
+) -> Launch:
+    columns, rows = person.size() if person else BACKGROUND_SIZE
+    return Launch(
+        command=(*profile.command, *profile.args, *arguments),
+        env=_environment(me, profile, settings),
+        columns=columns,
+        rows=rows,
+        install_hint=profile.install_hint,
+        person_terminal=person.source if person and person.is_terminal else None,
+        settings=person.settings if person else None,
     )
 
 

@@ -33,9 +33,13 @@ def run_script(path: Path, *, name: str, port: int | None, settings: Settings) -
 
     async def start(_me: AgentEntry) -> RunningAgent:
         driver = ScriptedDriver(script, clock)
+
+        async def stop() -> None:
+            await driver.interrupt()
+
         return RunningAgent(
             driver=driver,
-            stop=driver.interrupt,
+            stop=stop,
             exit_status=lambda: driver.exit_status,
             title="Script",
             pty_wrapped=False,

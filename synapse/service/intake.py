@@ -31,7 +31,7 @@ from synapse.core.receipt import ReceiptStep
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
 from synapse.core.store import TaskStore
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
 from synapse.service import outcomes
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
@@ -102,15 +102,14 @@ class Intake:
     async def create(self, request: CreateTask, caller: Caller) -> Task:
         """Open a task that only waits for a reply."""
         metadata = self._metadata(request, caller)
-        opened = self._opened(request.message, request, caller, metadata)
-        return await self._journal.record(replace(opened, queued=False))
+        return await self._journal.record(self._opened(request, caller, metadata))
 
     async def instruct(self, text: str) -> Task:
         """Queue the initial instructions, from the system itself."""
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
-        opened = self._opened(message, request, Caller(), origin_metadata(system, verified=True))
+        opened = self._opened(request, Caller(), origin_metadata(system, verified=True))
         task = await self._journal.record(opened)
         await self._worker.enqueue(task, message)
         return task
@@ -142,31 +141,35 @@ class Intake:
         self._held = still
 
     async def _open(self, request: SendMessage, caller: Caller) -> Task:
+        """Open a task, or return the one that the same message has made before.
+
+        Messages rarely come twice, so that is looked up only when there is a reason to refuse this one: the store
+        refuses a message id that it has.
+        """
         digest = _digest(request.message) if request.message.message_id else ""
-        if digest and (known := await self._known(request.message, caller, digest)):
+        try:
+            return await self._open_new(request, caller, digest)
+        except (VersionConflict, QueueFull, WaitCycle):
+            known = await self._known(request.message, caller, digest) if digest else None
+            if known is None:
+                raise
             return known
-        waiting = len(self._worker.waiting) + len(self._held)
+
+    async def _open_new(self, request: SendMessage, caller: Caller, digest: str) -> Task:
+        waiting = self._worker.queue_length + len(self._held)
         if waiting >= self._limits.queue:
             raise QueueFull(
                 f"{self._me.agent_id} has {waiting} messages waiting",
                 hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
             )
-        opened = self._opened(request.message, request, caller, self._metadata(request, caller))
-        opened = replace(opened, priority=request.priority, deadline=self._deadline(request, opened.at))
+        deadline = self._deadline(request, self._clock.now())
+        opened = self._opened(request, caller, self._metadata(request, caller), deadline)
         sender = sender_in(opened.metadata).sender_id
         if request.response_expected:
             await self._refuse_circle(sender)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
-        try:
-            task = await self._journal.record(
-                *((opened,) if admitted else (opened, self._holding(opened))), digest=digest
-            )
-        except VersionConflict:
-            # The same message id came twice at once; the other one made the task.
-            known = await self._known(request.message, caller, digest) if digest else None
-            if known is None:
-                raise
-            return known
+        facts = (opened,) if admitted else (opened, self._holding(opened))
+        task = await self._journal.record(*facts, digest=digest)
         self._replies.expect(task)
         if admitted:
             await self._worker.enqueue(task, opened.message)
@@ -248,7 +251,11 @@ class Intake:
         return AttentionChanged(task_id=opened.task_id, at=opened.at, attention=held)
 
     def _opened(
-        self, message: Message, request: SendMessage | CreateTask, caller: Caller, metadata: dict[str, Any]
+        self,
+        request: SendMessage | CreateTask,
+        caller: Caller,
+        metadata: dict[str, Any],
+        deadline: datetime | None = None,
     ) -> TaskOpened:
         return TaskOpened(
             task_id=TaskId(self._new_id()),
@@ -258,7 +265,10 @@ class Intake:
             context_id=request.context_id or self._new_id(),
             scope=caller.scope,
             dialect=request.dialect,
-            message=self._with_id(message),
+            message=self._with_id(request.message),
+            priority=request.priority if isinstance(request, SendMessage) else DEFAULT_PRIORITY,
+            queued=isinstance(request, SendMessage),
+            deadline=deadline,
             metadata=metadata,
         )
 
@@ -268,8 +278,9 @@ class Intake:
         return replace(message, message_id=MessageId(self._new_id()))
 
     def _metadata(self, request: SendMessage | CreateTask, caller: Caller) -> dict[str, Any]:
-        # The registry is a folder of files: it is read only when there is a sender to describe.
-        described = request.sender is not None or caller.is_agent
+        # The registry is a folder of files: it is read only when there is an agent to describe.
+        claimed = request.sender.sender_id if request.sender else ""
+        described = caller.is_agent or claimed not in ("", PERSON)
         sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
         metadata = {**request.metadata, **origin_metadata(sender, verified=verified)}
         if isinstance(request, SendMessage) and request.response_expected:

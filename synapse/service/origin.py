@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from synapse.core import envelope
 from synapse.core.address import PERSON, SYSTEM
@@ -53,7 +53,7 @@ def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:
 def sender_in(metadata: Json) -> Sender:
     """The sender that a task's metadata names; a person when it names none."""
     claimed = metadata.get("sender")
-    fields: dict[str, Any] = claimed if isinstance(claimed, dict) else {}  # pyright: ignore[reportUnknownVariableType] # JSON
+    fields = cast("dict[str, Any]", claimed) if isinstance(claimed, dict) else {}
     if not fields.get("sender_id"):
         return A_PERSON
     return Sender(

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import attrgetter
 
 from synapse.core.message import Message
 from synapse.core.task import INTERRUPT_PRIORITY, TaskId
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Queued:
     """One message that waits for its turn."""
 
     rank: tuple[int, int]
-    task_id: TaskId = field(compare=False)
-    message: Message = field(compare=False)
-    first: bool = field(compare=False)
+    task_id: TaskId
+    message: Message
+    first: bool
 
     @property
     def interrupts(self) -> bool:
         return -self.rank[0] == INTERRUPT_PRIORITY
+
+
+_rank = attrgetter("rank")
 
 
 class Queue:
@@ -41,12 +45,12 @@ class Queue:
         """Put a message behind all of its priority and above."""
         self._counter += 1
         item = Queued((-priority, self._counter), task_id, message, first)
-        insort(self._items, item)
+        insort(self._items, item, key=_rank)
         return item
 
     def put_back(self, item: Queued) -> None:
         """Return an item to the place that it had."""
-        insort(self._items, item)
+        insort(self._items, item, key=_rank)
 
     def head(self) -> Queued | None:
         return self._items[0] if self._items else None

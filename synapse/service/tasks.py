@@ -78,9 +78,22 @@ class TaskService:
         self._externals = externals
         self._driver = driver
         self._clock = clock
-        self._methods: dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]] = {
-            SendMessage: intake.send,
-            CreateTask: intake.create,
+        self._methods = self._table()
+
+    async def handle(self, request: Request, caller: Caller) -> Any:
+        """Do `request` for `caller`; what comes back is listed in `docs/architecture.md`.
+
+        Raises a SynapseError.
+        """
+        method = self._methods.get(type(request))
+        if method is None:
+            raise UnsupportedOperation(f"this agent does not do {type(request).__name__}")
+        return await method(request, caller)
+
+    def _table(self) -> dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]]:
+        return {
+            SendMessage: self._intake.send,
+            CreateTask: self._intake.create,
             Reply: self._reply,
             GetTask: self._get,
             ListTasks: self._list,
@@ -93,16 +106,6 @@ class TaskService:
             RemoveExternal: self._remove_external,
             SendExternal: self._send_external,
         }
-
-    async def handle(self, request: Request, caller: Caller) -> Any:
-        """Do `request` for `caller`; what comes back is listed in `docs/architecture.md`.
-
-        Raises a SynapseError.
-        """
-        method = self._methods.get(type(request))
-        if method is None:
-            raise UnsupportedOperation(f"this agent does not do {type(request).__name__}")
-        return await method(request, caller)
 
     async def _get(self, request: GetTask, caller: Caller) -> Task:
         return await self._visible(request.task_id, caller)

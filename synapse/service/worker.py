@@ -87,6 +87,11 @@ class AgentWorker:
         """The queued tasks, in the order of their delivery."""
         return tuple(item.task_id for item in self._queue)
 
+    @property
+    def queue_length(self) -> int:
+        """How many messages wait."""
+        return len(self._queue)
+
     async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
         """Put a message in the queue; one of priority 5 interrupts the turn that runs."""
         if task.priority == INTERRUPT_PRIORITY:

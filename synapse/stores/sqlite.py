@@ -55,9 +55,11 @@ class SqliteStore:
         try:
             opening = partial(open_file, path, lock_timeout=lock_timeout)
             connection = await asyncio.get_running_loop().run_in_executor(readers, opening)
-        except (OSError, sqlite3.Error) as error:
+        except BaseException as error:
             readers.shutdown(wait=False)
-            raise store_error(error, path) from error
+            if isinstance(error, OSError | sqlite3.Error):
+                raise store_error(error, path) from error
+            raise
         return cls(path, connection, readers, lock_timeout)
 
     def append(
@@ -152,10 +154,11 @@ class SqliteStore:
         try:
             return look(connection)
         finally:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
-        except (OSError, sqlite3.Error, UnicodeError) as error:
+        except (OSError, sqlite3.Error, UnicodeError, OverflowError) as error:
             raise store_error(error, self._path) from error

@@ -104,7 +104,8 @@ def _schema(connection: sqlite3.Connection) -> tuple[int, int, int]:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     finally:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     return version, application, tables
 
 

@@ -58,16 +58,19 @@ def list_tasks(connection: Connection, wanted: TaskQuery) -> TaskPage:
     conditions, values = _conditions(wanted)
     # Few tasks are open at any time; without the hint SQLite walks through all that ever were.
     index = "INDEXED BY tasks_open" if wanted.states and wanted.states <= _OPEN else ""
-    counting = query("count_tasks").format(index=index, conditions=conditions)
-    (total,) = connection.execute(counting, values).fetchone()
+    counting = query("count_tasks").format(index=index, conditions=conditions), tuple(values)
     if wanted.cursor:
         conditions += " AND (tasks.updated_at, tasks.number) < (?, ?)"
         values += Cursor.parse(wanted.cursor)
     # One more than asked for, to know whether there is a next page.
     values.append(wanted.limit + 1)
     rows = connection.execute(query("list_tasks").format(index=index, conditions=conditions), values).fetchall()
+    is_last = len(rows) <= wanted.limit
     tasks = tuple(_task(connection, row) for row in rows[: wanted.limit])
-    if len(rows) <= wanted.limit or not tasks:
+    if is_last and not wanted.cursor:
+        return TaskPage(tasks, "", len(tasks))
+    (total,) = connection.execute(*counting).fetchone()
+    if is_last or not tasks:
         return TaskPage(tasks, "", total)
     number, _, updated_at, *_ = rows[wanted.limit - 1]
     return TaskPage(tasks, Cursor(updated_at, number).text(), total)

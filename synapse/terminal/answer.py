@@ -11,6 +11,7 @@ from typing import Final
 from synapse.terminal.echo import compact
 from synapse.terminal.keystrokes import keystrokes
 from synapse.terminal.profile import Profile
+from synapse.terminal.reading import rows_of
 from synapse.terminal.rules import Pattern
 
 # At most so many letters of frame stand before and after a row of a message; one CLI puts the time of day there.
@@ -22,18 +23,17 @@ def answer_text(lines: Sequence[str], text: str, profile: Profile) -> str:
     """Return what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found."""
     forms = {compact(keystrokes(text, profile, bracketed_paste=pasted).shown) for pasted in (False, True)}
     starts = sorted({start for form in forms for start in _places_below_message(lines, form, profile)}, reverse=True)
-    answers = (_answer_from(lines, start, profile) for start in starts)
+    answers = [_answer_from(lines, start, profile) for start in starts or _places_without_message(lines, profile)]
     if profile.answer.echo is not None:
-        return next(answers, "")
+        return next(iter(answers), "")
     # A program may repeat the message in its answer. Without a rule for the first place, it is where something follows.
     return next((answer for answer in answers if answer), "")
 
 
 def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
-    end = _first_match(lines, profile.answer.end, start, len(lines))
-    end = _above_prompt(lines, profile, start, end)
+    end = _first_match(lines, profile.answer.end, start, _above_prompt(lines, profile, start))
     kept = [line for line in lines[start:end] if not _matches(profile.answer.drop, line)]
-    return _dedented([_stripped(line, profile.answer.strip) for line in kept])
+    return _dedented([_blanked(line, profile.answer.strip) for line in kept])
 
 
 def _places_below_message(lines: Sequence[str], wanted: str, profile: Profile) -> list[int]:
@@ -48,6 +48,21 @@ def _begins_message(lines: Sequence[str], row: int, header: str, profile: Profil
         return False
     # The header itself may be wrapped on a narrow screen.
     return 0 <= compact("".join(lines[row : row + 2])).find(header) < len(compact(lines[row]))
+
+
+def _places_without_message(lines: Sequence[str], profile: Profile) -> list[int]:
+    """Where the answer begins when the message itself is not shown: below a mark for it, or above all that is left."""
+    echo = profile.answer.echo
+    if echo is None:
+        return []
+    end = _above_prompt(lines, profile, 0)
+    echoes = [(row, match) for row, line in enumerate(lines[:end]) if (match := echo.search(line)) is not None]
+    if not echoes:
+        # The message has scrolled away, so all that is left came after it.
+        return [0]
+    row, match = echoes[-1]
+    is_mark = any(mark.fullmatch(lines[row][match.end() :].strip()) for mark in profile.typing.paste_marks)
+    return [row + 1] if is_mark else []
 
 
 def _message_end(lines: Sequence[str], row: int, wanted: str) -> int:
@@ -66,22 +81,29 @@ def _message_end(lines: Sequence[str], row: int, wanted: str) -> int:
 def _overlap(line: str, left: str) -> int:
     """How many letters of `left` the line goes on with, between at most a few letters of frame."""
     for begin in range(min(len(line), _FRAME_BEFORE + 1)):
-        same = next((i for i, (a, b) in enumerate(zip(line[begin:], left, strict=False)) if a != b), None)
-        length = min(len(line) - begin, len(left)) if same is None else same
-        if length == len(left) or (length and len(line) - begin - length <= _FRAME_AFTER):
+        if begin and line[begin - 1].isalnum():
+            break
+        length = _same_letters(line[begin:], left)
+        if length == len(left) or length >= max(len(line) - begin - _FRAME_AFTER, (len(line) - begin) // 2, 1):
             return length
     return 0
 
 
-def _above_prompt(lines: Sequence[str], profile: Profile, start: int, end: int) -> int:
+def _same_letters(line: str, left: str) -> int:
+    shorter = min(len(line), len(left))
+    return next((at for at in range(shorter) if line[at] != left[at]), shorter)
+
+
+def _above_prompt(lines: Sequence[str], profile: Profile, start: int) -> int:
     rule = profile.prompt
     if rule is None:
-        return end
-    for row in range(end - 1, start - 1, -1):
-        # Lines come without the blanks at their end, but an empty prompt often ends in one.
-        if rule.pattern.search(lines[row]) or rule.pattern.search(lines[row] + " "):
-            return row
-    return end
+        return len(lines)
+    if not rule.at_cursor:
+        rows = rows_of(lines, profile, rule.region)
+        return max(rows.start, start) if rows else len(lines)
+    # The lines have lost their trailing blanks, and with them the one behind an empty prompt.
+    prompts = (row for row in range(len(lines) - 1, start - 1, -1) if rule.pattern.search(lines[row] + " "))
+    return next(prompts, len(lines))
 
 
 def _first_match(lines: Sequence[str], patterns: Sequence[Pattern], start: int, end: int) -> int:
@@ -92,9 +114,10 @@ def _matches(patterns: Sequence[Pattern], line: str) -> bool:
     return any(pattern.search(line) for pattern in patterns)
 
 
-def _stripped(line: str, patterns: Sequence[Pattern]) -> str:
+def _blanked(line: str, patterns: Sequence[Pattern]) -> str:
+    """Blanks in place of bullets and frames, so that what is below a bullet stays in line with what is beside it."""
     for pattern in patterns:
-        line = pattern.sub("", line)
+        line = pattern.sub(lambda match: " " * len(match[0]), line)
     return line.rstrip()
 
 

@@ -43,6 +43,13 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class Clear:
+    """Write this to the program, so that its input becomes empty."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
     """Send the text to that agent."""
 
@@ -57,7 +64,7 @@ class Say:
     text: str
 
 
-Action = Forward | Send | Say
+Action = Forward | Clear | Send | Say
 
 ReadPrompt = Callable[[], "str | None"]
 """Returns what the program's prompt holds: None when no prompt is seen."""
@@ -191,7 +198,7 @@ class AtLine:
         self._phase = _Phase.CLEARING
         held.cleared += 1
         held.deadline = now + _CLEAR_SECONDS
-        return [Forward(self._clear_keys)]
+        return [Clear(self._clear_keys)]
 
     def _cleared(self, held: _Held, now: float) -> list[Action]:
         if not held.literal:

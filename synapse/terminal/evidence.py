@@ -22,6 +22,9 @@ from synapse.terminal.reading import find_dialog, find_working, read_prompt
 # A program that dies inside a synchronized update leaves it on; terminals give up waiting after about as long.
 UPDATE_LIMIT: Final = 1.0
 
+# The words of the Program Status Protocol (OSC 7501).
+_PROGRAM_STATES: Final = {"idle": READY, "done": READY, "error": READY, "working": WORKING, "blocked": WAITING}
+
 
 class Source(StrEnum):
     """Where knowledge comes from, most trusted first."""
@@ -31,6 +34,7 @@ class Source(StrEnum):
     TRANSCRIPT = "transcript"
     DIALOG = "dialog"
     TITLE = "title"
+    """What the program tells the terminal: its title, its status (OSC 7501)."""
     SCREEN = "screen"
     QUIET = "quiet"
 
@@ -131,6 +135,10 @@ class Evidence:
         self.report(Source.EXIT, EXITED, detail, now)
 
     def _read_title(self, picture: Picture, now: float) -> None:
+        if picture.program_status in _PROGRAM_STATES:
+            state = _PROGRAM_STATES[picture.program_status]
+            self._say(Source.TITLE, state, f"the program says of itself: {picture.program_status}", now)
+            return
         for state, pattern in self._profile.titles.items():
             if pattern.search(picture.title):
                 self._say(Source.TITLE, state, f"the title is {picture.title!r}", now)

@@ -117,6 +117,7 @@ class Fields:
         return iter(self._table)
 
     def __contains__(self, key: str) -> bool:
+        self._known.add(key)
         return key in self._table
 
     def _at(self, key: str) -> str:

@@ -22,3 +22,5 @@ class Picture:
     """The program is inside a synchronized update (DECSET 2026): half a frame may be on the screen."""
     firm_line: str | None = None
     """The cursor's line with spaces for what is painted faint, as placeholders and suggestions are; None if unknown."""
+    program_status: str = ""
+    """What the program last said of itself by OSC 7501: `idle`, `working`, `blocked`, `done`, `error`, or nothing."""

@@ -31,7 +31,7 @@ def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
         return None
     if rule.at_cursor:
         return _prompt_at_cursor(picture, rule)
-    return _prompt_in_region(picture, rule, rows_of(picture, profile, rule.region))
+    return _prompt_in_region(picture, rule, rows_of(picture.lines, profile, rule.region))
 
 
 def find_dialog(picture: Picture, profile: Profile) -> DialogRule | None:
@@ -61,11 +61,10 @@ def cells(text: str) -> int:
     return sum(_cells_of(char) for char in text)
 
 
-def rows_of(picture: Picture, profile: Profile, name: str) -> range:
+def rows_of(lines: Sequence[str], profile: Profile, name: str) -> range:
     """Return the rows of a named region."""
-    rows = range(len(picture.lines))
     region = profile.regions.get(name)
-    return rows if region is None else _narrowed(rows, picture.lines, region)
+    return range(len(lines)) if region is None else _narrowed(range(len(lines)), lines, region)
 
 
 def _prompt_at_cursor(picture: Picture, rule: PromptRule) -> Prompt | None:
@@ -73,8 +72,7 @@ def _prompt_at_cursor(picture: Picture, rule: PromptRule) -> Prompt | None:
     match = rule.pattern.search(line)
     if match is None:
         return None
-    text = _typed_text(match["text"] or "", rule, is_ghost=_is_ghost(picture, row, match.start("text")))
-    return Prompt(text, row, picture.cursor[0])
+    return Prompt(_typed_text(picture, rule, row, match.start("text"), match["text"] or ""), row, picture.cursor[0])
 
 
 def _prompt_in_region(picture: Picture, rule: PromptRule, rows: range) -> Prompt | None:
@@ -89,35 +87,43 @@ def _prompt_in_region(picture: Picture, rule: PromptRule, rows: range) -> Prompt
         return None
     below = [_cut(rule.margin, picture.lines[y]) for y in range(row + 1, last + 1)]
     text = "\n".join([match["text"] or "", *below])
-    return Prompt(_typed_text(text, rule, is_ghost=_is_ghost(picture, row, match.start("text"))), row, last)
-
-
-def _typed_text(text: str, rule: PromptRule, *, is_ghost: bool) -> str:
-    text = text.strip()
-    return "" if is_ghost or any(placeholder.fullmatch(text) for placeholder in rule.placeholders) else text
+    return Prompt(_typed_text(picture, rule, row, match.start("text"), text), row, last)
 
 
 def _last_input_row(picture: Picture, rule: PromptRule, rows: range) -> int:
-    below = (row for row in rows[1:] if rule.until is not None and rule.until.search(picture.lines[row]))
+    if rule.until is None:
+        return rows.stop - 1
+    # Where the cursor stands is input, whatever the rows above it look like: a message may hold empty lines.
+    first = picture.cursor[0] if picture.cursor[0] in rows else rows.start
+    below = (row for row in range(first + 1, rows.stop) if rule.until.search(picture.lines[row]))
     return next(below, rows.stop) - 1
 
 
-def _is_ghost(picture: Picture, row: int, start: int) -> bool:
-    """True if all that is in the input is painted faint and the cursor stands before it.
+def _typed_text(picture: Picture, rule: PromptRule, row: int, start: int, text: str) -> str:
+    """Return what somebody typed: nothing if it is a placeholder or a suggestion, which stand behind the cursor."""
+    text = text.strip()
+    line = picture.lines[row]
+    start = max(start, 0)
+    first = start + len(line[start:]) - len(line[start:].lstrip())
+    if picture.cursor[0] == row and picture.cursor[1] > cells(line[:first]):
+        return text
+    is_placeholder = any(placeholder.fullmatch(text) for placeholder in rule.placeholders)
+    return "" if is_placeholder or _is_faint(picture, row, first) else text
+
+
+def _is_faint(picture: Picture, row: int, first: int) -> bool:
+    """True if what begins at `first` is painted faint.
 
     The first letter does not count: programs that draw their own cursor paint it there, in reverse and not faint.
     """
     line, firm = picture.lines[row], picture.firm_line
     if firm is None or row != picture.cursor[0]:
         return False
-    first = start + len(line[start:]) - len(line[start:].lstrip())
-    if picture.cursor[1] > cells(line[:first]):
-        return False
     return bool(line[first + 1 :].strip()) and not firm[first + 1 :].strip()
 
 
 def _holds(rule: ScreenRule, picture: Picture, profile: Profile) -> bool:
-    rows = rows_of(picture, profile, rule.region)
+    rows = rows_of(picture.lines, profile, rule.region)
     lines = picture.lines[rows.start : rows.stop]
     return (
         all(_found(pattern, lines) for pattern in rule.every)

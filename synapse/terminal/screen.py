@@ -36,6 +36,7 @@ _SYNCHRONIZED_OUTPUT: Final = 2026
 _INPUT_MODES: Final = (1, 66, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 1007, _BRACKETED_PASTE, 2031)
 _ON_BY_DEFAULT: Final = frozenset({1007})
 
+_PROGRAM_STATUS: Final = re.compile(rb"7501;(?:.*:)?state=([a-z]+)(?::|$)", re.DOTALL)
 _RESET: Final = "\x1b[0m"
 _FAINT: Final = "\x1b[2m"
 _PIECES: Final = re.compile(r"(\x1b\[[\d;:]*m)|([^\x1b]+)")
@@ -58,6 +59,8 @@ class Screen:
         self._set("SCROLLBACK_MAX_BYTES", "size_t*", scrollback_lines * max(columns, 80) * _BYTES_PER_CELL)
         self._replies = bytearray()
         self._terminal.on_reply(self._replies.extend)
+        self._program_status = ""
+        self._terminal.on_unknown_sequence(self._note)
 
     def feed(self, data: bytes) -> None:
         """Take what the program wrote, cut anywhere."""
@@ -86,6 +89,7 @@ class Screen:
             title=self._title(),
             cursor_visible=self._terminal.mode(_CURSOR_VISIBLE),
             updating=self._terminal.mode(_SYNCHRONIZED_OUTPUT),
+            program_status=self._program_status,
             firm_line=_without_faint(self._row(row, columns).decode(errors="replace")),
         )
 
@@ -106,6 +110,16 @@ class Screen:
         painted += [b"\x1b[%d;1H" % (y + 1) + self._row(y, columns) + b"\x1b[0m" for y in range(rows)]
         painted.append(b"\x1b[?7h\x1b[%d;%dH" % (row + 1, column + 1))
         return b"".join(painted) + self._input_modes()
+
+    def _note(self, sequence: Any) -> None:
+        """Follow the Program Status Protocol: `OSC 7501;?` asks for it, `OSC 7501;state=working:app=codex` tells."""
+        content = bytes(sequence.content)
+        if content == b"7501;?":
+            # The same bytes back mean that the program may go on and tell.
+            self._replies += b"\x1b]7501;?" + (b"\x07" if sequence.terminator == "bel" else b"\x1b\\")
+        status = _PROGRAM_STATUS.match(content)
+        if status is not None:
+            self._program_status = status[1].decode()
 
     def _visible_lines(self, rows: int) -> tuple[str, ...]:
         lines: list[str] = [line.rstrip() for line in self._terminal.text().split("\n")]

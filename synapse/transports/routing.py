@@ -131,7 +131,7 @@ def _decoded(segment: bytes, raw_path: bytes) -> str:
 
 
 def _no_route(raw_path: bytes) -> RouteNotFound:
-    return RouteNotFound(f"nothing is served at {_shown(raw_path)}", hint="`synapse guide` lists what can be asked")
+    return RouteNotFound(f"nothing is served at {_shown(raw_path)}", hint="docs/reference/http.md lists the paths")
 
 
 def _shown(raw_path: bytes) -> str:

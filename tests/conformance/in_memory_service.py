@@ -15,6 +15,7 @@ from synapse.core.driver import AgentView, Sighting
 from synapse.core.errors import (
     AmbiguousTask,
     ExternalAgentNotFound,
+    InvalidRequest,
     TaskNotCancelable,
     TaskNotFound,
 )
@@ -47,10 +48,11 @@ NOW: Final = datetime(2026, 1, 31, 10, 30, tzinfo=UTC)
 
 
 class InMemoryService:
-    """Implements `handle` for one agent."""
+    """Implements `handle` for one agent; one that `answers` says at once what it was told."""
 
-    def __init__(self, entry: AgentEntry) -> None:
+    def __init__(self, entry: AgentEntry, *, answers: bool = False) -> None:
         self.entry = entry
+        self._answers = answers
         self.callers: list[Caller] = []
         self.followers = 0
         self._tasks: dict[str, Task] = {}
@@ -111,9 +113,9 @@ class InMemoryService:
         await self._record(event)
         if isinstance(request, CreateTask):
             return self._tasks[event.task_id]
-        return await self._record(
-            ReceiptChanged(task_id=event.task_id, at=NOW, step=ReceiptStep.QUEUED, source="journal")
-        )
+        queued = ReceiptChanged(task_id=event.task_id, at=NOW, step=ReceiptStep.QUEUED, source="journal")
+        task = await self._record(queued)
+        return await self.answer(task.id, request) if self._answers else task
 
     async def _cancel(self, task_id: str) -> Task:
         task = self._find(task_id)
@@ -127,6 +129,8 @@ class InMemoryService:
             for task in reversed(self._tasks.values())
             if (not request.states or task.state in request.states) and request.context_id in ("", task.context_id)
         ]
+        if request.cursor and not (request.cursor.isascii() and request.cursor.isdigit()):
+            raise InvalidRequest("the cursor is not one of ours", hint="begin again without a cursor")
         start = int(request.cursor or 0)
         end = start + request.limit
         return TaskPage(tuple(fitting[start:end]), str(end) if end < len(fitting) else "", len(fitting))

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def other_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("o"), InMemoryService) as other:
+    with served(tmp_path_factory.mktemp("o"), lambda entry: InMemoryService(entry, answers=True)) as other:
         yield other.entry.endpoint
 
 

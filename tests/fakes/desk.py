@@ -73,7 +73,12 @@ class Desk:
         self.replies = Replies(self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended)
         self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
-        self.intake = Intake(
+        limits = Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute)
+        self.intake = self._intake(me, limits)
+        self.service = self._service(me)
+
+    def _intake(self, me: AgentEntry, limits: Limits) -> Intake:
+        return Intake(
             me,
             journal=self.journal,
             store=self.store,
@@ -83,9 +88,11 @@ class Desk:
             registry=FixedRegistry(),
             clock=self.clock,
             new_id=lambda: f"{next(_IDS):08d}-0000-4000-8000-000000000000",
-            limits=Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute),
+            limits=limits,
         )
-        self.service = TaskService(
+
+    def _service(self, me: AgentEntry) -> TaskService:
+        return TaskService(
             me,
             journal=self.journal,
             store=self.store,
@@ -102,7 +109,7 @@ class Desk:
     async def send(
         self, text: str, *, priority: int = DEFAULT_PRIORITY, caller: Caller | None = None, **more: object
     ) -> Task:
-        request = SendMessage(message=say(text), dialect="synapse", priority=priority, **more)  # type: ignore[arg-type]
+        request = SendMessage(message=say(text), dialect="synapse", priority=priority, **more)  # type: ignore[arg-type] # tests say what
         result = await self.service.handle(request, caller or Caller())
         assert isinstance(result, Task)
         return result
@@ -147,7 +154,7 @@ class Desk:
         raise AssertionError(f"{task.id} ended without reaching {step}")
 
 
-NO_EXTERNALS: Externals = None  # type: ignore[assignment] # nobody speaks to external agents in these tests
+NO_EXTERNALS: Externals = None  # type: ignore[assignment]  # nobody speaks to external agents in these tests
 
 
 @asynccontextmanager

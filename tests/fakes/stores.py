@@ -73,3 +73,11 @@ class ForgetfulStore(MemoryStore):
         done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
         done.set_result([Recorded(1, event) for event in events])
         return done
+
+
+async def settle() -> None:
+    """Let everything happen that can happen without the store."""
+    for _ in range(10):
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(ready.set_result, None)
+        await ready

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from synapse.terminal.screen import Screen
 from synapse.terminal.turn import TurnStep, TurnTracker
 from tests.property.simulated_programs import COLUMNS, ROWS, SYNAPSE, LineProgram, Output, PageProgram
 from tests.property.simulated_world import PROFILES
+from tests.unit.terminal import golden_screens
+from tests.unit.terminal.bundled import bundled
 
 TEXT = "[A2A:1a2b3c4d:synapse-codex-8120] 日本語 and a rather long line that wraps in a narrow terminal, twice"
 TOKENS = (
@@ -60,6 +63,28 @@ def test_a_picture_does_not_depend_on_how_the_bytes_were_cut(pieces: list[bytes]
 @given(kind=st.sampled_from(("line", "page")), seed=st.integers(0, 2**32))
 def test_no_verdict_step_or_answer_depends_on_how_the_bytes_were_cut(kind: str, seed: int) -> None:
     assert judged(kind, Random(seed)) == judged(kind, None)
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex", "copilot", "gemini", "opencode"])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_recorded_session_of_a_real_cli_is_judged_alike_however_it_is_cut(cli: str, seed: int) -> None:
+    assert replayed(cli, Random(seed)) == replayed(cli, None)
+
+
+def replayed(cli: str, chance: Random | None) -> tuple[list[Picture], list[Verdict], tuple[Claim, ...]]:
+    """Feed a recorded session and judge it at the same places, in whatever pieces it comes between them."""
+    session = (golden_screens.FOLDER / cli / "session.bin").read_bytes()
+    screen, evidence = Screen(120, 40), Evidence(bundled(cli), 0.0)
+    pictures: list[Picture] = []
+    verdicts: list[Verdict] = []
+    for tick, start in enumerate(range(0, len(session), 499)):
+        for piece in cuts(session[start : start + 499], chance):
+            screen.feed(piece)
+        evidence.look(screen.picture(), quiet_for=1.0, now=float(tick))
+        pictures.append(screen.picture())
+        verdicts.append(evidence.verdict)
+    return pictures, verdicts, evidence.claims
 
 
 def judged(kind: str, chance: Random | None) -> Judgement:

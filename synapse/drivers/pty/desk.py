@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -10,11 +11,15 @@ from synapse.core.clock import Clock
 from synapse.drivers.pty.notices import Notices
 from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.watched_screen import WatchedScreen
-from synapse.terminal.at_line import Action, AtLine, Forward, Resolve, Say, Send
+from synapse.terminal.at_line import Action, AtLine, Clear, Forward, Resolve, Say, Send
 from synapse.terminal.profile import Profile
-from synapse.terminal.reading import read_prompt
+from synapse.terminal.reading import cursor_line, read_prompt
 
+_MAY_BEGIN_LINE: Final = re.compile(rb"@|64")
+"""An at sign, plain or as the number that the newer encodings have for it."""
 _LOAD_SECONDS: Final = 1.0
+_ERASED_SECONDS: Final = 0.02
+"""No output for this long after the clearing keys: the terminal has erased what it erases."""
 _LOOK_SECONDS: Final = 0.005
 """Reading the screen costs milliseconds."""
 
@@ -26,6 +31,15 @@ class LineRouting:
     resolve: Resolve
     send: Callable[[str, str], None]
     """Takes the agent and the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Remnant:
+    """A line that is being cleared: the screen's version before that, its first row, and what stands in front of it."""
+
+    version: int
+    row: int
+    label: str
 
 
 class Desk:
@@ -42,6 +56,7 @@ class Desk:
         self._notices = Notices(pump.terminal, screen, clock, pump)
         self._at_line = AtLine(routing.resolve, profile.clear_keys) if routing else None
         self._looked_at = (-1, 0.0)
+        self._remnant: _Remnant | None = None
 
     def say(self, text: str) -> None:
         """Tell the person something. Any thread."""
@@ -52,7 +67,13 @@ class Desk:
         if self._at_line is None:
             self._pump.input.write(data)
             return
+        if _MAY_BEGIN_LINE.search(data):
+            # A line that is typed in the first moments is worth a short wait.
+            self._screen.wait_loaded(_LOAD_SECONDS)
         self._perform(self._at_line.typed(data, self._prompt, self._clock.monotonic()))
+
+    def output_comes(self) -> None:
+        self._notices.output_comes()
 
     def output_seen(self, data: bytes) -> None:
         self._notices.output_seen(data)
@@ -70,26 +91,57 @@ class Desk:
         if deadline is None:
             return None
         version, at = self._looked_at
-        is_changed = self._at_line.watches_screen and version != self._screen.version
+        is_changed = self._at_line.watches_screen and (version != self._screen.version or self._remnant is not None)
         if now < deadline and (not is_changed or now < at + _LOOK_SECONDS):
             return min(deadline - now, _LOOK_SECONDS if is_changed else deadline - now)
+        self._wipe_remnant(now)
         self._looked_at = self._screen.version, now
         self._perform(self._at_line.look(self._prompt(), now))
-        return 0.0 if self._at_line.deadline is not None else None
+        return _LOOK_SECONDS if self._at_line.deadline is not None else None
 
     def _prompt(self) -> str | None:
-        # A line typed in the first moments is worth the wait; it is asked for only after an `@`.
-        self._screen.wait_loaded(_LOAD_SECONDS)
         picture = self._screen.picture()
         if picture is None or picture.updating:
             return None
         prompt = read_prompt(picture, self._profile)
         return None if prompt is None else prompt.text
 
+    def _find_remnant(self) -> _Remnant | None:
+        """What may stay on the screen when the input is cleared.
+
+        A cooked terminal erases one column for each character, and only on the last row: wide characters and wrapped
+        lines stay on the screen although the input is empty.
+        """
+        picture = self._screen.picture()
+        prompt = read_prompt(picture, self._profile) if picture else None
+        if picture is None or prompt is None or not self._notices.reads_cooked_lines():
+            return None
+        row, line = cursor_line(picture)
+        label = line[: line.rindex(prompt.text)] if prompt.text in line else ""
+        return _Remnant(self._screen.version, row, label)
+
+    def _wipe_remnant(self, now: float) -> None:
+        if self._remnant is None or now < self._pump.last_output + _ERASED_SECONDS:
+            return
+        remnant, picture = self._remnant, self._screen.picture()
+        if remnant.version == self._screen.version or picture is None:
+            return
+        self._remnant = None
+        if self._prompt() == "":
+            return
+        # By steps from where the cursor is: the person's terminal may have begun further down than our screen.
+        rows_up = picture.cursor[0] - remnant.row
+        painting = (f"\x1b[{rows_up}A" if rows_up > 0 else "") + f"\r\x1b[J{remnant.label}"
+        self._screen.feed(painting.encode())
+        self._pump.show_person(painting.encode())
+
     def _perform(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
                 case Forward(data):
+                    self._pump.input.write(data)
+                case Clear(data):
+                    self._remnant = self._find_remnant()
                     self._pump.input.write(data)
                 case Send(target, text):
                     if self._routing is not None:

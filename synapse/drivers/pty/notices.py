@@ -1,8 +1,12 @@
 """Words of ours on a person's screen, put there and taken away without breaking what the program has painted.
 
-A program that reads lines in a cooked terminal gets a line of its own above its prompt; the screen keeps it like any
-output. Every other program paints by position: there the words lie over the bottom row until the next key or for a few
-seconds, and then the screen is painted again as the program left it.
+Three ways, by what the program is:
+
+    cooked lines     a line of its own above the prompt, which stays like any output
+    full screen      over the bottom row; afterwards the screen is painted again as the program left it
+    anything else    in the blank cells right of the cursor; they are blank again before the next output or key
+
+On the ordinary screen a person's terminal may have begun further down than ours, so there nothing is done by position.
 """
 
 from __future__ import annotations
@@ -51,75 +55,110 @@ class Notices:
         self._clock = clock
         self._shows = shows
         self._waiting: deque[str] = deque(maxlen=_MOST_WAITING)
-        self._shown_until: float | None = None
+        self._shown = ""
+        self._until = 0.0
+        self._undo: bytes | None = None
+        """What takes the notice away; None when it is not on the screen, or lies over a full screen."""
+        self._is_overlay = False
         self._tail = b""
 
     def add(self, text: str) -> None:
         """Show `text` as soon as it does no harm."""
         self._waiting.append(" ".join(sanitise(text).split()))
 
+    def output_comes(self) -> None:
+        """The program goes on where the cursor is: nothing of ours may stand there."""
+        if self._undo is not None:
+            self._shows.show(self._undo)
+            self._undo = None
+
     def output_seen(self, data: bytes) -> None:
         self._tail = (self._tail + data[-256:])[-256:]
 
     def key_seen(self) -> None:
-        """The person goes on: what lies over the screen goes."""
-        if self._shown_until is not None:
-            self._shown_until = self._clock.monotonic()
+        """The person goes on, so they have read it."""
+        self.output_comes()
+        self._until = 0.0
+
+    def reads_cooked_lines(self) -> bool:
+        """True if the kernel edits the program's lines."""
+        try:
+            return bool(termios.tcgetattr(self._terminal)[3] & termios.ICANON)
+        except termios.error:
+            return False
 
     def tick(self) -> float | None:
         """Show and take away what is due; return in how many seconds the next is."""
-        now = self._clock.monotonic()
-        if not self._waiting and self._shown_until is None:
+        if not self._waiting and not self._shown:
             return None
+        now = self._clock.monotonic()
         calm = self._calm_in(now)
         if calm > 0:
             return calm
-        if self._shown_until is not None and (self._waiting or now >= self._shown_until):
+        if self._shown and (self._waiting or now >= self._until):
             self._take_away()
         if self._waiting:
-            self._put(self._waiting.popleft(), now)
-        return None if self._shown_until is None else max(self._shown_until - now, 0.0)
+            self._shown, self._until = self._waiting.popleft(), now + _SHOWN_SECONDS
+        if self._shown and self._undo is None and not self._is_overlay:
+            self._put()
+        return max(self._until - now, 0.0) if self._shown else None
 
     def _calm_in(self, now: float) -> float:
         if _UNFINISHED.search(self._tail):
             return _CALM_SECONDS
         return self._shows.last_output + _CALM_SECONDS - now
 
-    def _put(self, text: str, now: float) -> None:
+    def _put(self) -> None:
         picture = self._screen.picture()
         if picture is None:
-            self._waiting.appendleft(text)
-            self._shown_until = None
             return
-        if self._reads_cooked_lines():
-            data = line_above(text, picture)
-            self._screen.feed(data)
-            self._shows.show_person(data)
-            return
-        self._shows.show(overlay(text, picture))
-        self._shown_until = now + _SHOWN_SECONDS
+        if self.reads_cooked_lines():
+            line = line_above(self._shown, picture)
+            self._screen.feed(line)
+            self._shows.show_person(line)
+            self._shown = ""
+        elif picture.alternate:
+            self._shows.show(over_bottom_row(self._shown, picture))
+            self._is_overlay = True
+        else:
+            words, self._undo = beside_cursor(self._shown, picture)
+            self._shows.show(words)
 
     def _take_away(self) -> None:
-        # Saved and restored around the painting: colours and position belong to the program's next words.
-        self._shows.show(b"\x1b7\x1b[?2026h" + self._screen.redraw() + b"\x1b[?2026l\x1b8")
-        self._shown_until = None
-
-    def _reads_cooked_lines(self) -> bool:
-        try:
-            return bool(termios.tcgetattr(self._terminal)[3] & termios.ICANON)
-        except termios.error:
-            return False
+        self.output_comes()
+        if self._is_overlay:
+            # Saved and restored around the painting: colours and position belong to the program's next words.
+            self._shows.show(b"\x1b7\x1b[?2026h" + self._screen.redraw() + b"\x1b[?2026l\x1b8")
+        self._shown, self._is_overlay = "", False
 
 
 def line_above(text: str, picture: Picture) -> bytes:
     """Bytes that put `text` on a line of its own and the cursor's row below it, as it was."""
     row, column = picture.cursor
     below = picture.lines[row]
+    below += " " * (column - cells(below))
     return f"\r\x1b[K{text}\r\n{below}\x1b[{column + 1}G".encode()
 
 
-def overlay(text: str, picture: Picture) -> bytes:
+def over_bottom_row(text: str, picture: Picture) -> bytes:
     """Bytes that lay `text` over the bottom row and leave the cursor and the colours as they are."""
-    while cells(text) > picture.columns - 1:
+    words = _cut(text, picture.columns - 1)
+    return f"\x1b7\x1b[{picture.rows};1H\x1b[0;7m{words}\x1b[0m\x1b[K\x1b8".encode()
+
+
+def beside_cursor(text: str, picture: Picture) -> tuple[bytes, bytes]:
+    """Bytes that put `text` right of the cursor as far as it is blank there, and bytes that make it blank again."""
+    row, column = picture.cursor
+    line = picture.lines[row]
+    while line and cells(line[:-1]) >= column and line[-1] != " ":
+        line = line[:-1]
+    room = picture.columns - 1 - column if cells(picture.lines[row]) <= column else cells(line) - column
+    words = _cut(text, max(room - 1, 0))
+    blank = " " * (cells(words) + 1)
+    return f"\x1b7 \x1b[0;7m{words}\x1b[0m\x1b8".encode(), f"\x1b7\x1b[0m{blank}\x1b8".encode()
+
+
+def _cut(text: str, columns: int) -> str:
+    while cells(text) > columns:
         text = text[:-1]
-    return f"\x1b7\x1b[{picture.rows};1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode()
+    return text

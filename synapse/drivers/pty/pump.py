@@ -40,6 +40,10 @@ class PersonDesk(Protocol):
 
     def typed(self, data: bytes) -> None: ...
 
+    def output_comes(self) -> None:
+        """The program has printed something, which nobody has seen yet."""
+        ...
+
     def output_seen(self, data: bytes) -> None:
         """The program has printed `data`; the screen has it."""
         ...
@@ -188,6 +192,8 @@ class Pump:
     def _move_output(self) -> bool:
         data, is_over = self._read_output()
         if data:
+            if self._desk is not None:
+                self._desk.output_comes()
             # The screen first: what it has seen must not wait for a terminal that does not drain.
             self._screen.feed(data)
             self.show_person(data)
@@ -243,9 +249,10 @@ class Pump:
             self._desk.typed(data)
 
     def _end_of_input(self) -> bytes:
-        """What a person types to end the input; twice if a line was begun, for the first only ends that line."""
+        """What a person types to end the input. If a line was begun the first only ends that line, and programs that
+        read on for the line's end need a third."""
         try:
             key = bytes(termios.tcgetattr(self.terminal)[6][termios.VEOF])
         except termios.error:
             return b""
-        return key * 2 if self._line_open else key
+        return key * 3 if self._line_open else key

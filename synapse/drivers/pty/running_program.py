@@ -118,6 +118,10 @@ class RunningProgram:
     def unwatch(self, watcher: Watcher) -> None:
         self.screen.unwatch(watcher)
 
+    def leaving_bytes(self) -> bytes:
+        """Bytes that undo what the program has left in its person's terminal; none if it cleaned up itself."""
+        return self.screen.leaving_bytes()
+
     def signal_foreground(self, number: int) -> None:
         """Send a signal to whatever is in the foreground of the terminal, as its keys would."""
         with contextlib.suppress(ProcessLookupError, OSError):
@@ -135,16 +139,12 @@ class RunningProgram:
 
     def _program_stopped(self) -> None:
         if self._company.suspend is not None:
-            picture = self.screen.picture()
-            self._company.suspend(self.leaving_bytes())
+            leaving, picture = self.leaving_bytes(), self.screen.picture()
+            self._company.suspend(leaving)
             if picture is not None and picture.alternate:
                 # It did not leave its screen by itself, so it does not know that somebody else used the terminal.
                 self.pump.call_soon(lambda: self.pump.show(self.screen.redraw()))
         self._lifeline.resume()
-
-    def leaving_bytes(self) -> bytes:
-        """Bytes that undo what the program has left in its person's terminal; none if it cleaned up itself."""
-        return self.screen.leaving_bytes()
 
     def _program_ended(self, status: int) -> None:
         self._status = status

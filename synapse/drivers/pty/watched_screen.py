@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from synapse.terminal.screen import Screen
 
 _MOST_KEPT: Final = 1024 * 1024
+_LOAD_SECONDS: Final = 1.0
 
 Watcher = Callable[[bytes], None]
 """Gets every byte that the program prints, in the pump's thread and under the lock: it must not wait."""
@@ -110,6 +111,7 @@ class WatchedScreen:
 
     def leaving_bytes(self) -> bytes:
         """Return bytes that undo the modes that the program has left on; none if it has left none."""
+        self._loaded.wait(_LOAD_SECONDS)
         picture = self.picture()
         if picture is None or not (picture.alternate or picture.bracketed_paste or not picture.cursor_visible):
             return b""

@@ -35,12 +35,16 @@ def hosted(notes: Path, *command: str, mode: str = "plain") -> str:
 
 def modes(shell: Seat) -> str:
     shell.types("stty -g | tr -d '\\n' | sed 's/^/modes=/;s/$/./'\r")
-    return shell.matches(r"modes=([0-9a-f:]+)\.")[1]
+    found = shell.matches(r"modes=([0-9a-f:]+)\.")[1]
+    shell.sees(SHELL_PROMPT)
+    return found
 
 
 def status(shell: Seat) -> int:
     shell.types('echo "status=$?."\r')
-    return int(shell.matches(r"status=(\d+)\.")[1])
+    found = int(shell.matches(r"status=(\d+)\.")[1])
+    shell.sees(SHELL_PROMPT)
+    return found
 
 
 def host_pid(shell: Seat) -> int:
@@ -113,8 +117,8 @@ def test_even_kill_9_of_the_host_puts_the_terminal_back(tmp_path: Path) -> None:
 
 
 def children(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    return [int(word) for word in listed.split()]
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for path in lists for word in path.read_text(encoding="ascii").split()]
 
 
 def test_a_program_that_dies_untidily_leaves_no_modes_behind(shell: Seat, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Session:
             env=self.environ | environ,
             input=said,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=PATIENCE,
             check=False,
         )
@@ -62,7 +62,7 @@ class Session:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
         )
 
     def start(self, name: str, *more: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def modules_of(command: list[str], environ: dict[str, str]) -> set[str]:
         [sys.executable, "-X", "importtime", *command[1:]],
         env=environ,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=20,
         check=True,
     )

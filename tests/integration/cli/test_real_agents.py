@@ -124,14 +124,14 @@ def test_the_low_level_tool_works_from_the_root_of_the_checkout(here: Session) -
     environ = {name: value for name, value in here.environ.items() if name != "PYTHONPATH"}
 
     listed = subprocess.run(
-        [*tool, "list", "--json"], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=20, check=True
+        [*tool, "list", "--json"], cwd=ROOT, env=environ, capture_output=True, encoding="utf-8", timeout=20, check=True
     )
     sent = subprocess.run(
         [*tool, "send", "--target", "ada", "--priority", "1", "Hello"],
         cwd=ROOT,
         env=environ,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=20,
         check=True,
     )
@@ -155,7 +155,7 @@ def test_the_command_runs_as_a_module_too(here: Session) -> None:
         [sys.executable, "-P", "-m", "synapse.cli.main", "--version"],
         env=here.environ,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=20,
         check=True,
     )

@@ -37,7 +37,7 @@ NOBODY = "65534"
 
 def ask(port: int, path: str = "", header: str = "", *, user: str = "", through: Sequence[str] = ()) -> str:
     command = [*through, sys.executable, "-I", "-S", "-c", ASK, path, str(port), header, user]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=20, check=True)
     return done.stdout.strip()
 
 

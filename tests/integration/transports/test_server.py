@@ -242,7 +242,7 @@ def test_a_quiet_stream_shows_that_it_is_alive(client: WireClient) -> None:
     with closing(client.connect()) as connection:
         connection.sendall(head(client, "GET", f"/tasks/{task_id}/subscribe"))
         received = b""
-        while received.count(b": \n\n") < 2:
+        while received.count(b": \n\n") < 7:
             piece = connection.recv(65536)
             assert piece
             received += piece
@@ -279,6 +279,11 @@ def test_a_websocket_is_served_on_the_unix_socket(host: ServedHost) -> None:
         assert hello == f"pid {os.getpid()}"
         assert channel.recv(timeout=5) == b"\x1b[A"
         assert channel.recv(timeout=5) == "text"
+        # Longer than a request may take to arrive: that limit is over once the channel is open.
+        with pytest.raises(TimeoutError):
+            channel.recv(timeout=0.7)
+        channel.send("still here")
+        assert channel.recv(timeout=5) == "still here"
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ def test_a_message_comes_from_a_file(synapse: Cli, start: HostFactory, home: Pat
 
 def test_a_message_comes_from_standard_input(synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     host = start()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("日本語".encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("日本語".encode()), encoding="utf-8"))
 
     synapse("send", "codex", "-")
 

@@ -17,8 +17,11 @@ from synapse.core.errors import StoreCorrupt, StoreFailed, StoreLocked, StoreToo
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.task import TaskState
+from synapse.stores import sqlite_file
 from synapse.stores.sqlite import SqliteStore
+from synapse.stores.sqlite_errors import store_error
 from synapse.stores.sqlite_location import filesystem_type, lock_path, refuse_network
+from synapse.stores.sqlite_queries import migrations
 from tests.fakes.facts import TASK, handed, moved, numbered, opened
 
 MOUNTS = """\
@@ -264,6 +267,49 @@ def test_a_current_store_can_be_read_while_another_holds_the_lock(tmp_path: Path
             os.close(descriptor)
 
     run(story)
+
+
+def test_a_store_of_an_older_version_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    make(path)
+    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), (2, "CREATE TABLE added (x)")])
+
+    async def story() -> None:
+        for _ in range(2):
+            store = await SqliteStore.open(path)
+            assert (await store.load(TASK)).version == 2
+            await store.close()
+
+    run(story)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("SELECT COUNT(*) FROM added").fetchone() == (0,)
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    make(path)
+    broken = (2, "CREATE TABLE added (x); CREATE TABLE added (x)")
+    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), broken])
+
+    refused = refusal(path)
+
+    assert isinstance(refused, StoreFailed)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'added'").fetchone() is None
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    make(path)
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        with pytest.raises(sqlite3.OperationalError) as refused:
+            connection.execute("DELETE FROM tasks")
+        told = store_error(refused.value, path)
+
+    assert type(told) is StoreFailed
+    assert "ls -ld" in told.hint
 
 
 def test_only_a_change_of_state_writes_a_snapshot(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,13 @@ from synapse.core.lifecycle import replay
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
 from synapse.stores import sqlite_appends, sqlite_writer
+from synapse.stores.rows import micros
 from synapse.stores.sqlite import SqliteStore
-from synapse.stores.sqlite_file import open_file
+from synapse.stores.sqlite_file import connect, open_file
 from synapse.stores.sqlite_location import lock_path
+from synapse.stores.sqlite_prune import prune_some
 from synapse.stores.sqlite_writer import Writer
-from tests.fakes.facts import TASK, handed, message, moved, numbered, opened
+from tests.fakes.facts import TASK, after, handed, message, moved, noted, numbered, opened
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -207,6 +209,22 @@ def test_a_queue_that_is_full_refuses_more(tmp_path: Path, monkeypatch: pytest.M
             with pytest.raises(StoreFailed, match="wait for the disk"):
                 await waiting[3]
         await asyncio.gather(*waiting[:3])
+        await store.close()
+
+    run(story)
+
+
+def test_a_step_of_pruning_is_bounded_by_events_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "store.db"
+        store = await SqliteStore.open(path)
+        for number in range(3):
+            task_id = numbered(number)
+            log: list[TaskEvent] = [opened(task_id), *(noted({}, task_id) for _ in range(1500))]
+            log.append(moved(TaskState.COMPLETED, task_id))
+            await store.append(replay(log), log)
+        with closing(connect(path, lock_timeout=1)) as connection:
+            assert [prune_some(connection, micros(after(60))) for _ in range(4)] == [1, 1, 1, 0]
         await store.close()
 
     run(story)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.at_line import Action, AtLine, Forward, Say, Send
+from synapse.terminal.at_line import Action, AtLine, Clear, Forward, Say, Send
 from synapse.terminal.edited_line import EditedLine
 from synapse.terminal.keys import KeyParser, Kind
 
@@ -67,7 +67,7 @@ class Desk:
     def do(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case Forward(data):
+                case Forward(data) | Clear(data):
                     self.passed += data
                     self.program.get(data)
                 case Send(target, text):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
@@ -29,6 +31,11 @@ def test_a_program_of_which_nothing_is_known_is_starting() -> None:
         (AT_WORK, WORKING, Source.SCREEN),
         (page(title="◐ busy"), WORKING, Source.TITLE),
         (dialog_page(), WAITING, Source.DIALOG),
+        (replace(page(), program_status="working"), WORKING, Source.TITLE),
+        (replace(page(), program_status="blocked"), WAITING, Source.TITLE),
+        (replace(page(title="◐ busy"), program_status="done"), READY, Source.TITLE),
+        (replace(dialog_page(), program_status="idle"), WAITING, Source.DIALOG),
+        (replace(page(), program_status="a word of the future"), READY, Source.SCREEN),
     ],
 )
 def test_the_screen_tells_the_state(picture: Picture, state: str, source: Source) -> None:

@@ -14,15 +14,18 @@ from tests.unit.terminal.golden_screens import names, picture
 
 # What a screen shows is the first word of its name; these are the exceptions, each with its reason.
 EXPECTED_KIND = {
-    "claude/popup_help": "ready",  # the help is below an empty input, and a paste closes it
-    "gemini/popup_help": "ready",  # the same
-    "codex/popup_help": "dialog",  # whether a paste closes it is not known
-    "copilot/popup_help": "dialog",  # the first key is swallowed
-    "copilot/startup_login": "ready",  # an ordinary prompt; the program itself says that it needs a login
-    "opencode/startup_no_provider": "ready",  # the same
+    # The page of shortcuts stands beside an empty input, and takes no keys: a paste goes into the input.
+    "claude/popup_help": "ready",
+    "codex/popup_help": "ready",
+    "copilot/popup_help": "ready",
+    "gemini/popup_help": "ready",
+    "claude/popup_history": "dialog",
+    "codex/popup_history": "dialog",
+    # An ordinary prompt; the program itself answers that it needs a login or a provider.
+    "copilot/startup_login": "ready",
+    "opencode/startup_no_provider": "ready",
     "opencode/startup_connect_provider": "working",  # it retries by itself
     "claude/startup_offline_exit": "unknown",  # it is about to end
-    "claude/popup_history": "dialog",
 }
 DIALOG_NAMES = {
     "dialog_permission": "permission",

@@ -127,3 +127,19 @@ def test_a_plain_terminal_is_what_it_was_before_a_redraw() -> None:
 
 def test_broken_utf_8_is_not_an_error() -> None:
     assert "bad" in screen_after(b"\xff\xfe\x80 bad \xe3\x81").picture().lines[0]
+
+
+def test_a_program_that_tells_its_status_is_heard() -> None:
+    screen = screen_after(b"\x1b]7501;app=codex:state=working\x1b\\")
+    assert screen.picture().program_status == "working"
+
+    screen.feed(b"\x1b]7501;state=blocked:app=codex:kind=permission\x07\x1b]7501;app=codex\x07\x1b]1234;state=idle\x07")
+
+    assert screen.picture().program_status == "blocked"
+
+
+def test_a_program_that_asks_whether_its_status_is_wanted_gets_the_question_back() -> None:
+    screen = screen_after(b"\x1b]7501;?\x07\x1b]7501;?\x1b\\")
+
+    assert screen.take_replies() == b"\x1b]7501;?\x07\x1b]7501;?\x1b\\"
+    assert screen.picture().program_status == ""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from synapse.transports.chunks import ChunkDecoder
-from synapse.transports.events import EventDecoder, ServerEvent
+from synapse.transports.client import Answer, HostAddress, NoAnswer
+from synapse.transports.events import EventDecoder, EventStream, ServerEvent, open_stream
+from tests.unit.transports.test_client import answering
 
 STREAM = (
     ": hello\r\n\r\n"
@@ -63,3 +69,64 @@ def test_chunks_come_off_however_they_and_the_bytes_were_cut(data: bytes, sizes:
 def test_what_is_not_chunked_is_refused() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         ChunkDecoder().receive(b"nonsense\r\n")
+
+
+@contextmanager
+def answer_of(path: Path, *pieces: bytes) -> Generator[HostAddress]:
+    """A host that says these pieces to the first who asks."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        with answering(listener, *pieces):
+            yield HostAddress(str(path))
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+Ask = Callable[..., EventStream | Answer]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Generator[Ask]:
+    with ExitStack() as hosts:
+
+        def ask(*pieces: bytes, after: str = "") -> EventStream | Answer:
+            address = hosts.enter_context(answer_of(tmp_path / "s", *pieces))
+            return open_stream(address, "/x", after=after, deadline=5.0, monotonic=lambda: 0.0)
+
+        yield ask
+
+
+def test_an_open_stream_gives_its_events_and_then_ends(ask: Ask) -> None:
+    stream = ask(HEAD, STREAM, after="1")
+
+    assert isinstance(stream, EventStream)
+    assert [stream.next(5.0) for _ in range(4)] == [*EVENTS, None]
+    stream.close()
+
+
+def test_a_refusal_is_an_answer_instead_of_a_stream(ask: Ask) -> None:
+    body = b'{"error": {"code": "task_not_found"}}'
+    refused = ask(b"HTTP/1.1 404 Not Found\r\nContent-Length: 37\r\n\r\n" + body)
+
+    assert isinstance(refused, Answer)
+    assert (refused.status, refused.body["error"]["code"]) == (404, "task_not_found")
+
+
+def test_a_stream_of_broken_chunks_is_no_answer(ask: Ask) -> None:
+    with pytest.raises(NoAnswer):
+        ask(HEAD[:-2] + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n")
+
+
+def test_a_deadline_that_has_passed_is_a_timeout(ask: Ask) -> None:
+    stream = ask(HEAD)
+
+    assert isinstance(stream, EventStream)
+    with pytest.raises(TimeoutError):
+        stream.next(0.0)
+    stream.close()
+
+
+def test_a_host_that_closes_without_a_word_is_no_answer(ask: Ask) -> None:
+    with pytest.raises(NoAnswer):
+        ask()

@@ -1,0 +1,148 @@
+"""Starting and ending real hosts, with the command line in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from synapse.cli.background import Launch, start_host, stop_host
+from synapse.cli.main import main
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
+from synapse.registries.files import FileRegistry
+from synapse.registries.processes import start_time
+from tests.integration.cli.session import ROOT
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[FileRegistry]:
+    monkeypatch.setenv("SYNAPSE_HOME", str(tmp_path))
+    monkeypatch.setenv("SYNAPSE_UDS_DIR", str(tmp_path / "s"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    found = FileRegistry(tmp_path / "registry")
+    yield found
+    for entry in found.entries():
+        stop_host(entry, found, force=True)
+
+
+def stubborn(registry: FileRegistry) -> tuple[subprocess.Popen[bytes], AgentEntry]:
+    """A process that is told to end, and does not."""
+    code = "import signal,sys; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.pause()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    started = start_time(process.pid) or 0
+    entry = AgentEntry("synapse-stubborn-8200", "stubborn", pid=process.pid, pid_started=started)
+    registry.write(entry)
+    return process, entry
+
+
+def wait_until_gone(pid: int) -> None:
+    """Wait, with a bound, for the end of a process that is our child's child or ours."""
+    with contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            assert select.select([process], [], [], 5)[0]
+        finally:
+            os.close(process)
+
+
+def launched_as(code: str, monkeypatch: pytest.MonkeyPatch) -> Launch:
+    """A launch whose host is another program."""
+
+    def command(_: Launch) -> list[str]:
+        return [sys.executable, "-c", code]
+
+    monkeypatch.setattr(Launch, "command", command)
+    return Launch(verb=["dummy"])
+
+
+def test_a_host_is_started_restarted_and_stopped(
+    registry: FileRegistry, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["synapse", "start", "dummy", "--name", "ada", "--no-instructions"]) == 0
+    (first,) = registry.entries()
+    assert capsys.readouterr().err.startswith("ada runs in the background")
+    assert not list((tmp_path / "logs").glob("start-*"))
+
+    assert main(["synapse", "restart", "ada"]) == 0
+    (second,) = registry.entries()
+    assert (second.agent_id, second.name) == (first.agent_id, "ada")
+    assert second.pid != first.pid
+
+    assert main(["synapse", "stop", "ada"]) == 0
+    assert registry.written() == []
+    assert start_time(second.pid) is None
+
+
+def test_a_scripted_agent_runs_in_the_background_too(
+    registry: FileRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(ROOT / "docs" / "examples" / "hello.toml")
+
+    assert main(["synapse", "start", "scripted", script, "--name", "echo"]) == 0
+    assert main(["synapse", "restart", "echo"]) == 0
+    assert [entry.agent_type for entry in registry.entries()] == ["scripted"]
+    assert main(["synapse", "start", "scripted"]) == 2
+    assert main(["synapse", "stop", "--all"]) == 0
+    assert registry.written() == []
+
+
+def test_a_host_that_fails_tells_its_own_error(registry: FileRegistry, tmp_path: Path) -> None:
+    with pytest.raises(SynapseError) as caught:
+        start_host(Launch(verb=["dummy"], port=99999), registry, tmp_path / "logs")
+
+    assert "99999 is not a port" in str(caught.value)
+    assert not list((tmp_path / "logs").iterdir())
+
+
+def test_a_host_that_crashes_shows_its_last_lines(
+    registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = launched_as("raise SystemExit('no such luck')", monkeypatch)
+
+    with pytest.raises(AgentExited) as caught:
+        start_host(launch, registry, tmp_path / "logs")
+
+    assert caught.value.hint == "no such luck"
+
+
+def test_a_host_that_never_comes_up_is_ended(
+    registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.cli.background.START_SECONDS", 1.0)
+    code = f"import os,signal; open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); signal.pause()"
+    launch = launched_as(code, monkeypatch)
+
+    with pytest.raises(AgentUnresponsive, match="did not come up"):
+        start_host(launch, registry, tmp_path / "logs")
+
+    pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
+    wait_until_gone(pid)
+
+
+def test_a_host_that_does_not_end_is_killed_only_by_force(
+    registry: FileRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("synapse.cli.background.STOP_SECONDS", 0.2)
+    process, entry = stubborn(registry)
+    with process:
+        assert main(["synapse", "stop", "stubborn"]) == 1
+        assert "--force" in capsys.readouterr().err
+        assert process.poll() is None
+
+        stop_host(entry, registry, force=True)
+
+        assert process.wait(5) == -signal.SIGKILL
+    assert registry.written() == []

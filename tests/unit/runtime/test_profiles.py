@@ -1,0 +1,68 @@
+"""Where profiles come from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from synapse.core.errors import InvalidProfile, UnknownProfile
+from synapse.runtime.profiles import load_profile, profile_names
+
+
+def test_the_bundled_profiles_are_there() -> None:
+    assert profile_names() == ["claude", "codex", "copilot", "dummy", "gemini", "opencode"]
+
+
+def test_the_built_in_agent_is_run_by_the_running_python() -> None:
+    assert load_profile("dummy").command == (sys.executable, "-m", "synapse.tools.dummy")
+
+
+def test_a_file_of_the_user_adds_a_profile(tmp_path: Path) -> None:
+    (tmp_path / "bc.toml").write_text('command = ["bc"]', encoding="utf-8")
+
+    assert load_profile("bc", [tmp_path]).command == ("bc",)
+    assert "bc" in profile_names([tmp_path])
+
+
+def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
+    for folder in ("project", "user"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "tool.toml").write_text(f'command = ["{folder}"]', encoding="utf-8")
+
+    assert load_profile("tool", [tmp_path / "project", tmp_path / "user"]).command == ("project",)
+
+
+def test_a_name_that_is_nearly_right_is_recognised() -> None:
+    with pytest.raises(UnknownProfile, match="there is no profile 'cloude'") as caught:
+        load_profile("cloude")
+
+    assert caught.value.hint == "Did you mean 'claude'?"
+
+
+def test_a_name_that_is_nothing_like_any_gets_the_list(tmp_path: Path) -> None:
+    with pytest.raises(UnknownProfile) as caught:
+        load_profile("zzzzzzzzzz", [tmp_path / "missing"])
+
+    assert caught.value.hint.startswith("there are: claude, codex")
+
+
+@pytest.mark.parametrize("name", ["../secret", "sub/tool", "/etc/tool"])
+def test_a_name_cannot_leave_its_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "profiles" / "sub").mkdir(parents=True)
+    for place in ("secret.toml", "profiles/sub/tool.toml"):
+        (tmp_path / place).write_text('command = ["x"]', encoding="utf-8")
+
+    with pytest.raises(UnknownProfile):
+        load_profile(name, [tmp_path / "profiles"])
+
+
+@pytest.mark.parametrize("content", [b"command = [", b"\xff\xfe", b"command = 5"])
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.toml").write_bytes(content)
+
+    with pytest.raises(InvalidProfile, match="profile 'bad'") as caught:
+        load_profile("bad", [tmp_path])
+
+    assert caught.value.hint

@@ -1,0 +1,101 @@
+"""The answer as the screen shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.terminal.answer import answer_text
+from synapse.terminal.screen import Screen
+from tests.unit.terminal.bundled import bundled
+from tests.unit.terminal.golden_screens import picture
+from tests.unit.terminal.scenes import RULE, TEXT, line_profile, page_profile, quiet_profile
+
+CLIS = ("claude", "codex", "copilot", "gemini", "opencode")
+BOX = (RULE, "▸", RULE, "  ? for help")
+
+
+@pytest.mark.parametrize("cli", CLIS)
+def test_a_short_answer_of_a_real_cli_is_cut_out_exactly(cli: str) -> None:
+    screen = picture(f"{cli}/ready_after_answer")
+
+    assert answer_text(screen.lines, "say hi", bundled(cli)) == "FAKE-ECHO: say hi"
+
+
+@pytest.mark.parametrize("cli", CLIS)
+def test_a_long_answer_of_a_real_cli_is_whole_and_nothing_but_the_answer(cli: str) -> None:
+    screen = picture(f"{cli}/ready_after_long_answer")
+
+    lines = [line.strip() for line in answer_text(screen.lines, "LONGANS please", bundled(cli)).split("\n")]
+
+    assert lines[0].startswith("First paragraph of the answer, long enough that it must wrap on a screen")
+    assert lines[1].endswith("it does here.") or lines[1] == "does here."
+    assert lines[-1] == "Last line of the answer."
+    assert any("item two" in line for line in lines)
+
+
+def test_a_line_program_s_answer_stands_between_the_message_and_the_prompt() -> None:
+    lines = ["welcome", "> earlier", "old answer", "> " + TEXT, "first", "", "  second", "> "]
+
+    assert answer_text(lines, TEXT, line_profile()) == "first\n\n  second"
+
+
+def test_an_answer_that_has_scrolled_into_history_is_whole() -> None:
+    screen = Screen(40, 10)
+    answer = [f"line {number}" for number in range(1, 401)]
+    screen.feed(("> " + TEXT + "\r\n" + "\r\n".join(answer) + "\r\n> ").encode())
+
+    assert answer_text(screen.history(2000), TEXT, line_profile()) == "\n".join(answer)
+
+
+def test_an_answer_that_repeats_the_message_keeps_the_repetition() -> None:
+    lines = ["> " + TEXT, TEXT, "> "]
+
+    assert answer_text(lines, TEXT, line_profile()) == TEXT
+    assert answer_text(["$ " + TEXT, TEXT], TEXT, quiet_profile()) == TEXT
+
+
+def test_of_two_messages_of_one_task_the_last_is_answered() -> None:
+    lines = ["> " + TEXT, "old", "> " + TEXT, "new", "> "]
+
+    assert answer_text(lines, TEXT, line_profile()) == "new"
+
+
+def test_a_message_that_the_program_wraps_and_indents_is_walked_over() -> None:
+    text = TEXT + " and go on, and on, until the end"
+    lines = ["▸ [A2A:1a2b3c4d:synapse-codex-8120:R] please review", "  this and go on, and on,", "  until the end"]
+
+    answer = answer_text([*lines, "", "● yes", "  and no", "✻ Worked for 3 s", *BOX], text, page_profile())
+
+    assert answer == "yes\nand no"
+
+
+def test_a_message_of_several_lines_is_walked_over() -> None:
+    text = "[A2A:1a2b3c4d:user] one\n\ntwo"
+
+    assert answer_text(["▸ [A2A:1a2b3c4d:user] one", "", "  two", "● ok", *BOX], text, page_profile()) == "ok"
+
+
+def test_a_message_that_a_mark_stands_for_is_found_by_the_mark() -> None:
+    lines = ["▸ before", "● old", "▸ [Pasted 20 lines]", "● new", *BOX]
+
+    assert answer_text(lines, TEXT, page_profile()) == "new"
+
+
+def test_when_the_message_has_scrolled_away_all_that_is_left_is_the_answer() -> None:
+    assert answer_text(["  the end", "  of it", *BOX], TEXT, page_profile()) == "the end\nof it"
+
+
+def test_when_another_message_is_there_and_ours_is_not_there_is_no_answer() -> None:
+    assert answer_text(["▸ somebody else", "● for them", *BOX], TEXT, page_profile()) == ""
+    assert answer_text(["$ nothing of ours"], TEXT, quiet_profile()) == ""
+
+
+def test_a_message_with_nothing_below_has_an_empty_answer() -> None:
+    assert answer_text(["> " + TEXT, "> "], TEXT, line_profile()) == ""
+    assert answer_text(["$ " + TEXT], TEXT, quiet_profile()) == ""
+
+
+def test_a_message_cut_short_by_the_program_does_not_swallow_the_answer() -> None:
+    lines = ["▸ [A2A:1a2b3c4d:synapse-codex-8120:R] please…", "● certainly", *BOX]
+
+    assert answer_text(lines, TEXT, page_profile()) == "certainly"
