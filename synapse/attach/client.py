@@ -22,6 +22,7 @@ from synapse.terminal.keys import Key, KeyParser, Kind
 _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
 """A cut key sequence comes whole within this time."""
+_HOST_CLOSED: Final = "the agent's host has closed the connection"
 _RESIZED, _OVER = b"r", b"o"
 _ENTER_SCREEN: Final = b"\x1b[?1049h\x1b[H"
 # Every mode that the agent's program may have set, off; then below whatever is on the screen.
@@ -86,7 +87,7 @@ class _Attachment:
     def run(self) -> Detached:
         previous = signal.signal(signal.SIGWINCH, self._size_changed)
         shower = threading.Thread(target=self._show, name="attach-show", daemon=True)
-        self._person.enter()
+        self._person.enter(_LEAVE_SCREEN)
         try:
             self._write(_ENTER_SCREEN if self._person.is_terminal else b"")
             columns, rows = self._person.size()
@@ -97,9 +98,9 @@ class _Attachment:
             shower.join(timeout=1)
             return self._ended or ended
         except ConnectionClosed:
-            return self._ended or Detached("the agent's host has closed the connection")
+            return self._ended or Detached(_HOST_CLOSED)
         finally:
-            self._person.restore(_LEAVE_SCREEN)
+            self._person.restore()
             signal.signal(signal.SIGWINCH, previous)
 
     def _pass_keys(self) -> Detached:
@@ -109,7 +110,7 @@ class _Attachment:
             patience = _ESCAPE_SECONDS if parser.pending else None
             ready, _, _ = select.select(sources, (), (), patience)
             if self._wakes in ready and self._is_over():
-                return Detached("the connection has ended")
+                return Detached(_HOST_CLOSED)
             if self._person.source not in ready:
                 keys = parser.flush() if not ready else []
             elif data := os.read(self._person.source, _READ_SIZE):

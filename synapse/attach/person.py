@@ -33,6 +33,7 @@ class PersonTerminal:
         self.settings: list[Any] | None = termios.tcgetattr(source) if self.is_terminal else None
         """How the terminal was set before."""
         self._is_raw = False
+        self._leaving = b""
         self._size_changed: Callable[[int, int], None] | None = None
 
     def size(self) -> tuple[int, int]:
@@ -44,8 +45,9 @@ class PersonTerminal:
                     return found.columns, found.lines
         return _FALLBACK_SIZE
 
-    def enter(self) -> None:
-        """Switch to raw mode: every key goes through unseen."""
+    def enter(self, leaving: bytes = b"") -> None:
+        """Switch to raw mode: every key goes through unseen. `leaving` is written when it ends, however it ends."""
+        self._leaving = leaving
         if not self.is_terminal or self._is_raw:
             return
         atexit.register(self.restore)
@@ -58,6 +60,7 @@ class PersonTerminal:
 
     def restore(self, leaving: bytes = b"") -> None:
         """Put the terminal back, after writing `leaving` to it. Safe to call twice, and when another job has it."""
+        leaving = leaving or self._leaving
         if not self._is_raw or self.settings is None:
             return
         self._is_raw = False
@@ -72,6 +75,7 @@ class PersonTerminal:
 
     def suspend(self, leaving: bytes = b"") -> None:
         """Give the terminal to the shell and stop, as Ctrl-Z does; return in raw mode when the person is back."""
+        kept = self._leaving
         self.restore(leaving)
         previous = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         try:
@@ -83,7 +87,7 @@ class PersonTerminal:
             signal.raise_signal(signal.SIGTSTP)
         finally:
             signal.signal(signal.SIGTSTP, previous)
-        self.enter()
+        self.enter(kept)
         self._tell_size()
 
     def follow_size(self, loop: asyncio.AbstractEventLoop, changed: Callable[[int, int], None]) -> None:

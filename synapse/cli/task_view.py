@@ -59,7 +59,8 @@ def message_of(task: "dict[str, Any]") -> str:
 
 def reply_of(task: "dict[str, Any]") -> str:
     """What the agent answered: the text of its artifacts, else its last message, else nothing."""
-    texts = [text for text in map(_text, objects_in(task, "artifacts")) if text]
+    # An artifact that came in chunks has a part for each: together they are one text.
+    texts = [text for artifact in objects_in(task, "artifacts") if (text := "".join(_texts(artifact)))]
     if texts:
         return "\n".join(texts)
     spoken = [message for message in objects_in(task, "history") if message.get("role") == "agent"]
@@ -72,4 +73,8 @@ def is_inferred(task: "dict[str, Any]") -> bool:
 
 
 def _text(holder: "dict[str, Any]") -> str:
-    return "\n".join(str(part.get("text", "")) for part in objects_in(holder, "parts") if part.get("type") == "text")
+    return "\n".join(_texts(holder))
+
+
+def _texts(holder: "dict[str, Any]") -> "list[str]":
+    return [str(part.get("text", "")) for part in objects_in(holder, "parts") if part.get("type") == "text"]

@@ -84,8 +84,8 @@ class Artifact:
 
     @property
     def text(self) -> str:
-        """The text parts, joined by newlines."""
-        return text_of(self.parts)
+        """The text parts, as one: an artifact that comes in chunks has a part for each."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

@@ -40,7 +40,9 @@ class _JsonLine(logging.Formatter):
 
 def log_to(folder: Path, agent_id: str) -> Path:
     """Write this process's log to `folder`; a log that has grown large is set aside once. Return its path."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The mode counts for the last folder only, and whoever is first makes the one above it too.
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{agent_id}.log"
     if path.exists() and path.stat().st_size > LARGEST_LOG:
         path.replace(path.with_suffix(".log.1"))

@@ -1,4 +1,4 @@
-"""Where profiles come from: files of the project, of the user, and the ones that come with Synapse."""
+"""Reads profiles from files: the user's, the ones that come with Synapse, and a project's."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import synapse.terminal
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidProfile, UnknownProfile
+from synapse.runtime.settings import BUNDLED_PROFILES
 from synapse.terminal.profile import Profile, parse_profile
 
-BUNDLED: Final = Path(synapse.terminal.__file__).parent / "profiles"
 _SUFFIX: Final = ".toml"
 # Stands for the Python that runs Synapse, so that a bundled program needs no PATH.
 _PYTHON: Final = "{python}"
 
 
-def load_profile(name: str, folders: Sequence[Path] = ()) -> Profile:
-    """Return the profile `name` from the first folder that has it; the bundled ones come last.
+def load_profile(name: str, folders: Sequence[Path] = (BUNDLED_PROFILES,)) -> Profile:
+    """Return the profile `name` from the first folder that has it.
 
     Raises:
         UnknownProfile: no folder has it; the hint names a likely one.
         InvalidProfile: its file cannot be used; the message names the key.
     """
-    for folder in (*folders, BUNDLED):
+    for folder in folders:
         path = folder / (name + _SUFFIX)
         if path.parent == folder and path.is_file():
             return _with_python(parse_profile(_read(path, name), name))
@@ -39,9 +38,9 @@ def load_profile(name: str, folders: Sequence[Path] = ()) -> Profile:
     )
 
 
-def profile_names(folders: Sequence[Path] = ()) -> list[str]:
+def profile_names(folders: Sequence[Path] = (BUNDLED_PROFILES,)) -> list[str]:
     """Return the names of all profiles, sorted."""
-    return sorted({path.stem for folder in (*folders, BUNDLED) for path in folder.glob("*" + _SUFFIX)})
+    return sorted({path.stem for folder in folders for path in folder.glob("*" + _SUFFIX)})
 
 
 def _read(path: Path, name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from synapse.runtime.home import PROJECT_FILE, USER_FILE, find_above, user_folde
 
 PREFIX: Final = "SYNAPSE_"
 PROJECT_PROFILES: Final = ".synapse/profiles"
+BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
 # Agents write into the project that they work on; what protects people from agents is not theirs to change.
 NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host"})
 
@@ -36,7 +37,8 @@ class Settings:
     instructions: bool = True
     agents_may_approve: bool = False
     profile_folders: tuple[Path, ...] = ()
-    """Where profiles are looked for before the bundled ones."""
+    """Where profiles are looked for, first come first. A project adds profiles but replaces none: whoever clones a
+    repository and types `synapse claude` gets their own claude."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -100,7 +102,7 @@ def load_settings(
     for name in ("home", "uds_dir"):
         values[name] = place / Path(values.get(name, getattr(Settings(), name))).expanduser()
     profiles = [Path(found) for found in [find_above(str(place), PROJECT_PROFILES)] if found]
-    return Settings(**values, profile_folders=(*profiles, user / "profiles"), sources=sources)
+    return Settings(**values, profile_folders=(user / "profiles", BUNDLED_PROFILES, *profiles), sources=sources)
 
 
 def _from_file(path: Path, kind: str) -> dict[str, tuple[Any, str]]:

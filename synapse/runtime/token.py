@@ -1,4 +1,4 @@
-"""The bearer token that opens an agent's TCP port to other users: a secret in a private file, made at the first start."""
+"""The bearer token that opens an agent's TCP port to other users: a secret in a private file, made at first start."""
 
 from __future__ import annotations
 

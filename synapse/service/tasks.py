@@ -13,6 +13,7 @@ from synapse.core.driver import Driver
 from synapse.core.errors import (
     IllegalTransition,
     PersonRequired,
+    TaskFinished,
     TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
@@ -131,7 +132,7 @@ class TaskService:
             raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
         try:
             canceled = await self._journal.record(*facts)
-        except IllegalTransition as lost:
+        except (IllegalTransition, TaskFinished) as lost:
             raise TaskNotCancelable(f"task {task.short_id} has ended meanwhile") from lost
         if not self._worker.withdraw(task.id) and self._worker.current == task.id:
             await self._stop_turn(task)

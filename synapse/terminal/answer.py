@@ -39,15 +39,17 @@ def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
 def _places_below_message(lines: Sequence[str], wanted: str, profile: Profile) -> list[int]:
     """Return the row below each place where the program shows the message."""
     header = wanted[: wanted.find("]") + 1] or wanted
-    begins = [row for row in range(len(lines)) if _begins_message(lines, row, header, profile)]
-    return [_message_end(lines, row, wanted) for row in begins]
+    begins = [(row, _beginning(lines, row, header, profile)) for row in range(len(lines))]
+    return [_message_end(lines, row, at, wanted) for row, at in begins if at >= 0]
 
 
-def _begins_message(lines: Sequence[str], row: int, header: str, profile: Profile) -> bool:
+def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) -> int:
+    """Where in the row, its blanks left out, a message with this header begins; -1 if it does not."""
     if profile.answer.echo is not None and not profile.answer.echo.search(lines[row]):
-        return False
+        return -1
     # The header itself may be wrapped on a narrow screen.
-    return 0 <= compact("".join(lines[row : row + 2])).find(header) < len(compact(lines[row]))
+    at = compact("".join(lines[row : row + 2])).find(header)
+    return at if at < len(compact(lines[row])) else -1
 
 
 def _places_without_message(lines: Sequence[str], profile: Profile) -> list[int]:
@@ -65,9 +67,10 @@ def _places_without_message(lines: Sequence[str], profile: Profile) -> list[int]
     return [row + 1] if is_mark else []
 
 
-def _message_end(lines: Sequence[str], row: int, wanted: str) -> int:
+def _message_end(lines: Sequence[str], row: int, at: int, wanted: str) -> int:
     """Walk down while the rows go on with the message; frames and indentation around its words do not matter."""
-    left = wanted
+    left = wanted[_same_letters(compact(lines[row])[at:], wanted) :]
+    row += 1
     while row < len(lines) and left:
         line = compact(lines[row])
         taken = _overlap(line, left)
@@ -97,13 +100,21 @@ def _same_letters(line: str, left: str) -> int:
 def _above_prompt(lines: Sequence[str], profile: Profile, start: int) -> int:
     rule = profile.prompt
     if rule is None:
-        return len(lines)
+        return _above_likely_prompt(lines, start)
     if not rule.at_cursor:
         rows = rows_of(lines, profile, rule.region)
         return max(rows.start, start) if rows else len(lines)
     # The lines have lost their trailing blanks, and with them the one behind an empty prompt.
     prompts = (row for row in range(len(lines) - 1, start - 1, -1) if rule.pattern.search(lines[row] + " "))
     return next(prompts, len(lines))
+
+
+def _above_likely_prompt(lines: Sequence[str], start: int) -> int:
+    """Without a prompt rule: the last line is the prompt if the line of the message begins with just that."""
+    filled = [row for row in range(start, len(lines)) if lines[row].strip()]
+    if start and filled and lines[start - 1].startswith(lines[filled[-1]].strip() + " "):
+        return filled[-1]
+    return len(lines)
 
 
 def _first_match(lines: Sequence[str], patterns: Sequence[Pattern], start: int, end: int) -> int:

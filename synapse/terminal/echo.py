@@ -42,9 +42,12 @@ def shown(picture: Picture, profile: Profile, text: str) -> Shown:
         return _compare(prompt.text, profile, text)
     if not profile.reads_lines:
         return Shown.HIDDEN
-    # The prompt is scrolled out by a text longer than the screen, or the profile has no prompt rule.
-    line = compact(cursor_line(picture)[1])
-    return Shown.WHOLE if line and line.endswith(compact(text)[-_TAIL:]) else Shown.HIDDEN
+    # The prompt may be rows above (a paste of several lines), scrolled out, or not known to the profile at all. On a
+    # fresh row nothing is left of the text: the rows above only show what was submitted.
+    if not picture.lines[picture.cursor[0]].strip():
+        return Shown.HIDDEN
+    above = compact("".join(picture.lines[: picture.cursor[0] + 1]))
+    return Shown.WHOLE if above.endswith(compact(text)[-_TAIL:]) else Shown.HIDDEN
 
 
 def count_submitted(picture: Picture, profile: Profile, text: str) -> int:

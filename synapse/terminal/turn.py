@@ -69,8 +69,7 @@ class TurnTracker:
         self._stage = Stage.SUBMITTED
         self._has_worked = False
         self._dialog = ""
-        self._quiet_from = now
-        """Silence before this does not count: the message was not there yet, or a dialog was."""
+        self._since = now
         self._wake_at: float | None = None
 
     @property
@@ -88,9 +87,9 @@ class TurnTracker:
         if self._stage is Stage.SETTLED or look.picture is None or look.is_half_painted:
             return ()
         if dialog_open(look):
-            return self._wait(look, now)
+            return self._wait(look)
         if look.state == WORKING:
-            return self._work("screen", "the program works", now)
+            return self._work()
         if look.state != READY or not self._prompt_is_back(look):
             return ()
         return self._settle(look, now)
@@ -102,23 +101,22 @@ class TurnTracker:
         self._stage = Stage.SETTLED
         return (Settled(source, evidence),)
 
-    def _wait(self, look: Look, now: float) -> tuple[TurnStep, ...]:
-        self._quiet_from = now
+    def _wait(self, look: Look) -> tuple[TurnStep, ...]:
         if self._stage is Stage.WAITING and self._dialog == look.dialog:
             return ()
         self._stage, self._dialog = Stage.WAITING, look.dialog
         return (Waiting(look.dialog, look.hint),)
 
-    def _work(self, source: str, evidence: str, now: float) -> tuple[TurnStep, ...]:
+    def _work(self) -> tuple[TurnStep, ...]:
         self._has_worked = True
-        self._quiet_from = now
         if self._stage is Stage.WORKING:
             return ()
         self._stage = Stage.WORKING
-        return (Working(source, evidence),)
+        return (Working("screen", "the program works"),)
 
     def _settle(self, look: Look, now: float) -> tuple[TurnStep, ...]:
-        quiet_since = max(now - look.quiet_for, self._quiet_from)
+        # Silence from before the submission does not count.
+        quiet_since = max(now - look.quiet_for, self._since)
         done_at = quiet_since + self._silence_needed()
         if done_at - now > _GRAIN:
             self._wake_at = done_at

@@ -97,7 +97,9 @@ def _synapse(*arguments: str) -> None:
     command = beside if os.access(beside, os.X_OK) else "synapse"
     sys.stdout.flush()
     try:
-        pid = os.posix_spawnp(command, (command, *arguments), os.environ)
+        # Only the result is our answer; the talk on standard error is not.
+        quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+        pid = os.posix_spawnp(command, (command, *arguments), os.environ, file_actions=quiet)
     except FileNotFoundError:
         _say("error: synapse is not on the PATH")
         return

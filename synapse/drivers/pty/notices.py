@@ -147,15 +147,23 @@ def over_bottom_row(text: str, picture: Picture) -> bytes:
 
 
 def beside_cursor(text: str, picture: Picture) -> tuple[bytes, bytes]:
-    """Bytes that put `text` right of the cursor as far as it is blank there, and bytes that make it blank again."""
+    """Bytes that put `text` right of the cursor, and bytes that put back what was there: blanks, or a faint hint."""
     row, column = picture.cursor
-    line = picture.lines[row]
-    while line and cells(line[:-1]) >= column and line[-1] != " ":
-        line = line[:-1]
-    room = picture.columns - 1 - column if cells(picture.lines[row]) <= column else cells(line) - column
-    words = _cut(text, max(room - 1, 0))
-    blank = " " * (cells(words) + 1)
-    return f"\x1b7 \x1b[0;7m{words}\x1b[0m\x1b8".encode(), f"\x1b7\x1b[0m{blank}\x1b8".encode()
+    _, there = _split(picture.lines[row], column)
+    words = _cut(" " + text, picture.columns - 1 - column)
+    was, _ = _split(there, cells(words))
+    was += " " * (cells(words) - cells(was))
+    return f"\x1b7\x1b[0;7m{words}\x1b[0m\x1b8".encode(), f"\x1b7\x1b[0;2m{was}\x1b[0m\x1b8".encode()
+
+
+def _split(line: str, column: int) -> tuple[str, str]:
+    """Cut a row at a column."""
+    at = 0
+    for index, char in enumerate(line):
+        if at >= column:
+            return line[:index], line[index:]
+        at += cells(char)
+    return line, ""
 
 
 def _cut(text: str, columns: int) -> str:

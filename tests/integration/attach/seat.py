@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from synapse.drivers.pty.spawn import Launch, Program, set_size, spawn
 from tests.integration.pty.terminals import BOUND, environment
@@ -72,3 +73,9 @@ def seated(*command: str) -> Generator[Seat, None, None]:
             os.killpg(program.pid, signal.SIGKILL)
         os.close(program.terminal)
         os.waitpid(program.pid, 0)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that any thread of a process has started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for path in lists for word in path.read_text(encoding="ascii").split()]

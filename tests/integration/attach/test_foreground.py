@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.attach.seat import SHELL_PROMPT, Seat, seated
+from tests.integration.attach.seat import SHELL_PROMPT, Seat, children, seated
 from tests.integration.pty.terminals import BOUND, agent
 
 pytestmark = pytest.mark.integration
@@ -114,11 +114,6 @@ def test_even_kill_9_of_the_host_puts_the_terminal_back(tmp_path: Path) -> None:
         while termios.tcgetattr(seat.terminal) != before and time.monotonic() < end:
             time.sleep(0.01)
         assert termios.tcgetattr(seat.terminal) == before
-
-
-def children(pid: int) -> list[int]:
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(word) for path in lists for word in path.read_text(encoding="ascii").split()]
 
 
 def test_a_program_that_dies_untidily_leaves_no_modes_behind(shell: Seat, tmp_path: Path) -> None:

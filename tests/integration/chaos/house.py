@@ -246,7 +246,7 @@ class RunningHost:
 
     def wait_until_gone(self) -> None:
         """Wait until the host and its program have ended."""
-        self.process.wait(BOUND)
+        until(lambda: self.process.poll() is not None, f"the end of {self.target}", self._doing)
         pid = self.entry.cli_pid
         if pid and self._program_started:
             until(lambda: not is_running(pid, self._program_started), f"the end of program {pid}")
@@ -257,6 +257,11 @@ class RunningHost:
 
     def _address(self) -> HostAddress:
         return HostAddress(self.entry.socket, port=self.entry.port)
+
+    def _doing(self) -> object:
+        with suppress(NoAnswer):
+            return self.get("/status").body
+        return "no answer"
 
     def _said(self) -> str:
         return (self.house.folder / f"{self.name or self.profile}.out").read_text(encoding="utf-8")[-2000:]

@@ -101,7 +101,7 @@ def test_a_chunk_is_added_to_the_artifact_of_the_same_id() -> None:
     task = replay([facts.opened(), handed("a"), handed("b", append=True)])
 
     assert len(task.artifacts) == 1
-    assert task.artifacts[0].text == "a\nb"
+    assert task.artifacts[0].text == "ab"
 
 
 def test_an_artifact_that_comes_again_replaces_the_first() -> None:

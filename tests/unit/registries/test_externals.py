@@ -77,7 +77,7 @@ def test_what_is_removed_is_gone(book: FileExternalBook) -> None:
 @pytest.mark.parametrize("alias", ["", ".", "..", ".hidden", "../other", "a/b", "a\0b"])
 def test_an_alias_never_leads_out_of_the_folder(book: FileExternalBook, folder: Path, alias: str) -> None:
     book.write(OTHER)
-    (folder.parent / "other.json").write_text("{}")
+    (folder.parent / "other.json").write_text("{}", encoding="utf-8")
 
     assert book.find(alias) is None
     assert book.remove(alias) is None
@@ -112,9 +112,9 @@ def test_a_broken_file_says_which_and_what_to_do(
 
 def test_a_file_without_a_card_or_under_another_name_is_broken(book: FileExternalBook, folder: Path) -> None:
     book.write(OTHER)
-    fields = json.loads((folder / "other.json").read_text())
-    (folder / "else.json").write_text(json.dumps(fields))
-    (folder / "bare.json").write_text(json.dumps({**fields, "alias": "bare", "card": []}))
+    fields = json.loads((folder / "other.json").read_text(encoding="utf-8"))
+    (folder / "else.json").write_text(json.dumps(fields), encoding="utf-8")
+    (folder / "bare.json").write_text(json.dumps({**fields, "alias": "bare", "card": []}), encoding="utf-8")
 
     with pytest.raises(StoreCorrupt, match="named for another alias"):
         book.find("else")
@@ -124,14 +124,14 @@ def test_a_file_without_a_card_or_under_another_name_is_broken(book: FileExterna
 
 def test_a_broken_file_can_be_removed(book: FileExternalBook, folder: Path) -> None:
     folder.mkdir(parents=True)
-    (folder / "broken.json").write_text("?")
+    (folder / "broken.json").write_text("?", encoding="utf-8")
 
     assert book.remove("broken") == ExternalAgent(alias="broken", url="", name="")
     assert book.agents() == ()
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file where the folder should be")
+    (tmp_path / "state").write_text("a file where the folder should be", encoding="utf-8")
     book = FileExternalBook(tmp_path / "state" / "external")
 
     with pytest.raises(StoreFailed, match="cannot be written: "):

@@ -9,6 +9,7 @@ import pytest
 
 from synapse.core.errors import InvalidProfile, UnknownProfile
 from synapse.runtime.profiles import load_profile, profile_names
+from synapse.runtime.settings import BUNDLED_PROFILES
 
 
 def test_the_bundled_profiles_are_there() -> None:
@@ -43,7 +44,7 @@ def test_a_name_that_is_nearly_right_is_recognised() -> None:
 
 def test_a_name_that_is_nothing_like_any_gets_the_list(tmp_path: Path) -> None:
     with pytest.raises(UnknownProfile) as caught:
-        load_profile("zzzzzzzzzz", [tmp_path / "missing"])
+        load_profile("zzzzzzzzzz", [tmp_path / "missing", BUNDLED_PROFILES])
 
     assert caught.value.hint.startswith("there are: claude, codex")
 

@@ -9,7 +9,7 @@ import pytest
 
 from synapse.cli.hosts import state_folder
 from synapse.core.errors import InvalidSettings
-from synapse.runtime.settings import KINDS, MEANINGS, Settings, load_settings
+from synapse.runtime.settings import BUNDLED_PROFILES, KINDS, MEANINGS, Settings, load_settings
 
 
 @pytest.fixture
@@ -147,14 +147,15 @@ def test_a_project_file_of_another_user_is_passed_over(project: Path, environ: d
     assert load_settings(environ=environ, folder=project).queue_limit == Settings().queue_limit
 
 
-def test_profiles_are_looked_for_in_the_project_then_with_the_user(
+def test_a_project_adds_profiles_but_replaces_neither_the_users_nor_the_bundled_ones(
     project: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
     (project.parent / ".synapse" / "profiles").mkdir(parents=True)
 
     assert load_settings(environ=environ, folder=project).profile_folders == (
-        project.parent / ".synapse" / "profiles",
         tmp_path / "config" / "synapse" / "profiles",
+        BUNDLED_PROFILES,
+        project.parent / ".synapse" / "profiles",
     )
 
 

@@ -99,3 +99,8 @@ def test_a_message_cut_short_by_the_program_does_not_swallow_the_answer() -> Non
     lines = ["▸ [A2A:1a2b3c4d:synapse-codex-8120:R] please…", "● certainly", *BOX]
 
     assert answer_text(lines, TEXT, page_profile()) == "certainly"
+
+
+def test_without_a_prompt_rule_the_prompt_is_what_stands_before_the_message() -> None:
+    assert answer_text(["# " + TEXT, "hello", "# "], TEXT, quiet_profile()) == "hello"
+    assert answer_text(["# " + TEXT, "hello", "#"], TEXT, quiet_profile()) == "hello"

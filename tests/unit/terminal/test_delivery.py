@@ -456,6 +456,18 @@ class TestLinePrograms:
 
         assert delivery.advance(look_at(screen_of(*rows)), 0.01) == (ENTER,)
 
+    def test_a_paste_of_several_lines_is_seen_below_the_prompt(self) -> None:
+        ready = screen_of("> ", bracketed_paste=True)
+        pasted = screen_of("> [A2A:1a2b3c4d:user] one", "two", bracketed_paste=True)
+        done = screen_of("> [A2A:1a2b3c4d:user] one", "two", "", bracketed_paste=True)
+        delivery = Delivery("[A2A:1a2b3c4d:user] one\ntwo", line_profile())
+        delivery.advance(look_at(ready), 0.0)
+        delivery.intent_recorded(0.0)
+        delivery.advance(look_at(ready), 0.0)
+
+        assert delivery.advance(look_at(pasted), 0.01) == (ENTER,)
+        assert isinstance(delivery.advance(look_at(done, WORKING), 0.02)[0], Proven)
+
     def test_without_a_prompt_rule_the_cursor_s_line_is_watched(self) -> None:
         profile = quiet_profile()
         delivery = entered_delivery(profile, screen_of("$ "), screen_of("$ " + TEXT))

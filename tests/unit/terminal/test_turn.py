@@ -53,9 +53,9 @@ def test_right_after_the_submission_an_empty_prompt_is_not_believed_so_soon() ->
 
 
 def test_silence_before_the_submission_does_not_count() -> None:
-    tracker = worked(page_profile(), 100.0)
+    tracker = TurnTracker(line_profile(), 100.0)
 
-    assert tracker.advance(look_at(page(), quiet_for=99.0), 100.2) == ()
+    assert tracker.advance(look_at(screen_of("> "), quiet_for=99.0), 100.02) == ()
 
 
 def test_a_dialog_is_waited_out() -> None:
@@ -64,7 +64,7 @@ def test_a_dialog_is_waited_out() -> None:
 
     assert tracker.advance(dialog, 1.0) == (Waiting("permission", "allow or deny it"),)
     assert tracker.advance(dialog, 900.0) == ()
-    assert tracker.advance(look_at(page(), quiet_for=60.0), 900.1) == ()
+    assert tracker.advance(look_at(page(), quiet_for=0.1), 900.1) == ()
     assert isinstance(tracker.advance(AT_WORK, 900.2)[0], Working)
     assert isinstance(tracker.advance(look_at(page(), quiet_for=0.6), 902.0)[0], Settled)
 

@@ -1,0 +1,300 @@
+"""Looking at an agent's terminal from others: a picture at once, then live; one types; leaving leaves it running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.server import ServerConnection, unix_serve
+from websockets.exceptions import ConnectionClosed
+
+from synapse.attach.server import AttachServer
+from synapse.core.caller import Caller
+from synapse.core.errors import PersonRequired
+from synapse.drivers.pty.desk import LineRouting
+from synapse.drivers.pty.running_program import Company
+from tests.integration.attach.seat import Seat, children, seated
+from tests.integration.pty.terminals import Stage, agent, answer, dummy, line_program, staged
+
+pytestmark = pytest.mark.integration
+
+CLIENT = str(Path(__file__).with_name("attach_here.py"))
+
+
+class SocketChannel:
+    """The attach server's Channel over a WebSocket of the library that the client uses too."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    async def accept(self) -> None:
+        """The handshake is done already."""
+
+    async def receive(self) -> bytes | str | None:
+        try:
+            return await self._connection.recv()
+        except ConnectionClosed:
+            return None
+
+    async def send(self, data: bytes | str) -> None:
+        try:
+            await self._connection.send(data)
+        except ConnectionClosed as closed:
+            raise ConnectionError from closed
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        await self._connection.close(code, reason)
+
+
+@dataclass(slots=True)
+class Room:
+    """An agent in the background that people can attach to."""
+
+    stage: Stage
+    socket: str
+
+    def visitor(self, *words: str) -> AbstractContextManager[Seat]:
+        return seated(sys.executable, CLIENT, self.socket, *words)
+
+
+@asynccontextmanager
+async def room(
+    command: tuple[str, ...], folder: Path, *, caller: Caller | None = None, company: Company | None = None
+) -> AsyncGenerator[Room, None]:
+    async with staged(command, line_program(), company=company) as stage:
+        server = AttachServer(stage.program)
+
+        async def serve(connection: ServerConnection) -> None:
+            try:
+                await server(SocketChannel(connection), caller or Caller(via_socket=True))
+            except PersonRequired:
+                await connection.close(1008, "person_required")
+
+        path = str(folder / "attach.sock")
+        async with unix_serve(serve, path, compression=None):
+            yield Room(stage, path)
+
+
+def visit(room: Room, *words: str, story: Callable[[Seat], None]) -> asyncio.Future[None]:
+    """Let a person attach and do what `story` says, in a thread: the agent's loop goes on."""
+
+    def sit() -> None:
+        with room.visitor(*words) as seat:
+            story(seat)
+
+    return asyncio.ensure_future(asyncio.to_thread(sit))
+
+
+def test_a_visitor_sees_the_screen_at_once_types_and_leaves_it_running(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        before = termios.tcgetattr(seat.terminal)
+        seat.sees("echo: before you came")
+        seat.types("hello\r")
+        seat.sees("echo: hello")
+        seat.types("\x1d")
+        seat.sees("left: detached None")
+        assert termios.tcgetattr(seat.terminal) == before
+
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await here.stage.turn("before you came")
+            await visit(here, story=story)
+
+            assert answer(await here.stage.turn("still there?")) == "echo: still there?"
+
+    asyncio.run(scene())
+
+
+def test_the_size_follows_the_one_who_types(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.sees("size 100x30")
+        seat.resizes(71, 19)
+        seat.sees("size 71x19")
+
+    async def scene() -> None:
+        async with room(agent("sizes"), tmp_path) as here:
+            here.stage.program.resize(120, 40)
+            await visit(here, story=story)
+
+            assert here.stage.program.size == (71, 19)
+
+    asyncio.run(scene())
+
+
+def test_several_look_and_the_first_types_until_another_takes_over(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await here.stage.ready()
+            await asyncio.to_thread(two_visitors, here)
+
+    asyncio.run(scene())
+
+
+def two_visitors(here: Room) -> None:
+    with here.visitor() as first, here.visitor() as second:
+        first.sees("> ")
+        first.types("one\r")
+        first.sees("echo: one")
+        second.sees("echo: one")
+
+        second.types("not mine\r")
+        second.sees("looking only")
+        second.types("\x1c")
+        first.sees("looking only")
+        second.types("two\r")
+        second.sees("echo: two")
+        first.sees("echo: two")
+        assert b"not mine" not in first.seen
+
+        second.types("\x1d")
+        second.sees("left: detached")
+        first.types("three\r")
+        first.sees("echo: three")
+
+
+def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.sees("> ")
+        seat.types("hello\r")
+        seat.types("\x1d")
+        seat.sees("left: detached")
+
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await here.stage.ready()
+            await visit(here, "look", story=story)
+
+            assert "hello" not in here.stage.screen()
+
+    asyncio.run(scene())
+
+
+def test_one_may_come_to_take_over_at_once(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await here.stage.ready()
+            await asyncio.to_thread(taking_visitor, here)
+
+    asyncio.run(scene())
+
+
+def taking_visitor(here: Room) -> None:
+    with here.visitor() as first:
+        first.sees("> ")
+        with here.visitor("take") as second:
+            second.sees("> ")
+            first.sees("looking only")
+            second.types("mine\r")
+            second.sees("echo: mine")
+
+
+def test_the_detach_key_can_be_another(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.sees("> ")
+        seat.types("a\x1d\r")
+        seat.sees("echo: a")
+        seat.types("\x1b[111;5u")
+        seat.sees("left: detached")
+
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await visit(here, "key=o", story=story)
+
+    asyncio.run(scene())
+
+
+def test_the_end_of_the_program_ends_the_visit_with_its_status(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.sees("> ")
+        seat.types("lines 3\r")
+        seat.types("exit 6\r")
+        seat.sees("left: the program has ended 6")
+        assert b"line 3" in seat.seen
+
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await visit(here, story=story)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_visitor_that_is_ended_leaves_its_terminal_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
+    def sit(here: Room) -> None:
+        words = f"{sys.executable} {CLIENT} {here.socket}; echo left with $?; sleep 60"
+        with seated("sh", "-c", words) as seat:
+            before = termios.tcgetattr(seat.terminal)
+            seat.sees("> ")
+            (client,) = children(seat.pid)
+            os.kill(client, number)
+            seat.sees(b"\x1b[?1049l")
+            seat.sees(f"left with {128 + number}")
+            assert termios.tcgetattr(seat.terminal) == before
+
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await here.stage.ready()
+            await asyncio.to_thread(sit, here)
+
+    asyncio.run(scene())
+
+
+def test_a_slow_visitor_gets_a_fresh_picture_instead_of_a_backlog(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with room(agent("flooder", "30"), tmp_path) as here:
+            with here.visitor() as seat:
+                await asyncio.to_thread(seat.sees, "this is a line")
+                # All of the flood is printed while the visitor reads nothing of it.
+                await here.stage.ready()
+                await asyncio.to_thread(seat.sees, "> ")
+                assert len(seat.seen) < 15_000_000
+
+                seat.types("hi\r")
+                await asyncio.to_thread(seat.sees, "hello")
+
+    asyncio.run(scene())
+
+
+def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_path: Path) -> None:
+    sent: list[tuple[str, str]] = []
+
+    def story(seat: Seat) -> None:
+        seat.sees("> ")
+        seat.types("@codex hi\r")
+        seat.types("hello\r")
+        seat.sees("echo: hello")
+
+    async def scene() -> None:
+        routing = LineRouting(lambda name: name, lambda target, text: sent.append((target, text)))
+        async with room(dummy().command, tmp_path, company=Company(routing=routing)) as here:
+            await here.stage.ready()
+            await visit(here, story=story)
+
+            assert sent == [("codex", "hi")]
+            assert "echo: @codex" not in here.stage.screen()
+
+    asyncio.run(scene())
+
+
+def test_an_agent_may_not_attach(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.sees("left: the agent's host has closed the connection")
+
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path, caller=Caller(agent_id="codex-1")) as here:
+            await visit(here, story=story)
+
+    asyncio.run(scene())
+
+
+def test_a_socket_without_a_host_is_told(tmp_path: Path) -> None:
+    with seated(sys.executable, CLIENT, str(tmp_path / "nobody.sock")) as seat:
+        seat.sees("refused: no agent answers")
