@@ -1,0 +1,185 @@
+"""A person at a real terminal (tmux): the CLI as without Synapse, `@agent`, attach, detach, Ctrl-Z, and the way out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.session import COMMAND, Session, session
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+
+
+PROMPTS = ("$", ">", ">>>")
+
+
+class Terminal:
+    """A tmux of its own with one shell in it."""
+
+    def __init__(self, here: Session, columns: int = 90, rows: int = 24) -> None:
+        self._socket = here.home / "tmux"
+        environ = here.environ | {"PS1": "$ ", "TERM": "xterm-256color", "HISTFILE": "/dev/null"}
+        size = ["-x", str(columns), "-y", str(rows)]
+        shell = ["env", *(f"{name}={value}" for name, value in environ.items()), "bash", "--norc", "--noprofile"]
+        subprocess.run(
+            ["tmux", "-S", str(self._socket), "-f", "/dev/null", "new-session", "-d", *size, *shell],
+            cwd=here.folder,
+            check=True,
+        )
+        self.wait("$")
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+        self.press("Enter")
+
+    def press(self, key: str) -> None:
+        self._tmux("send-keys", key)
+
+    def run(self, *arguments: str) -> None:
+        self.type(shlex.join([*COMMAND, *arguments]))
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p").rstrip()
+
+    def wait(self, words: str) -> str:
+        """Return the screen once a line of it begins with `words`, and with nothing more for a prompt."""
+        pattern = f"^{re.escape(words)}" + ("$" if words in PROMPTS else "")
+        script = 'until tmux -S "$0" capture-pane -p | grep -qP -- "$1"; do sleep 0.05; done'
+        try:
+            subprocess.run(["bash", "-c", script, str(self._socket), pattern], timeout=20, check=True)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{words!r} was not seen on:\n{self.screen()}")
+        return self.screen()
+
+    def close(self) -> None:
+        subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], check=False, capture_output=True)
+
+    def _tmux(self, *arguments: str) -> str:
+        ran = subprocess.run(
+            ["tmux", "-S", str(self._socket), *arguments], check=True, capture_output=True, encoding="utf-8"
+        )
+        return ran.stdout
+
+
+@pytest.fixture
+def here() -> Iterator[Session]:
+    with tempfile.TemporaryDirectory(prefix="syn-") as folder, session(Path(folder) / "h") as opened:
+        yield opened
+
+
+@pytest.fixture
+def terminal(here: Session) -> Iterator[Terminal]:
+    opened = Terminal(here)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def begin_ada(here: Session, terminal: Terminal) -> None:
+    """Run an agent in the person's terminal, and wait until others can see it."""
+    terminal.run("dummy", "--name", "ada", "--no-instructions")
+    terminal.wait(">")
+    for _ in range(200):
+        if any(agent["name"] == "ada" for agent in here.run("list", "--json").json):
+            return
+    pytest.fail(f"ada is not listed; her terminal shows:\n{terminal.screen()}")
+
+
+def test_a_person_works_in_the_cli_sends_with_an_at_sign_and_gets_the_shell_back(
+    here: Session, terminal: Terminal
+) -> None:
+    here.start("bob")
+    begin_ada(here, terminal)
+
+    terminal.type("hello")
+    terminal.wait("echo: hello")
+    terminal.type("@bob are you there?")
+    terminal.wait("[→ bob] sent")
+    delivered = here.run("send", "bob", "and this", "--response", "--timeout", "20")
+
+    assert delivered.out == "echo: and this\n"
+    assert "echo: @bob" not in terminal.screen()
+    terminal.type("exit 3")
+    terminal.wait("$")
+    terminal.type("echo status $?")
+    terminal.wait("status 3")
+    assert here.run("list", "--json").json[0]["name"] == "bob"
+
+
+def test_a_message_from_elsewhere_is_seen_in_the_persons_terminal(here: Session, terminal: Terminal) -> None:
+    begin_ada(here, terminal)
+
+    answered = here.run("send", "ada", "from outside", "--response", "--timeout", "20")
+
+    assert answered.out == "echo: from outside\n"
+    terminal.wait("echo: from outside")
+
+
+def test_a_half_typed_line_is_never_typed_over(here: Session, terminal: Terminal) -> None:
+    begin_ada(here, terminal)
+    terminal.press("h")
+    terminal.press("i")
+    terminal.wait("> hi")
+
+    here.run("send", "ada", "from outside")
+    explained = here.run("status", "ada", "--explain").out
+    assert "nothing is typed" in explained
+    terminal.type(" there")
+
+    terminal.wait("echo: hi there")
+    terminal.wait("echo: from outside")
+
+
+def test_attach_shows_the_screen_types_and_leaves_the_agent_running(here: Session, terminal: Terminal) -> None:
+    agent = here.start("bob")
+    here.run("send", "bob", "earlier", "--response", "--timeout", "20")
+
+    terminal.run("attach", "bob")
+    terminal.wait("echo: earlier")
+    terminal.type("typed from here")
+    terminal.wait("echo: typed from here")
+    terminal.press("C-]")
+    terminal.type("stty -a | grep -o ' icanon' && echo back")
+
+    terminal.wait("back")
+    assert here.run("list", "--json").json[0]["pid"] == agent["pid"]
+
+
+def test_ctrl_z_gives_the_shell_and_fg_the_program_back(here: Session, terminal: Terminal) -> None:
+    begin_ada(here, terminal)
+    terminal.press("C-z")
+    terminal.wait("$")
+    terminal.type("echo in the shell")
+    terminal.wait("in the shell")
+
+    terminal.type("fg")
+    terminal.type("again")
+
+    terminal.wait("echo: again")
+
+
+def test_the_program_is_python_and_nothing_looks_different(here: Session, terminal: Terminal) -> None:
+    profile = here.home / "config" / "synapse" / "profiles" / "py.toml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text(
+        f"command = ['{sys.executable}', '-q']\n[prompt]\npattern = '^>>> (?P<text>.*)$'\nat_cursor = true\n",
+        encoding="utf-8",
+    )
+    terminal.type(f"export XDG_CONFIG_HOME={here.home / 'config'}")
+    terminal.run("py", "--no-instructions")
+    terminal.wait(">>>")
+    terminal.type("6 * 7")
+
+    terminal.wait("42")
