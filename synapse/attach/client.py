@@ -23,12 +23,13 @@ _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
 """A cut key sequence comes whole within this time."""
 _HOST_CLOSED: Final = "the agent's host has closed the connection"
-_RESIZED, _OVER = b"r", b"o"
+_RESIZED: Final = bytes((signal.SIGWINCH,))
+_OVER: Final = b"\x00"
 _ENTER_SCREEN: Final = b"\x1b[?1049h\x1b[H"
-# Every mode that the agent's program may have set, off; then below whatever is on the screen.
+# Every mode that the agent's program may have set, off; then the screen that the shell had.
 _LEAVE_SCREEN: Final = (
     b"\x1b[?1;66;9;1000;1002;1003;1004;1005;1006;1015;1016;2004;2031l\x1b[?1007h\x1b[=0;1u\x1b[>4;0m\x1b[?2026l"
-    b"\x1b[r\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\x1b[?1049l\x1b[999;1H\r\n"
+    b"\x1b[r\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\x1b[?1049l\r"
 )
 
 
@@ -80,12 +81,16 @@ class _Attachment:
         self._options = options
         self._person = person
         self._types = False
+        self._was_told = False
         self._ended: Detached | None = None
         self._wakes, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
 
     def run(self) -> Detached:
-        previous = signal.signal(signal.SIGWINCH, self._size_changed)
+        # The kernel may give the signal to any thread, and only the pipe wakes the one that waits for keys. The host is
+        # not told from a handler: that may have interrupted a send, which holds the connection's lock.
+        previous = signal.signal(signal.SIGWINCH, _noted)
+        told_before = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         shower = threading.Thread(target=self._show, name="attach-show", daemon=True)
         self._person.enter(_LEAVE_SCREEN)
         try:
@@ -101,6 +106,7 @@ class _Attachment:
             return self._ended or Detached(_HOST_CLOSED)
         finally:
             self._person.restore()
+            signal.set_wakeup_fd(told_before)
             signal.signal(signal.SIGWINCH, previous)
 
     def _pass_keys(self) -> Detached:
@@ -156,9 +162,17 @@ class _Attachment:
 
     def _role_changed(self, role: Role) -> None:
         self._types = role.types
-        if not role.types and self._options.types:
-            text = f" looking only: somebody else types; Ctrl-{self._options.take_key} takes over "
-            self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{text}\x1b[0m\x1b8".encode())
+        if not self._options.types:
+            return
+        if not role.types:
+            self._was_told = True
+            self._note(f" looking only: somebody else types; Ctrl-{self._options.take_key} takes over ")
+        elif self._was_told:
+            self._note(" your keys reach the agent now ")
+
+    def _note(self, text: str) -> None:
+        """Put a word over the bottom row; the program paints over it when it likes."""
+        self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode())
 
     def _wake(self, news: bytes) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -169,9 +183,9 @@ class _Attachment:
         while rest:
             rest = rest[os.write(self._person.sink, rest) :]
 
-    def _size_changed(self, _number: int, _frame: FrameType | None) -> None:
-        # Not sent from here: the handler may have interrupted a send, which holds the connection's lock.
-        self._wake(_RESIZED)
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """Nothing to do here: the number of the signal is in the pipe."""
 
 
 def _is_pressed(key: Key, letter: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
 from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, ToHost, ToViewer, decode_to_host, encode
+from synapse.attach.keyboard import Keyboard
 from synapse.attach.viewer import Viewer
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
@@ -140,13 +141,20 @@ class AttachServer:
             await channel.send(encode(await seat.told.get()))
 
     async def _hear(self, channel: Channel, seat: _Seat) -> None:
+        keyboard = Keyboard(self._terminal.type_keys)
+        try:
+            await self._listen(channel, seat, keyboard)
+        finally:
+            keyboard.close()
+
+    async def _listen(self, channel: Channel, seat: _Seat, keyboard: Keyboard) -> None:
         while (said := await channel.receive()) is not None:
             if isinstance(said, str):
                 frame = decode_to_host(said)
                 if frame is not None:
                     self._obey(frame, seat)
             elif self._typist is seat:
-                self._terminal.type_keys(said)
+                keyboard.receive(said)
             elif seat.told.empty():
                 seat.told.put_nowait(Role(types=False))
 

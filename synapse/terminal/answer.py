@@ -5,7 +5,8 @@ This is the last resort: it is what was painted, not what was meant. Callers mar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from synapse.terminal.echo import compact
@@ -17,13 +18,16 @@ from synapse.terminal.rules import Pattern
 # At most so many letters of frame stand before and after a row of a message; one CLI puts the time of day there.
 _FRAME_BEFORE: Final = 3
 _FRAME_AFTER: Final = 8
+# So many letters at its end tell a message from anything else.
+_TELLING_END: Final = 40
 
 
 def answer_text(lines: Sequence[str], text: str, profile: Profile) -> str:
     """Return what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found."""
     forms = {compact(keystrokes(text, profile, bracketed_paste=pasted).shown) for pasted in (False, True)}
     starts = sorted({start for form in forms for start in _places_below_message(lines, form, profile)}, reverse=True)
-    answers = [_answer_from(lines, start, profile) for start in starts or _places_without_message(lines, profile)]
+    starts = starts or _places_below_end(lines, forms, profile) or _places_without_message(lines, profile)
+    answers = [_answer_from(lines, start, profile) for start in starts]
     if profile.answer.echo is not None:
         return next(iter(answers), "")
     # A program may repeat the message in its answer. Without a rule for the first place, it is where something follows.
@@ -40,7 +44,7 @@ def _places_below_message(lines: Sequence[str], wanted: str, profile: Profile) -
     """Return the row below each place where the program shows the message."""
     header = wanted[: wanted.find("]") + 1] or wanted
     begins = [(row, _beginning(lines, row, header, profile)) for row in range(len(lines))]
-    return [_message_end(lines, row, at, wanted) for row, at in begins if at >= 0]
+    return [_message_end(lines, row, at, wanted, profile.answer.strip) for row, at in begins if at >= 0]
 
 
 def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) -> int:
@@ -50,6 +54,16 @@ def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) ->
     # The header itself may be wrapped on a narrow screen.
     at = compact("".join(lines[row : row + 2])).find(header)
     return at if at < len(compact(lines[row])) else -1
+
+
+def _places_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[int]:
+    """Return the row below the message's end, when its beginning has scrolled away; an answer may repeat it later."""
+    shown = [compact(_blanked(line, profile.answer.strip)) for line in lines]
+    tails = tuple(form[-_TELLING_END:] for form in forms if len(form) >= _TELLING_END)
+    ends = (
+        row for row in range(len(lines)) if shown[row] and "".join(shown[max(row - 4, 0) : row + 1]).endswith(tails)
+    )
+    return [row + 1 for row in islice(ends, 1)]
 
 
 def _places_without_message(lines: Sequence[str], profile: Profile) -> list[int]:
@@ -67,12 +81,12 @@ def _places_without_message(lines: Sequence[str], profile: Profile) -> list[int]
     return [row + 1] if is_mark else []
 
 
-def _message_end(lines: Sequence[str], row: int, at: int, wanted: str) -> int:
+def _message_end(lines: Sequence[str], row: int, at: int, wanted: str, strip: Sequence[Pattern]) -> int:
     """Walk down while the rows go on with the message; frames and indentation around its words do not matter."""
     left = wanted[_same_letters(compact(lines[row])[at:], wanted) :]
     row += 1
     while row < len(lines) and left:
-        line = compact(lines[row])
+        line = compact(_blanked(lines[row], strip))
         taken = _overlap(line, left)
         if line and not taken:
             break
@@ -102,11 +116,18 @@ def _above_prompt(lines: Sequence[str], profile: Profile, start: int) -> int:
     if rule is None:
         return _above_likely_prompt(lines, start)
     if not rule.at_cursor:
-        rows = rows_of(lines, profile, rule.region)
-        return max(rows.start, start) if rows else len(lines)
+        return max(_above_region(lines, profile, rule.region), start)
     # The lines have lost their trailing blanks, and with them the one behind an empty prompt.
     prompts = (row for row in range(len(lines) - 1, start - 1, -1) if rule.pattern.search(lines[row] + " "))
     return next(prompts, len(lines))
+
+
+def _above_region(lines: Sequence[str], profile: Profile, name: str) -> int:
+    rows = rows_of(lines, profile, name)
+    if not rows:
+        return len(lines)
+    frame = profile.regions[name].between if name in profile.regions else None
+    return rows.start - 1 if frame is not None and frame.search(lines[rows.start - 1]) else rows.start
 
 
 def _above_likely_prompt(lines: Sequence[str], start: int) -> int:

@@ -23,7 +23,7 @@ from typing import Final, assert_never
 from synapse.core.agent import EXITED
 from synapse.terminal.echo import Shown
 from synapse.terminal.evidence import UPDATE_LIMIT, Look
-from synapse.terminal.gate import Shut, dialog_open, shut
+from synapse.terminal.gate import UNSEEN, Shut, dialog_open, shut
 from synapse.terminal.keystrokes import keystrokes
 from synapse.terminal.profile import Profile
 from synapse.terminal.proof import ProofSeeker
@@ -99,7 +99,7 @@ class Delivery:
         self._since = 0.0
         """When the phase began, or when its bytes had left."""
         self._wake_at: float | None = None
-        self._seeker: ProofSeeker | None = None
+        self._seeker = ProofSeeker(profile)
         self._dialog_since: float | None = None
         self._after_dialog = False
 
@@ -111,6 +111,11 @@ class Delivery:
     def deadline(self) -> float | None:
         """When `advance` is next worth calling even if nothing happens."""
         return self._wake_at
+
+    @property
+    def saw_work(self) -> bool:
+        """True once the program was seen to work after Enter; the turn's tracker wants to know."""
+        return self._seeker.saw_work
 
     def advance(self, look: Look, now: float) -> tuple[Step, ...]:
         """Take what is seen now; return what to do."""
@@ -159,12 +164,10 @@ class Delivery:
 
     def _type(self, look: Look, now: float) -> tuple[Step, ...]:
         closed = shut(look, self._profile)
-        if closed is not None:
-            return self._take_back(closed, now)
-        if look.picture is None:
-            raise AssertionError("the gate is shut when there is no picture")
+        if closed is not None or look.picture is None:
+            return self._take_back(closed or UNSEEN, now)
         keys = keystrokes(self._text, self._profile, bracketed_paste=look.picture.bracketed_paste)
-        self._seeker = ProofSeeker(keys.shown, self._profile, look.picture, now)
+        self._seeker.typed(keys.shown, look.picture, now)
         self._go(Phase.TYPED, now)
         self._wake(now + self._profile.times.echo)
         return (Write(keys.data),)
@@ -188,8 +191,8 @@ class Delivery:
         proof = self._prove(look, now)
         if proof:
             return proof
-        seen = self._proof_seeker.shown(look.picture)
-        if seen is not Shown.WHOLE or self._proof_seeker.person_came_in(look, now):
+        seen = self._seeker.shown(look.picture)
+        if seen is not Shown.WHOLE or self._seeker.person_came_in(look, now):
             return self._wait_for_echo(seen, look, now)
         may_enter_at = self._since + self._profile.times.enter
         return self._wait(may_enter_at) if now < may_enter_at else self._press_enter(now)
@@ -216,9 +219,9 @@ class Delivery:
 
     def _why_not_enter(self, seen: Shown, look: Look, now: float) -> str:
         """TUIs may buffer a paste without drawing it, so a missing echo alone is no reason."""
-        if self._proof_seeker.person_came_in(look, now):
+        if self._seeker.person_came_in(look, now):
             return "a person typed before Enter was pressed"
-        if self._after_dialog or (self._proof_seeker.was_seen and seen is not Shown.PART):
+        if self._after_dialog or (self._seeker.was_seen and seen is not Shown.PART):
             return "the text was in the prompt and is no longer there"
         if seen is Shown.FOREIGN:
             return "the prompt shows something else than the text"
@@ -227,7 +230,7 @@ class Delivery:
         return ""
 
     def _press_enter(self, now: float) -> tuple[Step, ...]:
-        self._proof_seeker.entered()
+        self._seeker.entered()
         self._go(Phase.ENTERED, now)
         self._wake(now + self._profile.times.proof)
         return (Write(self._profile.typing.enter),)
@@ -242,18 +245,12 @@ class Delivery:
         return self._wait(end) if now < end else self._doubt("nothing shows that the program took the message", now)
 
     def _prove(self, look: Look, now: float) -> tuple[Step, ...]:
-        sign = self._proof_seeker.seek(look, now)
+        sign = self._seeker.seek(look, now)
         if sign:
             self._go(Phase.PROVEN, now)
             return (Proven("screen", sign),)
-        due = self._proof_seeker.due
+        due = self._seeker.due
         return self._wait(due) if due is not None else ()
-
-    @property
-    def _proof_seeker(self) -> ProofSeeker:
-        if self._seeker is None:
-            raise AssertionError("there is nothing to prove before the text is typed")
-        return self._seeker
 
     def _doubt(self, why: str, now: float) -> tuple[Step, ...]:
         self._go(Phase.DOUBTFUL, now)

@@ -75,6 +75,7 @@ def _erase_to_end(line: EditedLine) -> EditedLine:
 _Edit = Callable[[EditedLine], EditedLine]
 _BY_KIND: Final[Mapping[Kind, _Edit]] = {
     Kind.NEUTRAL: _unchanged,
+    Kind.REPORT: _unchanged,
     Kind.LEFT: _left,
     Kind.RIGHT: _right,
     Kind.HOME: _home,

@@ -4,8 +4,10 @@ Each source says in what state the agent is, or nothing. The most trusted source
 
     exit > signal > transcript > dialog > title > screen > quiet
 
-Two rules beside the order. Unknown never overwrites known: when no source says anything (a help page, half a frame),
-the verdict stays. And a dialog is trusted above the title, because titles do not show dialogs.
+Rules beside the order. Unknown never overwrites known: when no source says anything (a help page, half a frame),
+the verdict stays. A dialog is trusted above the title, because titles do not show dialogs. Of signal and transcript the
+later word counts. And both are words about a moment: what is seen to be otherwise later, and stays so, outdates them
+(an interrupt that no hook told, a hook that was lost).
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from synapse.terminal.reading import find_dialog, find_working, read_prompt
 
 # A program that dies inside a synchronized update leaves it on; terminals give up waiting after about as long.
 UPDATE_LIMIT: Final = 1.0
+
+# How long the terminal has to show something else before it outdates what the program itself said last.
+_PATIENCE: Final = {READY: 0.0, WAITING: 0.5, WORKING: 3.0}
 
 # The words of the Program Status Protocol (OSC 7501).
 _PROGRAM_STATES: Final = {"idle": READY, "done": READY, "error": READY, "working": WORKING, "blocked": WAITING}
@@ -39,6 +44,10 @@ class Source(StrEnum):
     QUIET = "quiet"
 
 
+_OWN_WORDS: Final = (Source.SIGNAL, Source.TRANSCRIPT)
+_SEEN: Final = (Source.DIALOG, Source.TITLE, Source.SCREEN)
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What one source says: a state, or an empty one when it cannot tell; `at` is when it began to say so."""
@@ -47,6 +56,8 @@ class Claim:
     state: str
     detail: str
     at: float
+    last: float = 0.0
+    """When it said so last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,11 @@ class Evidence:
     def claims(self) -> tuple[Claim, ...]:
         """What each source says, most trusted first: the list that `--explain` shows."""
         return tuple(self._claims[source] for source in Source if source in self._claims)
+
+    @property
+    def seen(self) -> str:
+        """The state that the terminal shows, whatever the program said of itself; empty when it shows none."""
+        return next((self._claims[source].state for source in _SEEN if self._says(source)), "")
 
     def look(
         self,
@@ -178,11 +194,28 @@ class Evidence:
     def _say(self, source: Source, state: str, detail: str, now: float) -> None:
         before = self._claims.get(source)
         since = before.at if before is not None and before.state == state else now
-        self._claims[source] = Claim(source, state, detail, since)
+        self._claims[source] = Claim(source, state, detail, since, now)
 
     def _judge(self, now: float) -> None:
-        won = next((claim for claim in self.claims if claim.state), None)
+        said = [claim for claim in self.claims if claim.state and not self._is_outdated(claim, now)]
+        own = sorted((claim for claim in said if claim.source in _OWN_WORDS), key=lambda claim: -claim.last)
+        exits = [claim for claim in said if claim.source is Source.EXIT]
+        won = next(iter((*exits, *own, *said)), None)
         if won is None:
             return
         since = self._verdict.since if won.state == self._verdict.state else now
         self._verdict = Verdict(won.state, won.detail, won.source, since)
+
+    def _is_outdated(self, claim: Claim, now: float) -> bool:
+        """True for a word of the program about itself that the terminal has contradicted since."""
+        if claim.source not in _OWN_WORDS:
+            return False
+        seen = next((self._claims[source] for source in _SEEN if self._says(source)), None)
+        if seen is None or seen.state == claim.state or seen.at <= claim.last:
+            return False
+        # A dialog is never typed into, so it counts at once.
+        patience = 0.0 if seen.state == WAITING else _PATIENCE.get(claim.state, 0.0)
+        return now - seen.at >= patience
+
+    def _says(self, source: Source) -> bool:
+        return source in self._claims and bool(self._claims[source].state)

@@ -23,10 +23,13 @@ class Shut:
     opens_in: float | None = None
 
 
+UNSEEN: Final = Shut("nothing is known of the screen yet")
+
+
 def shut(look: Look, profile: Profile) -> Shut | None:
     """Return what keeps the gate shut, or None when a message may be typed."""
     if look.picture is None:
-        return Shut("nothing is known of the screen yet")
+        return UNSEEN
     return (
         _state_shut(look)
         or _prompt_shut(look.picture, profile)

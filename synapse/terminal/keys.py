@@ -29,7 +29,9 @@ class Kind(Enum):
     CONTROL = auto()
     """Ctrl and the character in `text`."""
     NEUTRAL = auto()
-    """Changes no line: a paste mark, a key released, a report of the terminal, the mouse moved."""
+    """Changes no line: a paste mark, a key released, the mouse moved, the window got the focus."""
+    REPORT = auto()
+    """No key at all: the terminal's own answer to a query of the program."""
     OTHER = auto()
 
 
@@ -56,8 +58,9 @@ _PRINTABLE: Final = re.compile(rb"[^\x00-\x1f\x7f]+")
 _BY_FINAL: Final = {b"C": Kind.RIGHT, b"D": Kind.LEFT, b"H": Kind.HOME, b"F": Kind.END}
 _BY_NUMBER: Final = {1: Kind.HOME, 3: Kind.DELETE, 4: Kind.END, 7: Kind.HOME, 8: Kind.END}
 _BY_CODE: Final = {13: Kind.ENTER, 57414: Kind.ENTER, 127: Kind.BACKSPACE, 8: Kind.BACKSPACE}
-_REPORTS: Final = frozenset((b"I", b"O", b"c", b"n", b"R", b"t", b"x", b"y"))
-"""Focus in and out, device attributes, status, cursor position, window, parameters, modes."""
+_REPORTS: Final = frozenset((b"c", b"n", b"R", b"t", b"x", b"y"))
+"""Device attributes, status, cursor position, window, parameters, modes."""
+_FOCUS: Final = frozenset((b"I", b"O"))
 
 _SHIFT, _CONTROL = 1, 4
 _LOCKS: Final = 64 | 128
@@ -150,7 +153,7 @@ def _escape(data: bytes) -> Key | None:
             return _ss3(data[:3]) if len(data) > 2 else None
         case b"]" | b"P" | b"X" | b"^" | b"_":
             string = _STRING.match(data)
-            return Key(Kind.NEUTRAL, string[0]) if string else None
+            return Key(Kind.REPORT, string[0]) if string else None
         case b"\x1b":
             return Key(Kind.OTHER, data[:1])
         case _:
@@ -184,7 +187,7 @@ def _csi(data: bytes) -> Key | None:
     if final in b"Mm" and parameters.startswith("<"):
         return Key(_mouse(parameters[1:]), raw)
     if found[2] or parameters[:1] in ("?", ">", "<", "=") or final in _REPORTS:
-        return Key(Kind.NEUTRAL, raw)
+        return Key(Kind.REPORT, raw)
     if not _NUMBERS.fullmatch(parameters):
         return Key(Kind.OTHER, raw)
     return _function_key(raw, _numbers(parameters), final)
@@ -207,7 +210,7 @@ def _function_key(raw: bytes, fields: list[list[int]], final: bytes) -> Key:
         return _coded(raw, fields[2], _modifiers(fields), "")
     if final == b"~" and fields[0][0] == 200:
         return Key(Kind.NEUTRAL if raw == _PASTE_BEGIN else Kind.OTHER, raw)
-    if _is_release(fields):
+    if _is_release(fields) or final in _FOCUS:
         return Key(Kind.NEUTRAL, raw)
     if final == b"u":
         return _coded(raw, fields[0], _modifiers(fields), _chars(fields[2]) if len(fields) > 2 else "")

@@ -84,6 +84,14 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """How the program tells by itself what it does. Without an adapter it is judged by its terminal alone."""
+
+    adapter: str = ""
+    """What switches its signals on and reads them, as `claude`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One CLI."""
 
@@ -110,6 +118,7 @@ class Profile:
     titles: Mapping[str, Pattern] = field(default_factory=dict[str, Pattern])
     """State → what the window's title then matches."""
     answer: AnswerRule = field(default_factory=AnswerRule)
+    signals: Signals = field(default_factory=Signals)
 
     @property
     def reads_lines(self) -> bool:
@@ -142,6 +151,7 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         working=tuple(_working(fields) for fields in top.tables("working")),
         titles=_titles(top.table("titles")),
         answer=_answer(top.table("answer")),
+        signals=_signals(top.table("signals")),
     )
     top.done()
     _require_regions(profile)
@@ -269,6 +279,12 @@ def _answer(fields: Fields) -> AnswerRule:
     )
     fields.done()
     return rule
+
+
+def _signals(fields: Fields) -> Signals:
+    signals = Signals(adapter=fields.text("adapter"))
+    fields.done()
+    return signals
 
 
 def _require_regions(profile: Profile) -> None:

@@ -151,8 +151,8 @@ class Screen:
         options = _ghostty.core.init_sized("GhosttyFormatterTerminalOptions")
         options.emit, options.selection = _lib.GHOSTTY_FORMATTER_FORMAT_VT, selection
         formatter = _ffi.new("GhosttyFormatter*")
-        if _lib.ghostty_formatter_terminal_new(_ffi.NULL, formatter, self._handle, options[0]):
-            return self._visible_lines(y + 1)[y].encode()
+        made = _lib.ghostty_formatter_terminal_new(_ffi.NULL, formatter, self._handle, options[0])
+        _ghostty.core.check(made, "new formatter")
         try:
             return _filled(partial(_lib.ghostty_formatter_format_buf, formatter[0]))
         finally:

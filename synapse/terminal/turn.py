@@ -52,10 +52,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The turn is over."""
+    """The turn is over. `reason` is a stable word when it ended without an answer."""
 
     source: str
     evidence: str
+    reason: str = ""
 
 
 TurnStep = Working | Waiting | Settled
@@ -64,10 +65,11 @@ TurnStep = Working | Waiting | Settled
 class TurnTracker:
     """Follows one turn."""
 
-    def __init__(self, profile: Profile, now: float) -> None:
+    def __init__(self, profile: Profile, now: float, *, has_worked: bool = False) -> None:
+        """`has_worked` is what the delivery saw before it had its proof."""
         self._profile = profile
         self._stage = Stage.SUBMITTED
-        self._has_worked = False
+        self._has_worked = has_worked
         self._dialog = ""
         self._since = now
         self._wake_at: float | None = None
@@ -90,22 +92,24 @@ class TurnTracker:
             return self._wait(look)
         if look.state == WORKING:
             return self._work()
+        begun = self._work() if self._has_worked and self._stage is Stage.SUBMITTED else ()
         if look.state != READY or not self._prompt_is_back(look):
-            return ()
-        return self._settle(look, now)
+            return begun
+        return begun + self._settle(look, now)
 
-    def ended(self, source: str, evidence: str) -> tuple[TurnStep, ...]:
+    def ended(self, source: str, evidence: str, reason: str = "") -> tuple[TurnStep, ...]:
         """A structured signal says that the turn is over."""
         if self._stage is Stage.SETTLED:
             return ()
         self._stage = Stage.SETTLED
-        return (Settled(source, evidence),)
+        return (Settled(source, evidence, reason),)
 
     def _wait(self, look: Look) -> tuple[TurnStep, ...]:
         if self._stage is Stage.WAITING and self._dialog == look.dialog:
             return ()
         self._stage, self._dialog = Stage.WAITING, look.dialog
-        return (Waiting(look.dialog, look.hint),)
+        # A signal may tell of a dialog before the screen shows which one it is.
+        return (Waiting(look.dialog or "question", look.hint or "look at its terminal"),)
 
     def _work(self) -> tuple[TurnStep, ...]:
         self._has_worked = True
@@ -117,7 +121,7 @@ class TurnTracker:
     def _settle(self, look: Look, now: float) -> tuple[TurnStep, ...]:
         # Silence from before the submission does not count.
         quiet_since = max(now - look.quiet_for, self._since)
-        done_at = quiet_since + self._silence_needed()
+        done_at = quiet_since + self._silence_needed(look)
         if done_at - now > _GRAIN:
             self._wake_at = done_at
             return ()
@@ -126,10 +130,13 @@ class TurnTracker:
             return (Settled("quiet", f"no output for {look.quiet_for:.1f} s, and the profile has no prompt rule"),)
         return (Settled("screen", "the prompt is back, and output has stopped"),)
 
-    def _silence_needed(self) -> float:
+    def _silence_needed(self, look: Look) -> float:
+        times = self._profile.times
+        if self._has_worked and look.picture is not None and look.picture.program_status:
+            # It tells when it works; that it is ready now is its own word.
+            return times.quiet
         # Right after the submission the prompt is empty and nothing shows yet that it works: wait longer then. A line
         # program shows its prompt only when it reads again, so there the prompt is enough.
-        times = self._profile.times
         shows_prompt_when_done = self._profile.prompt is not None and self._profile.reads_lines
         return times.settle if self._has_worked or shows_prompt_when_done else max(times.settle, times.unseen)
 

@@ -3,9 +3,9 @@
     line_recorder.py LOG [--echoless] [--slow SECONDS] [--dialogs N] [--flood KILOBYTES]
 
 The log has one JSON object in a line: what kind of input it was, its bytes in hex, and the terminal's settings then.
-`--slow` works for up to so long on a message, `--flood` prints so much for it, and `--dialogs` asks for permission after
-every Nth message; which ones depends only on what they say, so a run can be repeated. Nobody answers the dialog: it goes
-away by itself, and what was typed meanwhile is written down as typed into a dialog. SIGINT drops the work.
+`--slow` works for up to so long on a message, `--flood` prints so much for it, and `--dialogs` asks for permission
+after every Nth message; which ones depends only on what they say, so a run can be repeated. Nobody answers the dialog:
+it goes away by itself, and what was typed meanwhile is written down as typed into a dialog. SIGINT drops the work.
 """
 
 import argparse

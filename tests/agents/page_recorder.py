@@ -2,7 +2,7 @@
 
     page_recorder.py LOG [--slow SECONDS] [--dialogs N]
 
-It paints a frame with `❯ text`, what was submitted above it, and a mark while it works. A text that ends in `@word` or
+It paints a frame with `> text`, what was submitted above it, and a mark while it works. A text that ends in `@word` or
 `/word` has a completion popup: Enter then picks from it and does not submit. After every Nth submission a dialog takes
 the frame's place for a while; what is typed then is written down as typed into a dialog. ESC drops the work.
 The log is as in line_recorder.py.
@@ -116,7 +116,7 @@ class Page:
         cut = [line[i : i + width] for line in self.text.split("\n") for i in range(0, max(len(line), 1), width)]
         if len(cut) > MOST_ROWS:
             cut = [f"[Pasted text #1 +{len(cut)} lines]"]
-        return ["❯ " + cut[0], *("  " + row for row in cut[1:])]
+        return ["> " + cut[0], *("  " + row for row in cut[1:])]
 
     def wait(self) -> float | None:
         until = max(self.works_until, self.asks_until)

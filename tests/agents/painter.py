@@ -1,9 +1,12 @@
 """A small full-screen program: its own line editor on the alternate screen, with bracketed paste.
 
-It paints `% text` and shows what was submitted above it. `quit` ends it, `die` ends it without cleaning up.
+It paints `% text` and shows what was submitted above it, and again when its window has changed. `quit` ends it, `die`
+ends it without cleaning up. With the argument `plain` it stays on the ordinary screen.
 """
 
 import os
+import signal
+import sys
 import termios
 import tty
 
@@ -33,8 +36,9 @@ def take(text: str, data: bytes) -> str:
 def main() -> None:
     settings = termios.tcgetattr(0)
     tty.setraw(0)
-    os.write(1, b"\x1b[?1049h\x1b[?2004h\x1b[2J")
+    os.write(1, b"\x1b[?2004h\x1b[2J" if "plain" in sys.argv else b"\x1b[?1049h\x1b[?2004h\x1b[2J")
     text = ""
+    signal.signal(signal.SIGWINCH, lambda number, frame: paint(text))
     while "quit" not in submitted:
         paint(text)
         text = take(text, os.read(0, 4096))

@@ -11,7 +11,7 @@ from tests.architecture.source_tree import FOLDERS, LEFT_BEHIND, PACKAGE, ROOT, 
 # Each folder of the package, with the folders that it may hold. The dashboard's static files lie as they like.
 ROOMS = {
     "core": set[str](),
-    "terminal": {"profiles"},
+    "terminal": {"profiles", "signals"},
     "service": set[str](),
     "dialects": {"a2a_v1", "a2a_v0_3", "synapse", "supervisor", "hub"},
     "transports": set[str](),

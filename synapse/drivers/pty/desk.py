@@ -54,7 +54,7 @@ class Desk:
         self._profile = profile
         self._routing = routing
         self._notices = Notices(pump.terminal, screen, clock, pump)
-        self._at_line = AtLine(routing.resolve, profile.clear_keys) if routing else None
+        self._at_line = AtLine(self._resolve, profile.clear_keys) if routing else None
         self._looked_at = (-1, 0.0)
         self._remnant: _Remnant | None = None
 
@@ -98,6 +98,13 @@ class Desk:
         self._looked_at = self._screen.version, now
         self._perform(self._at_line.look(self._prompt(), now))
         return _LOOK_SECONDS if self._at_line.deadline is not None else None
+
+    def _resolve(self, name: str) -> str:
+        try:
+            return self._routing.resolve(name) if self._routing else ""
+        except OSError:
+            # Who is here cannot be read: then the line is the program's. The pump must not end for it.
+            return ""
 
     def _prompt(self) -> str | None:
         picture = self._screen.picture()

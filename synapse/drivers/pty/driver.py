@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
-from synapse.core.agent import AGENT_STATES, WORKING
+from synapse.core.agent import AGENT_STATES, READY, WORKING
 from synapse.core.clock import Clock
 from synapse.core.driver import (
     AgentView,
     Answered,
     Doubted,
+    Failed,
     NotNow,
     Progress,
     Sighting,
@@ -36,6 +37,7 @@ from synapse.terminal.delivery import Closed, Delivery, Doubt, Intend, Proven, S
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.gate import dialog_open, shut
 from synapse.terminal.profile import Profile
+from synapse.terminal.signals.report import Report, Told
 from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Working
 
 _ANSWER_LINES: Final = 5000
@@ -45,6 +47,8 @@ _DRAIN_SECONDS: Final = 0.05
 SUBMITTED: Final = "submitted"
 ANSWERED: Final = "answered"
 """What a structured signal may say besides a state: the message was taken; the turn is over, with this text."""
+_MOST_SIGNALS: Final = 256
+_SILENCE: Final = "degraded: it did not report its last turn, so that was judged by what its terminal shows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,12 @@ class _Signal:
     source: str
     kind: str
     detail: str
+    report: Report | None = None
+
+    def ends(self, turn: str) -> bool:
+        """True if it ends the turn of that name; a name that is not known fits every turn."""
+        names = {turn, self.report.turn if self.report else ""} - {""}
+        return self.kind in (ANSWERED, Told.FAILED) and len(names) < 2
 
 
 class PtyDriver:
@@ -63,8 +73,13 @@ class PtyDriver:
         self._clock = clock
         self._composer = composer
         self._lookout = Lookout(profile, program.screen, program.pump, clock)
-        self._signals: deque[_Signal] = deque()
+        self._signals: deque[_Signal] = deque(maxlen=_MOST_SIGNALS)
+        self._typed = ""
+        self._turn_name = ""
+        self._silent: Source | None = None
         self._is_unread = False
+        self.look_again: Callable[[], None] = _nothing
+        """Reads what the program has told by now; called before its screen is believed to say that a turn is over."""
         program.on_output = self._lookout.output_came
         program.exited.add_done_callback(self._program_ended)
 
@@ -103,12 +118,15 @@ class PtyDriver:
         """
         text = await asyncio.to_thread(self._composer.compose, turn)
         self._signals.clear()
+        self._typed, self._turn_name = text, ""
         event: TurnEvent | None = None
-        async with aclosing(self._deliver(Delivery(text, self._profile))) as events:
+        delivery = Delivery(text, self._profile)
+        async with aclosing(self._deliver(delivery)) as events:
             async for event in events:
                 yield event
         if isinstance(event, Submitted):
-            async with aclosing(self._follow(TurnTracker(self._profile, self._now()), text)) as events:
+            tracker = TurnTracker(self._profile, self._now(), has_worked=delivery.saw_work)
+            async with aclosing(self._follow(tracker, text)) as events:
                 async for event in events:
                     yield event
 
@@ -149,6 +167,32 @@ class PtyDriver:
             self._signals.append(_Signal(source, kind, detail))
         self._lookout.wake()
 
+    def report(self, report: Report) -> None:
+        """Take what the program says of its turn; see `signals.adapter.Listener`."""
+        self._silent = None
+        self._lookout.evidence.report(report.source, report.state, report.detail, self._now())
+        is_end = report.told in (Told.ANSWERED, Told.FAILED)
+        self._signals.append(_Signal(report.source, report.told, report.text if is_end else report.detail, report))
+        self._lookout.wake()
+
+    def quiet_for(self) -> float:
+        """Seconds since the program last printed; see `signals.adapter.Listener`."""
+        return self._now() - self.program.pump.last_output
+
+    def seems_ready(self) -> bool:
+        """What its terminal shows; see `signals.adapter.Listener`."""
+        self._lookout.latest()
+        return self._lookout.evidence.seen == READY
+
+    def expect(self, source: Source, detail: str) -> None:
+        """A source should say something from now on; see `signals.adapter.Listener`."""
+        self._silent = source
+        self._lookout.evidence.report(source, "", detail, self._now())
+
+    def lack(self, source: Source, detail: str) -> None:
+        """A source will say nothing; see `signals.adapter.Listener`."""
+        self._lookout.evidence.report(source, "", f"degraded: {detail}", self._now())
+
     async def stop(self) -> None:
         """End the program."""
         self._lookout.close()
@@ -174,12 +218,28 @@ class PtyDriver:
         while True:
             for step in await self._turn_steps(tracker):
                 if isinstance(step, Settled):
+                    step = self._own_word(step)  # noqa: PLW2901  # the same end, better told
                     if not has_started:
                         yield TurnStarted(step.source, "it has ended, so it had started")
-                    yield self._answer(step, text)
+                    yield self._end(step, text)
                     return
-                yield _turn_event(step, has_started=has_started)
+                yield _turn_event(self._told_by(step), has_started=has_started)
                 has_started = has_started or isinstance(step, Working)
+
+    def _own_word(self, settled: Settled) -> Settled:
+        """The same end as the program tells it, if it does: its transcript may be a moment behind its screen."""
+        if settled.source not in (Source.SIGNAL, Source.TRANSCRIPT):
+            self.look_again()
+            self._take_submission()
+        told = next((told for told in self._signals if told.ends(self._turn_name)), None)
+        return settled if told is None else _settled(told)
+
+    def _told_by(self, step: Working | Waiting) -> Working | Waiting:
+        """The same step in the program's own words, if it was the program that told."""
+        verdict = self._lookout.evidence.verdict
+        if verdict.source not in (Source.SIGNAL, Source.TRANSCRIPT):
+            return step
+        return Working(verdict.source, verdict.why) if isinstance(step, Working) else Waiting(verdict.why, step.hint)
 
     async def _delivery_steps(self, delivery: Delivery) -> tuple[Step, ...]:
         """Look until there is something to do for the delivery."""
@@ -187,7 +247,7 @@ class PtyDriver:
             if self._is_unread and self.program.pump.input.pending == 0:
                 self._is_unread = False
                 delivery.written(self._now())
-            told = self._take_signal(SUBMITTED)
+            told = self._take_submission()
             if told is not None:
                 steps = delivery.signalled(told.source, told.detail, self._now())
             else:
@@ -200,18 +260,24 @@ class PtyDriver:
     async def _turn_steps(self, tracker: TurnTracker) -> tuple[TurnStep, ...]:
         """Look until there is something new about the turn."""
         while True:
-            told = self._take_signal(ANSWERED)
+            self._take_submission()
+            told = next((told for told in self._signals if told.ends(self._turn_name)), None)
             if told is not None:
-                steps = tracker.ended(told.source, told.detail)
+                end = _settled(told)
+                steps = tracker.ended(end.source, end.evidence, end.reason)
             else:
                 steps = tracker.advance(self._look(), self._now())
             if steps:
                 return steps
             await self._lookout.next_look(tracker.deadline)
 
-    def _answer(self, settled: Settled, text: str) -> Answered:
+    def _end(self, settled: Settled, text: str) -> Answered | Failed:
+        if settled.reason:
+            return Failed(settled.reason, settled.evidence)
         if settled.source in (Source.SIGNAL, Source.TRANSCRIPT):
             return Answered(parts=_text_parts(settled.evidence), source=settled.source)
+        if self._silent is not None:
+            self._lookout.evidence.report(self._silent, "", _SILENCE, self._now())
         shown = answer_text(self.program.screen.history(_ANSWER_LINES), text, self._profile)
         return Answered(parts=_text_parts(shown), source="screen")
 
@@ -220,10 +286,14 @@ class PtyDriver:
             raise AgentExited(_end_of(self.program.exited.result()))
         return self._lookout.look()
 
-    def _take_signal(self, kind: str) -> _Signal | None:
-        for told in self._signals:
-            if told.kind == kind:
-                self._signals.remove(told)
+    def _take_submission(self) -> _Signal | None:
+        """What says that our message was taken; a prompt of a person's own is left aside."""
+        for told in tuple(self._signals):
+            if told.kind != SUBMITTED:
+                continue
+            self._signals.remove(told)
+            if told.report is None or told.report.is_about(self._typed):
+                self._turn_name = told.report.turn if told.report else ""
                 return told
         return None
 
@@ -262,12 +332,20 @@ def _turn_event(step: Working | Waiting, *, has_started: bool) -> TurnEvent:
             assert_never(step)
 
 
+def _settled(told: _Signal) -> Settled:
+    return Settled(told.source, told.detail, told.report.reason if told.report else "")
+
+
 def _text_parts(text: str) -> tuple[TextPart, ...]:
     return (TextPart(text=text),) if text else ()
 
 
 def _sooner(one: float | None, other: float | None) -> float | None:
     return min((moment for moment in (one, other) if moment is not None), default=None)
+
+
+def _nothing() -> None:
+    """The program tells nothing."""
 
 
 def _end_of(status: int) -> str:

@@ -18,6 +18,7 @@ class Lifeline:
         self._program = program
         self._stopped = stopped
         self._exited = exited
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name="pty-lifeline", daemon=True)
 
     def start(self) -> None:
@@ -25,13 +26,13 @@ class Lifeline:
 
     def resume(self) -> None:
         """Let a program that has stopped itself go on."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._program.pid, signal.SIGCONT)
+        self.send(signal.SIGCONT)
 
     def send(self, number: int) -> None:
-        """Send a signal to the program's process group."""
+        """Send a signal to the program's process group, unless it is gone: its number may be another's by then."""
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._program.pid, number)
+            if not self._is_over:
+                os.killpg(self._program.pid, number)
 
     def _run(self) -> None:
         if self._program.report is None:
@@ -41,6 +42,7 @@ class Lifeline:
                 reported = self._read_reports(report)
             ended = os.waitstatus_to_exitcode(os.waitpid(self._program.reaped_pid, 0)[1])
             status = ended if reported is None else reported
+        self._is_over = True
         self._exited(shell_status(status))
 
     def _wait_for_child(self) -> int:

@@ -61,7 +61,7 @@ class Lookout:
         now = self._clock.monotonic()
         look = self.evidence.look(
             picture,
-            quiet_for=now - self._pump.last_output,
+            quiet_for=0.0 if self._pump.is_moving else max(now - self._pump.last_output, 0.0),
             now=now,
             person_idle_for=now - self._pump.last_key,
             person_drafting=self._pump.draft.is_open,

@@ -74,6 +74,8 @@ class Pump:
         self.input = ProgramInput(terminal, self._waker.wake)
         self.ended = threading.Event()
         self.last_output = clock.monotonic()
+        self.is_moving = False
+        """True while output is on its way: the program is not quiet, however long a slow terminal takes."""
         self.last_key = float("-inf")
         self.draft = PersonDraft()
         self._desk: PersonDesk | None = None
@@ -91,13 +93,18 @@ class Pump:
         threading.Thread(target=self._load_screen, name="pty-screen", daemon=True).start()
 
     def type_keys(self, data: bytes) -> None:
-        """Take keys of a person elsewhere, as if typed at the terminal. Any thread."""
-        self.call_soon(lambda: self._take_keys(data))
+        """Take keys of a person elsewhere, as if typed at the terminal. Any thread.
+
+        They are dropped when the program has very much to read already, as a terminal does.
+        """
+        if self.input.pending < _MOST_UNREAD:
+            self.call_soon(lambda: self._take_keys(data))
 
     def call_soon(self, job: Callable[[], None]) -> None:
         """Have `job` done by the pump's thread, between two events. Any thread."""
-        self._jobs.append(job)
-        self._waker.wake()
+        if not self.ended.is_set():
+            self._jobs.append(job)
+            self._waker.wake()
 
     def finish(self) -> None:
         """Pass on what the program has left, then stop. Any thread; returns at once."""
@@ -192,17 +199,22 @@ class Pump:
     def _move_output(self) -> bool:
         data, is_over = self._read_output()
         if data:
-            if self._desk is not None:
-                self._desk.output_comes()
-            # The screen first: what it has seen must not wait for a terminal that does not drain.
-            self._screen.feed(data)
-            self.show_person(data)
-            self._answer_queries()
-            self.last_output = self._clock.monotonic()
-            if self._desk is not None:
-                self._desk.output_seen(data)
-            self._on_output()
+            self._pass_output(data)
         return not is_over
+
+    def _pass_output(self, data: bytes) -> None:
+        if self._desk is not None:
+            self._desk.output_comes()
+        # Before the screen has it: nobody may see the new picture and think that it has been quiet for long.
+        self.is_moving, self.last_output = True, self._clock.monotonic()
+        # The screen first: what it has seen must not wait for a terminal that does not drain.
+        self._screen.feed(data)
+        self.show_person(data)
+        self._answer_queries()
+        self.is_moving, self.last_output = False, self._clock.monotonic()
+        if self._desk is not None:
+            self._desk.output_seen(data)
+        self._on_output()
 
     def _read_output(self) -> tuple[bytes, bool]:
         """All that can be read now, up to a limit. The kernel hands out 4 KB at a time; larger steps cost less."""
@@ -226,8 +238,9 @@ class Pump:
 
     def _answer_queries(self) -> None:
         replies = self._screen.take_replies()
-        # A person's own terminal has got the same queries and answers them itself.
-        if replies and self._person is None:
+        # A person's own terminal has got the same queries and answers them itself. A program that asks and asks and
+        # never reads gets no more answers.
+        if replies and self._person is None and self.input.pending < _MOST_UNREAD:
             self.input.write(replies)
 
     def _move_keys(self, source: int) -> None:

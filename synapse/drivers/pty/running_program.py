@@ -124,8 +124,11 @@ class RunningProgram:
 
     def signal_foreground(self, number: int) -> None:
         """Send a signal to whatever is in the foreground of the terminal, as its keys would."""
-        with contextlib.suppress(ProcessLookupError, OSError):
-            os.killpg(os.tcgetpgrp(self._program.terminal), number)
+        with contextlib.suppress(OSError):
+            group = os.tcgetpgrp(self._program.terminal)
+            # Without a foreground the kernel says 0, and to a signal that means our own group.
+            if group > 1:
+                os.killpg(group, number)
 
     def _output_came(self) -> None:
         self.on_output()

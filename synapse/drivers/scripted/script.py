@@ -23,7 +23,7 @@ from typing import Final, cast
 from synapse.core.errors import InvalidScript
 from synapse.core.message import Message
 from synapse.drivers.scripted.fields import Fields
-from synapse.drivers.scripted.steps import Reject, Step
+from synapse.drivers.scripted.steps import Answer, Reject, Step, Wait
 from synapse.drivers.scripted.verbs import parse_steps
 
 
@@ -52,6 +52,14 @@ class Script:
     def rule_for(self, message: Message) -> Rule:
         """The first rule that fits, else the default."""
         return next((rule for rule in self.rules if rule.fits(message)), self.default)
+
+    def answers_directly(self, message: Message) -> bool:
+        """Whether a new message gets a plain message and nothing else: whoever follows is shown no task then."""
+        match self.rule_for(message).steps:
+            case (*waits, Answer(direct=True)):
+                return all(isinstance(step, Wait) for step in waits)
+            case _:
+                return False
 
 
 NO_RULE: Final = Rule(name="no rule", steps=(Reject("no rule of the script fits this message"),))

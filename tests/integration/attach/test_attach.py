@@ -139,25 +139,31 @@ def test_several_look_and_the_first_types_until_another_takes_over(tmp_path: Pat
 
 
 def two_visitors(here: Room) -> None:
-    with here.visitor() as first, here.visitor() as second:
+    with here.visitor() as first:
         first.sees("> ")
         first.types("one\r")
         first.sees("echo: one")
-        second.sees("echo: one")
+        with here.visitor() as second:
+            second.sees("echo: one")
+            second_takes_over(first, second)
 
-        second.types("not mine\r")
-        second.sees("looking only")
-        second.types("\x1c")
-        first.sees("looking only")
-        second.types("two\r")
-        second.sees("echo: two")
-        first.sees("echo: two")
-        assert b"not mine" not in first.seen
 
-        second.types("\x1d")
-        second.sees("left: detached")
-        first.types("three\r")
-        first.sees("echo: three")
+def second_takes_over(first: Seat, second: Seat) -> None:
+    second.types("not mine\r")
+    second.sees("looking only")
+    second.types("\x1c")
+    second.sees("your keys reach the agent now")
+    first.sees("looking only")
+    second.types("two\r")
+    second.sees("echo: two")
+    first.sees("echo: two")
+    assert b"not mine" not in first.seen
+
+    second.types("\x1d")
+    second.sees("left: detached")
+    first.sees("your keys reach the agent now")
+    first.types("three\r")
+    first.sees("echo: three")
 
 
 def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
@@ -280,6 +286,24 @@ def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_path: 
 
             assert sent == [("codex", "hi")]
             assert "echo: @codex" not in here.stage.screen()
+
+    asyncio.run(scene())
+
+
+def test_a_visitors_terminal_does_not_answer_the_programs_queries_a_second_time(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.sees("> ")
+        seat.types("a\x1b[?62c\x1b[1;2R\x1b]11;rgb:0/0/0\x07b\x1b[<")
+        seat.types("35;1;1Mc\r")
+        seat.sees("echo: ab")
+
+    async def scene() -> None:
+        async with room(dummy().command, tmp_path) as here:
+            await here.stage.ready()
+            await visit(here, story=story)
+
+            assert "62" not in here.stage.screen()
+            assert "rgb" not in here.stage.screen()
 
     asyncio.run(scene())
 

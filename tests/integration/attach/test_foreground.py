@@ -225,6 +225,30 @@ def test_on_a_painted_screen_the_notice_lies_over_the_bottom_row_and_goes_with_t
     shell.sees("• x")
 
 
+def test_on_the_ordinary_screen_the_notice_stands_beside_the_cursor_until_the_next_key(
+    shell: Seat, tmp_path: Path
+) -> None:
+    shell.types(hosted(tmp_path, *agent("painter", "plain")) + "\r")
+    shell.sees("% ")
+    shell.types("@codex hi\r")
+    shell.sees("\x1b7\x1b[0;7m [→ codex] sent\x1b[0m\x1b8")
+
+    shell.types("x")
+    shell.sees("\x1b7\x1b[0;2m" + " " * len(" [→ codex] sent") + "\x1b[0m\x1b8")
+    shell.types("\r")
+    shell.sees("• x")
+
+
+def test_a_notice_beside_the_cursor_is_gone_before_the_program_paints_on(shell: Seat, tmp_path: Path) -> None:
+    shell.types(hosted(tmp_path, *agent("painter", "plain")) + "\r")
+    shell.sees("% ")
+    shell.types("@codex hi\r")
+    shell.sees("[→ codex] sent\x1b[0m\x1b8")
+
+    shell.resizes(90, 30)
+    shell.sees(" \x1b[0m\x1b8\x1b[5;1H\x1b[K% ")
+
+
 def test_two_at_signs_reach_the_program_as_one(shell: Seat, tmp_path: Path) -> None:
     shell.types(hosted(tmp_path, *DUMMY) + "\r")
     shell.sees("\n> ")

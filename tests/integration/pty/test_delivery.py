@@ -134,6 +134,8 @@ def test_typing_into_a_program_that_never_reads_blocks_nothing() -> None:
 
             assert time.monotonic() - begun < 1
             assert stage.program.pump.input.pending > 0
+            stage.program.type_keys(b"y" * 300_000)
+            assert stage.program.pump.input.pending <= 300_000
             assert stage.driver.view().state == READY
 
     asyncio.run(story())
@@ -166,7 +168,7 @@ def test_a_dialog_is_waited_for_and_never_typed_into() -> None:
             assert seen == ["Typing", "Submitted"]
             assert "permission" in event.text
             assert stage.driver.view().state == WAITING
-            await stage.driver.interrupt()
+            assert await stage.driver.interrupt() is False
             await waits_at_gate(stage, "permission")
             stage.program.type_keys(b"y\r")
             rest = [event async for event in turn]
@@ -223,7 +225,7 @@ def test_an_interrupt_ends_the_turn_that_runs_and_leaves_the_program_alive() -> 
             await stage.sees("working for 60 s")
             assert stage.driver.view().state == WORKING
 
-            await stage.driver.interrupt()
+            assert await stage.driver.interrupt() is True
 
             assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
             assert answer(await stage.turn("hello")) == "echo: hello"
@@ -235,10 +237,10 @@ def test_an_interrupt_when_idle_does_no_harm() -> None:
     async def story() -> None:
         async with staged(dummy().command, dummy()) as stage:
             await stage.ready()
-            await stage.driver.interrupt()
-            await stage.sees("interrupted")
 
+            assert await stage.driver.interrupt() is False
             assert answer(await stage.turn("hello")) == "echo: hello"
+            assert "interrupted" not in stage.screen()
 
     asyncio.run(story())
 
@@ -279,6 +281,24 @@ def test_a_flood_of_output_is_followed_by_the_next_message() -> None:
     async def story() -> None:
         async with staged(agent("flooder", "20"), line_program()) as stage:
             assert answer(await stage.turn("hi")) == "hello"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("arguments", [(), ("plain",)])
+def test_a_full_screen_program_gets_a_paste_and_then_enter(arguments: tuple[str, ...]) -> None:
+    async def story() -> None:
+        profile = line_program(
+            typing={"style": "paste"},
+            times={"quiet": 0.05, "settle": 0.1, "unseen": 0.3},
+            prompt={"pattern": "^% ?(?P<text>.*)$"},
+        )
+        async with staged(agent("painter", *arguments), profile) as stage:
+            events = await stage.turn("hello\nthere @file")
+
+            assert names(events) == ["Typing", "Submitted", "TurnStarted", "Answered"]
+            assert "• [A2A:1a2b3c4d:user] hellothere @file" in stage.screen()
+            assert stage.screen().count("hello") == 1
 
     asyncio.run(story())
 

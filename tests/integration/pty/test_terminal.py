@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from synapse.core.errors import AgentFailed, CommandMissing
+from synapse.drivers.pty import running_program
 from synapse.drivers.pty.pump import PersonStreams
 from synapse.drivers.pty.running_program import Company
 from synapse.drivers.pty.spawn import Launch, spawn
@@ -139,7 +140,9 @@ def test_what_a_program_prints_right_before_its_end_is_not_lost() -> None:
     asyncio.run(story())
 
 
-def test_the_end_is_told_although_a_grandchild_keeps_the_terminal() -> None:
+def test_the_end_is_told_although_a_grandchild_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_program, "_DRAIN_SECONDS", 3 * BOUND)
+
     async def story() -> None:
         async with staged(("sh", "-c", "trap '' HUP; sleep 30 & exit 4"), line_program()) as stage:
             assert await asyncio.wait_for(stage.program.exited, BOUND) == 4
@@ -154,6 +157,26 @@ def test_a_background_program_gets_its_queries_answered() -> None:
 
             assert r"\x1b[?" in stage.screen()
             assert "R'" in stage.screen()
+
+    asyncio.run(story())
+
+
+def test_with_a_person_only_their_own_terminal_answers_queries() -> None:
+    source, keys = os.pipe()
+    shown, sink = os.pipe()
+
+    async def story() -> None:
+        company = Company(person=PersonStreams(source, sink))
+        async with staged(agent("asker"), line_program(), company=company) as stage:
+            seen = b""
+            while b"\x1b[6n" not in seen:
+                seen += await asyncio.to_thread(os.read, shown, 100)
+            # By now the emulator would have answered.
+            await until(lambda: stage.program.screen.picture() is not None, "the emulator")
+            os.write(keys, b"\x1b[?99c\x1b[7;8R")
+            await stage.sees("answers: ")
+
+            assert stage.screen().strip().endswith(r"answers: b'\x1b[?99c\x1b[7;8R'")
 
     asyncio.run(story())
 
@@ -225,8 +248,10 @@ def test_a_terminal_that_does_not_drain_stalls_the_pump_and_nothing_else() -> No
         company = Company(person=PersonStreams(source, sink))
         async with staged(agent("flooder", "5"), line_program(), company=company) as stage:
             # Nobody reads: the pipe fills and the pump waits in it. The loop and the driver live on.
-            await until(lambda: stage.program.screen.version > 0, "output")
-            assert stage.driver.view().state in ("starting", "working", "ready")
+            await until(lambda: stage.program.screen.picture() is not None and stage.screen() != "", "output")
+            await asyncio.sleep(0.1)  # longer than the profile's quiet time
+            assert stage.driver.view().state == "starting"
+            assert stage.driver.view().gate
             assert not stage.program.exited.done()
             os.close(shown)
 

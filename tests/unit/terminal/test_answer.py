@@ -104,3 +104,21 @@ def test_a_message_cut_short_by_the_program_does_not_swallow_the_answer() -> Non
 def test_without_a_prompt_rule_the_prompt_is_what_stands_before_the_message() -> None:
     assert answer_text(["# " + TEXT, "hello", "# "], TEXT, quiet_profile()) == "hello"
     assert answer_text(["# " + TEXT, "hello", "#"], TEXT, quiet_profile()) == "hello"
+
+
+def test_a_long_message_whose_beginning_has_scrolled_away_is_known_by_its_end() -> None:
+    text = "[A2A:1a2b3c4d:user] " + " ".join(f"word{number}" for number in range(60))
+    lines = ["  word50 word51 word52 word53 word54", "  word55 word56 word57 word58 word59", "● yes", *BOX]
+
+    assert answer_text(lines, text, page_profile()) == "yes"
+
+
+def test_a_frame_beside_an_empty_line_of_the_message_does_not_end_it() -> None:
+    profile = page_profile(answer={"echo": "^┃ ", "strip": ["^┃"]})
+    lines = ["┃ [A2A:1a2b3c4d:user] one", "┃", "┃ two", "  yes", *BOX]
+
+    assert answer_text(lines, "[A2A:1a2b3c4d:user] one\n\ntwo", profile) == "yes"
+
+
+def test_where_there_is_no_prompt_to_be_seen_the_answer_goes_to_the_end() -> None:
+    assert answer_text(["▸ " + TEXT[:40], "  " + TEXT[40:], "● yes"], TEXT, page_profile()) == "yes"

@@ -139,3 +139,95 @@ def test_a_look_names_the_dialog_and_what_to_do() -> None:
     look = Evidence(page_profile(), 0.0).look(dialog_page(), quiet_for=9.0, now=1.0)
 
     assert (look.dialog, look.hint, look.state) == ("permission", "allow or deny it", WAITING)
+
+
+def test_a_profile_may_have_marks_of_work_and_no_prompt_rule() -> None:
+    profile = quiet_profile(working=[{"some": ["^busy"]}])
+    evidence = Evidence(profile, 0.0)
+
+    assert evidence.look(screen_of("busy"), quiet_for=9.0, now=1.0).state == WORKING
+    assert evidence.look(screen_of("done"), quiet_for=9.0, now=2.0).state == READY
+
+
+def told(source: Source, state: str, at: float) -> Evidence:
+    """What is known after the program itself said something, when its screen showed an empty prompt."""
+    evidence = Evidence(page_profile(), 0.0)
+    evidence.look(page(), quiet_for=9.0, now=1.0)
+    evidence.report(source, state, "its own word", at)
+    return evidence
+
+
+@pytest.mark.parametrize("source", [Source.SIGNAL, Source.TRANSCRIPT])
+def test_what_the_program_says_of_itself_wins_over_its_screen(source: Source) -> None:
+    evidence = told(source, WORKING, 2.0)
+
+    evidence.look(page(), quiet_for=9.0, now=60.0)
+
+    assert (evidence.verdict.state, evidence.verdict.source) == (WORKING, source)
+
+
+def test_of_signal_and_transcript_the_later_word_counts() -> None:
+    evidence = told(Source.SIGNAL, WORKING, 2.0)
+
+    evidence.report(Source.TRANSCRIPT, READY, "interrupted", 3.0)
+    assert (evidence.verdict.state, evidence.verdict.source) == (READY, Source.TRANSCRIPT)
+
+    evidence.report(Source.SIGNAL, WORKING, "the next prompt", 4.0)
+    assert (evidence.verdict.state, evidence.verdict.source) == (WORKING, Source.SIGNAL)
+
+
+def test_a_signal_of_work_is_outdated_by_a_prompt_that_came_back_later_and_stays() -> None:
+    evidence = told(Source.SIGNAL, WORKING, 2.0)
+    evidence.look(AT_WORK, quiet_for=9.0, now=3.0)
+
+    evidence.look(page(), quiet_for=9.0, now=5.0)
+    assert evidence.verdict.state == WORKING
+
+    evidence.look(page(), quiet_for=9.0, now=8.0)
+    assert (evidence.verdict.state, evidence.verdict.source) == (READY, Source.SCREEN)
+
+
+def test_a_signal_that_is_repeated_is_fresh_again() -> None:
+    evidence = told(Source.SIGNAL, WORKING, 2.0)
+    evidence.look(AT_WORK, quiet_for=9.0, now=3.0)
+    evidence.look(page(), quiet_for=9.0, now=5.0)
+
+    evidence.report(Source.SIGNAL, WORKING, "the next tool", 6.0)
+    evidence.look(page(), quiet_for=9.0, now=60.0)
+
+    assert evidence.verdict.state == WORKING
+
+
+@pytest.mark.parametrize(
+    ("said", "picture", "state"),
+    [
+        (READY, AT_WORK, WORKING),
+        (READY, dialog_page(), WAITING),
+        (WORKING, dialog_page(), WAITING),
+        (WORKING, replace(page(), program_status="blocked"), WAITING),
+    ],
+)
+def test_work_and_dialogs_that_are_seen_later_count_at_once(said: str, picture: Picture, state: str) -> None:
+    evidence = told(Source.SIGNAL, said, 2.0)
+
+    evidence.look(picture, quiet_for=9.0, now=3.0)
+
+    assert evidence.verdict.state == state
+
+
+def test_a_signal_that_it_waits_lasts_until_it_is_seen_to_go_on() -> None:
+    evidence = told(Source.SIGNAL, WAITING, 2.0)
+
+    evidence.look(AT_WORK, quiet_for=9.0, now=3.0)
+    assert evidence.verdict.state == WAITING
+
+    evidence.look(AT_WORK, quiet_for=9.0, now=3.6)
+    assert evidence.verdict.state == WORKING
+
+
+def test_the_end_of_the_process_wins_over_every_word() -> None:
+    evidence = told(Source.SIGNAL, WORKING, 2.0)
+
+    evidence.exited("it ended", 3.0)
+
+    assert evidence.verdict.state == EXITED

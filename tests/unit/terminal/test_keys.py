@@ -88,7 +88,6 @@ def test_what_may_do_anything_is_other(data: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x1b[I",
         b"\x1b[?62;22c",
         b"\x1b[24;80R",
         b"\x1b[?2026;2$y",
@@ -96,6 +95,17 @@ def test_what_may_do_anything_is_other(data: bytes) -> None:
         b"\x1b]11;rgb:0000/0000/0000\x1b\\",
         b"\x1b]11;rgb:0000/0000/0000\x07",
         b"\x1bP>|term 1.0\x1b\\",
+    ],
+)
+def test_an_answer_of_the_terminal_is_no_key(data: bytes) -> None:
+    assert only_key(data).kind is Kind.REPORT
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x1b[I",
+        b"\x1b[O",
         b"\x1b[97;1:3u",
         b"\x1b[1;1:3C",
         b"\x1b[57441;2u",
@@ -103,7 +113,7 @@ def test_what_may_do_anything_is_other(data: bytes) -> None:
         b"\x1b[<64;3;4M",
     ],
 )
-def test_reports_releases_and_the_moving_mouse_change_no_line(data: bytes) -> None:
+def test_focus_releases_and_the_moving_mouse_change_no_line(data: bytes) -> None:
     assert only_key(data).kind is Kind.NEUTRAL
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from synapse.core.agent import READY, STARTING, WAITING, WORKING
@@ -73,7 +75,10 @@ def test_another_dialog_is_told_anew() -> None:
     tracker = worked(page_profile())
     tracker.advance(look_at(dialog_page(), WAITING, dialog="permission"), 1.0)
 
-    assert tracker.advance(look_at(dialog_page(), WAITING, dialog="question"), 2.0) == (Waiting("question", ""),)
+    assert tracker.advance(look_at(dialog_page(), WAITING, dialog="question"), 2.0) == (
+        Waiting("question", "look at its terminal"),
+    )
+    assert tracker.advance(look_at(page(), WAITING), 3.0) == (Waiting("question", "look at its terminal"),)
 
 
 def test_a_person_who_types_their_next_line_does_not_prolong_the_turn() -> None:
@@ -124,3 +129,21 @@ def test_a_signal_ends_the_turn_at_once() -> None:
 
     assert tracker.ended("hook", "Stop") == (Settled("hook", "Stop"),)
     assert tracker.ended("hook", "Stop") == ()
+
+
+def test_work_that_the_delivery_saw_counts() -> None:
+    tracker = TurnTracker(page_profile(), 10.0, has_worked=True)
+
+    (begun,) = tracker.advance(look_at(page(), quiet_for=0.1), 10.1)
+    (end,) = tracker.advance(look_at(page(), quiet_for=0.5), 10.5)
+
+    assert isinstance(begun, Working)
+    assert isinstance(end, Settled)
+
+
+def test_a_program_that_says_itself_that_it_is_done_is_believed_sooner() -> None:
+    tracker = worked(page_profile())
+
+    (end,) = tracker.advance(look_at(replace(page(), program_status="done"), quiet_for=0.15), 5.0)
+
+    assert isinstance(end, Settled)

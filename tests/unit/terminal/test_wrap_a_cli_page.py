@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from synapse.terminal.profile import Interrupt, Profile, Times, Typing, parse_profile
+from synapse.terminal.profile import Interrupt, Profile, Signals, Times, Typing, parse_profile
 from synapse.terminal.rules import AnswerRule, DialogRule, PromptRule, Region, ScreenRule
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "howto" / "wrap-a-cli.md").read_text(encoding="utf-8")
@@ -29,7 +29,7 @@ def test_an_example_of_the_page_can_be_used(example: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [Profile, Typing, Interrupt, Times, Region, PromptRule, ScreenRule, DialogRule, AnswerRule]
+    "shape", [Profile, Typing, Interrupt, Times, Region, PromptRule, ScreenRule, DialogRule, AnswerRule, Signals]
 )
 def test_every_key_is_in_the_long_example(shape: type[Any]) -> None:
     written = set(re.findall(r"^(?:# )?(\w+) = ", EXAMPLES[-1], re.MULTILINE))

@@ -1,0 +1,94 @@
+"""What listens to one CLI's own signals, as the driver and the runtime see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.report import Record, Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What an adapter may use of one launch."""
+
+    folder: Path
+    """Private to the launch. Whoever writes into it makes it and removes it."""
+    url: str
+    """Where hooks report to, over HTTP on loopback."""
+    secret_header: str
+    secret: str
+    """Proves that a report comes from this launch; it is in private files only, never in a process list."""
+    command: str
+    """The CLI."""
+    env: Mapping[str, str]
+    """What it is started with."""
+    working_dir: Path
+    flags_file: Path
+    """Where it is remembered which flags the CLI knows."""
+    new_session: str
+    """A name for its conversation: a UUID that nobody else has."""
+    started: str
+    """When it is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
+
+    @property
+    def home(self) -> Path:
+        """The person's home, as the CLI sees it."""
+        return Path(self.env.get("HOME", "~")).expanduser()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """How the CLI is to be started so that it tells what it does."""
+
+    arguments: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    missing: str = ""
+    """Why its signals could not be switched on, or empty."""
+
+
+class Listener(Protocol):
+    """Takes what a CLI says. The driver is one."""
+
+    def quiet_for(self) -> float:
+        """Seconds since the CLI last printed anything."""
+        ...
+
+    def seems_ready(self) -> bool:
+        """True if its terminal, by title and screen, shows that it is ready, whatever it said of itself."""
+        ...
+
+    def report(self, report: Report) -> None: ...
+
+    def expect(self, source: Source, detail: str) -> None:
+        """From now on `source` should say something; `detail` stands in its place until it does."""
+        ...
+
+    def lack(self, source: Source, detail: str) -> None:
+        """Nothing will come from `source`; `detail` says why, and `--explain` shows it."""
+        ...
+
+
+class Adapter(Protocol):
+    """Listens to one CLI. Everything but `prepare` is called in the loop's thread."""
+
+    def prepare(self, arguments: tuple[str, ...]) -> Prepared: ...
+
+    def start(self, listener: Listener, pid: int) -> None:
+        """The CLI runs, as this process."""
+        ...
+
+    def look(self) -> None:
+        """Report what can be known by now; what it has written meanwhile may not have been read yet."""
+        ...
+
+    def receive(self, payload: Record) -> None:
+        """One of its hooks reported."""
+        ...
+
+    def stop(self) -> None:
+        """The CLI has ended: take away what was made for it."""
+        ...

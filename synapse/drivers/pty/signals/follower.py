@@ -1,0 +1,71 @@
+"""Follows the transcript that a CLI writes while it runs, from its first line to its last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from synapse.drivers.pty.signals.tail import Tail, tail_from_now
+from synapse.drivers.pty.signals.ticker import Ticker
+from synapse.terminal.signals.report import Record
+
+_BUSY_SECONDS: Final = 0.05
+_TICKS_PER_SEARCH: Final = 4
+_IDLE_TICKS: Final = 10
+_QUIET_SECONDS: Final = 2.0
+"""A program that is silent for so long writes nothing that matters; its file is looked at less often."""
+_LARGEST_WHOLE: Final = 1024 * 1024
+"""A longer transcript is an old conversation that goes on: only what is added is of interest."""
+
+
+class Follower:
+    """Calls `take` for each record of the file that `find` names; another file there means another conversation."""
+
+    def __init__(
+        self, find: Callable[[], Path | None], take: Callable[[Record], None], quiet_for: Callable[[], float]
+    ) -> None:
+        self._find = find
+        self._take = take
+        self._quiet_for = quiet_for
+        self._tail: Tail | None = None
+        self._ticks = 0
+        self._ticker = Ticker(_BUSY_SECONDS, self._tick)
+
+    def start(self) -> None:
+        self._ticker.start()
+
+    def stop(self) -> None:
+        self._ticker.stop()
+
+    def look(self) -> None:
+        """Read what is there now."""
+        self._search()
+        self._read()
+
+    def _tick(self) -> bool:
+        self._ticks += 1
+        is_idle = self._quiet_for() > _QUIET_SECONDS
+        if is_idle and self._ticks % _IDLE_TICKS:
+            return True
+        if not is_idle and self._ticks % _TICKS_PER_SEARCH == 0:
+            self._search()
+        self._read()
+        return True
+
+    def _search(self) -> None:
+        path = self._find()
+        if path is not None and (self._tail is None or self._tail.path != path):
+            self._tail = Tail(path) if _size(path) < _LARGEST_WHOLE else tail_from_now(path)
+
+    def _read(self) -> None:
+        if self._tail is not None:
+            for record in self._tail.read():
+                self._take(record)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,64 @@
+"""The end of a transcript: a file of JSON lines that its CLI goes on writing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+from synapse.terminal.signals.report import Record
+
+_LARGEST_READ: Final = 4 * 1024 * 1024
+
+
+class Tail:
+    """Reads what was added to a file since the last time."""
+
+    def __init__(self, path: Path, begin: int = 0) -> None:
+        self.path = path
+        self._at = begin
+        self._rest = b""
+
+    def read(self) -> list[Record]:
+        """Return the new whole lines that are JSON objects; none while there is no file."""
+        try:
+            size = self.path.stat().st_size
+            if size < self._at:
+                # It was written anew.
+                self._at, self._rest = 0, b""
+            if size == self._at:
+                return []
+            with self.path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(_LARGEST_READ)
+        except OSError:
+            return []
+        self._at += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [record for line in lines if (record := _record(line)) is not None]
+
+
+def tail_from_now(path: Path) -> Tail:
+    """A tail that leaves out what is there already."""
+    try:
+        return Tail(path, path.stat().st_size)
+    except OSError:
+        return Tail(path)
+
+
+def first_record(path: Path) -> Record:
+    """The first line of a transcript, or nothing: in most of them it says whose it is."""
+    try:
+        with path.open("rb") as file:
+            return _record(file.readline(_LARGEST_READ)) or {}
+    except OSError:
+        return {}
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        value: object = json.loads(line)
+    except ValueError:
+        return None
+    return cast("Record", value) if isinstance(value, Mapping) else None

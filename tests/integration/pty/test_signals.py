@@ -1,0 +1,78 @@
+"""A program that tells by itself what it does is believed before its screen."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from synapse.core.driver import Answered, Failed, Submitted, TurnEvent
+from synapse.core.message import TextPart
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.report import Report, Told
+from tests.integration.pty.terminals import BOUND, agent, dummy, line_program, staged, until
+
+pytestmark = pytest.mark.integration
+
+
+def report(told: Told, text: str = "", *, turn: str = "t1", reason: str = "") -> Report:
+    return Report(told=told, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
+
+
+def told_turn(*ends: Report) -> list[TurnEvent]:
+    """A turn of a program that shows nothing and tells everything."""
+
+    async def story() -> list[TurnEvent]:
+        profile = line_program(times={"quiet": 0.02, "echo": 0.1, "proof": BOUND, "settle": BOUND})
+        async with staged(agent("deaf"), profile) as stage:
+            stage.driver.expect(Source.SIGNAL, "nothing yet")
+            await stage.ready()
+            turn = asyncio.ensure_future(stage.take("hello"))
+            await until(lambda: stage.program.pump.input.pending == 0 and not turn.done(), "typed")
+            await asyncio.sleep(0.05)
+            stage.driver.report(report(Told.SUBMITTED, "a person's own prompt", turn="t0"))
+            stage.driver.report(report(Told.ANSWERED, "the answer to that", turn="t0"))
+            stage.driver.report(report(Told.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+            for end in ends:
+                stage.driver.report(end)
+            return await asyncio.wait_for(turn, BOUND)
+
+    return asyncio.run(story())
+
+
+def test_the_answer_is_that_of_our_own_turn() -> None:
+    events = told_turn(report(Told.ANSWERED, "**all** of it\n"))
+
+    assert events[-1] == Answered(parts=(TextPart(text="**all** of it\n"),), source="signal")
+    assert Submitted("signal", "its hook said so") in events
+
+
+def test_a_turn_that_the_program_says_was_interrupted_fails_with_that_reason() -> None:
+    events = told_turn(report(Told.FAILED, "it was interrupted", reason="interrupted"))
+
+    assert events[-1] == Failed("interrupted", "it was interrupted")
+
+
+def test_what_was_told_a_moment_late_is_believed_before_the_screen() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            stage.driver.look_again = lambda: stage.driver.report(report(Told.ANSWERED, "exactly this"))
+            events = await stage.turn("hello")
+
+            assert events[-1] == Answered(parts=(TextPart(text="exactly this"),), source="signal")
+
+    asyncio.run(story())
+
+
+def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_answers() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            stage.driver.expect(Source.SIGNAL, "nothing yet")
+            events = await stage.turn("hello")
+
+            assert isinstance(events[-1], Answered)
+            assert events[-1].source == "screen"
+            silent = next(seen for seen in stage.driver.view().sightings if seen.source == "signal")
+            assert (silent.state, silent.detail.startswith("degraded")) == ("", True)
+
+    asyncio.run(story())

@@ -1,0 +1,81 @@
+"""What is typed for a message with files, data or too much text."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from synapse.core.driver import Turn
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.core.task import TaskId
+from synapse.drivers.pty.composer import Composer
+
+
+def turn_of(text: str, *parts: Part) -> Turn:
+    message = Message(message_id=MessageId("m1"), role=Role.USER, parts=(TextPart(text=text), *parts))
+    return Turn(task_id=TaskId("task-1"), message=message, text=f"[A2A:1a2b3c4d:user] {text}", first=True)
+
+
+def stored(text: str) -> Path:
+    return Path(text.partition("[file: ")[2].partition("]")[0])
+
+
+def test_a_short_text_is_typed_as_it_is(tmp_path: Path) -> None:
+    assert Composer(tmp_path, 100).compose(turn_of("hello")) == "[A2A:1a2b3c4d:user] hello"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_stored_privately_and_named(tmp_path: Path) -> None:
+    path = stored(Composer(tmp_path, 1000).compose(turn_of("look", FilePart(content=b"\x00", name="a b.bin"))))
+
+    assert path == tmp_path / "task-1" / "a_b.bin"
+    assert path.read_bytes() == b"\x00"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..", ".", "", ".hidden", "a\x1b]b\nc", "x" * 300])
+def test_no_name_leaves_the_folder_or_acts_on_the_prompt(tmp_path: Path, name: str) -> None:
+    text = Composer(tmp_path, 2000).compose(turn_of("look", FilePart(content=b"1", name=name)))
+
+    path = stored(text)
+    assert path.parent == tmp_path / "task-1"
+    assert path.read_bytes() == b"1"
+    assert text.isprintable()
+
+
+def test_two_files_of_one_name_are_two_files(tmp_path: Path) -> None:
+    composer = Composer(tmp_path, 1000)
+    one = stored(composer.compose(turn_of("look", FilePart(content=b"1", name="same"))))
+    two = stored(composer.compose(turn_of("look", FilePart(content=b"2", name="same"))))
+
+    assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
+
+
+def test_a_link_that_lies_there_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    (tmp_path / "task-1").mkdir()
+    (tmp_path / "task-1" / "file").symlink_to(target)
+
+    Composer(tmp_path, 1000).compose(turn_of("look", FilePart(content=b"1", name="file")))
+
+    assert not target.exists()
+
+
+def test_an_address_and_data_become_text_on_one_line(tmp_path: Path) -> None:
+    parts = FilePart(url="https://example.org/a\nb"), DataPart(data={"a": [1, "é"]})
+
+    text = Composer(tmp_path, 1000).compose(turn_of("see", *parts))
+
+    assert text == '[A2A:1a2b3c4d:user] see [file: https://example.org/a b] [data: {"a":[1,"é"]}]'
+
+
+def test_a_long_text_goes_as_a_file_and_keeps_its_header(tmp_path: Path) -> None:
+    text = Composer(tmp_path, 300).compose(turn_of("word " * 200))
+
+    assert text.startswith("[A2A:1a2b3c4d:user] The message is long")
+    path = Path(text.rpartition(": ")[2])
+    assert path.read_text(encoding="utf-8") == ("word " * 200).strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,0 +1,54 @@
+"""A report is about our message only if it carries it."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.core.agent import READY, WAITING, WORKING
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.report import Report, Told, items, part, shortened, word
+
+
+def submitted(prompt: str) -> Report:
+    return Report(told=Told.SUBMITTED, source=Source.SIGNAL, detail="heard", text=prompt)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_ours"),
+    [
+        ("[A2A:1a2b3c4d:user] hello\nthere", True),
+        ("[A2A:1a2b3c4d:user] hello there ", True),
+        ("something else", False),
+        ("", True),
+    ],
+)
+def test_a_prompt_is_ours_if_it_holds_what_was_typed_whatever_the_blanks(prompt: str, is_ours: bool) -> None:
+    assert submitted(prompt).is_about("[A2A:1a2b3c4d:user] hello\r\nthere") is is_ours
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (Told.SUBMITTED, WORKING),
+        (Told.WORKING, WORKING),
+        (Told.WAITING, WAITING),
+        (Told.ANSWERED, READY),
+        (Told.FAILED, READY),
+    ],
+)
+def test_each_report_says_in_what_state_the_agent_is(told: Told, state: str) -> None:
+    assert Report(told=told, source=Source.SIGNAL, detail="").state == state
+
+
+def test_a_record_of_another_shape_says_nothing() -> None:
+    record = {"a": {"b": 5}, "list": ["text", {"c": "d"}], "text": "t"}
+
+    assert word(record, "a", "b") == word(record, "text", "b") == word(record, "nothing", "there") == ""
+    assert part(record, "text") == part(record, "a", "b") == {}
+    assert items(record, "list") == [{"c": "d"}]
+    assert items(record, "text") == []
+
+
+def test_a_long_detail_is_cut_to_one_line() -> None:
+    assert shortened("one\n two") == "one two"
+    assert len(shortened("x" * 1000)) == 300

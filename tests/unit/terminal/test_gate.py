@@ -1,0 +1,99 @@
+"""Before the first byte: what is not known to be safe is not done."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.core.agent import EXITED, STARTING, WAITING, WORKING
+from synapse.terminal.delivery import Closed, Delivery, Intend, Phase, Step, Withdrawn, Write
+from synapse.terminal.evidence import Look
+from tests.unit.terminal.deliveries import PASTE
+from tests.unit.terminal.scenes import TEXT, dialog_page, look_at, page, page_profile, screen_of
+
+
+class TestGate:
+    @pytest.mark.parametrize(
+        ("look", "why"),
+        [
+            (look_at(None), "nothing is known of the screen yet"),
+            (look_at(page(), STARTING), "the agent is starting"),
+            (look_at(page(), WORKING), "the agent is working"),
+            (look_at(page(), EXITED), "the agent is exited"),
+            (look_at(page(), WAITING), "the agent is waiting"),
+            (look_at(dialog_page(), dialog="permission", hint="allow or deny it"), "a dialog is open: permission"),
+            (look_at(page("half a line")), "there is text in the prompt"),
+            (look_at(screen_of("no box here", bracketed_paste=True)), "the prompt is not visible"),
+            (look_at(page(), person_idle_for=0.4), "a person typed 0.4 s ago"),
+            (
+                look_at(page(), quiet_for=9.0, person_idle_for=5.0, person_drafting=True),
+                "a person has a half-typed line",
+            ),
+            (look_at(page(), quiet_for=0.01), "output has only just stopped"),
+            (look_at(page(updating=True), quiet_for=0.2), "the program is painting"),
+            (look_at(screen_of("▸ ")), "the program does not take pastes now"),
+        ],
+    )
+    def test_whatever_is_not_known_to_be_safe_keeps_the_message_waiting(self, look: Look, why: str) -> None:
+        delivery = Delivery(TEXT, page_profile())
+
+        (step,) = delivery.advance(look, 0.0)
+
+        assert isinstance(step, Closed)
+        assert step.why.startswith(why)
+        assert delivery.phase is Phase.GATED
+
+    def test_a_gate_that_time_opens_says_when_to_look_again(self) -> None:
+        delivery = Delivery(TEXT, page_profile())
+
+        delivery.advance(look_at(page(), person_idle_for=0.5), 10.0)
+
+        assert delivery.deadline == pytest.approx(11.5)
+
+    def test_nothing_is_written_before_the_intent_is_recorded(self) -> None:
+        delivery = Delivery(TEXT, page_profile())
+
+        assert delivery.advance(look_at(page()), 0.0) == (Intend(),)
+        assert delivery.advance(look_at(page()), 0.1) == ()
+        delivery.intent_recorded(0.2)
+
+        assert delivery.advance(look_at(page()), 0.2) == (Write(PASTE),)
+
+    def test_a_dialog_between_intent_and_first_byte_withdraws_the_message(self) -> None:
+        delivery = Delivery(TEXT, page_profile())
+        delivery.advance(look_at(page()), 0.0)
+        delivery.intent_recorded(0.1)
+
+        (step,) = delivery.advance(look_at(dialog_page(), WAITING, dialog="permission"), 0.1)
+
+        assert isinstance(step, Withdrawn)
+        assert delivery.phase is Phase.WITHDRAWN
+        assert delivery.advance(look_at(page()), 5.0) == ()
+
+    def test_a_person_who_begins_to_type_after_the_intent_withdraws_the_message(self) -> None:
+        delivery = Delivery(TEXT, page_profile())
+        delivery.advance(look_at(page()), 0.0)
+        delivery.intent_recorded(0.1)
+
+        (step,) = delivery.advance(look_at(page("x"), person_idle_for=0.05), 0.1)
+
+        assert isinstance(step, Withdrawn)
+
+    def test_a_moment_of_output_after_the_intent_is_waited_out(self) -> None:
+        delivery = Delivery(TEXT, page_profile())
+        delivery.advance(look_at(page()), 0.0)
+        delivery.intent_recorded(0.1)
+
+        assert delivery.advance(look_at(page(), quiet_for=0.05), 0.1) == ()
+        assert delivery.deadline == pytest.approx(0.2)
+        assert delivery.advance(look_at(page()), 0.2) == (Write(PASTE),)
+
+    def test_output_that_never_stops_after_the_intent_withdraws_the_message(self) -> None:
+        delivery = Delivery(TEXT, page_profile())
+        delivery.advance(look_at(page()), 0.0)
+        delivery.intent_recorded(0.0)
+        steps: list[Step] = []
+
+        for tick in range(20):
+            steps += delivery.advance(look_at(page(), quiet_for=0.01), tick / 10)
+
+        assert [type(step) for step in steps] == [Withdrawn]
