@@ -64,8 +64,13 @@ def attention_lines(asked: list[Asked]) -> list[str]:
         for item in objects_in(one.body, "attention"):
             task_id = str(item.get("task_id", ""))[:8]
             text = plain(str(item.get("text", "")))
-            lines.append(f"! {name}, task {task_id}: {text}  (synapse resolve {task_id} --delivered|--retry|--fail)")
+            lines.append(f"! {name}, task {task_id}: {text}{decision(task_id, str(item.get('receipt', 'typed')))}")
     return lines
+
+
+def decision(task_id: str, receipt: str) -> str:
+    """What to type about a task that needs a person: only what was typed can be in doubt."""
+    return f"  (synapse resolve {task_id} --delivered|--retry|--fail)" if receipt == "typed" else ""
 
 
 def _row(one: Asked) -> tuple[str, ...]:

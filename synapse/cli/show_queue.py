@@ -10,7 +10,10 @@ from synapse.cli.survey import ask_all
 from synapse.cli.task_view import message_of, sender_of, short_id
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentNotFound, AgentNotResponding
 from synapse.core.json_text import object_in, objects_in
+from synapse.registries.files import FileRegistry
 
 EXAMPLES = """
 synapse queue                 of all agents, also of those that do not run
@@ -26,14 +29,14 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("agent", nargs="?", metavar="AGENT")
     options = parser.parse_args(arguments)
     registry = open_registry()
-    entries = [find_agent(options.agent, registry)] if options.agent else registry.entries()
-    asked = ask_all(entries, "GET", "/queue")
+    left = stored_queue({entry.inbox for entry in registry.entries()})
+    if options.agent:
+        left = [(owner, task) for owner, task in left if _is_of(options.agent.removeprefix("@"), owner)]
+    asked = ask_all(_living(options.agent, registry, is_known=bool(left)), "GET", "/queue")
     for one in asked:
         if one.error is not None:
             say(f"Warning: {one.error}")
-    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")]
-    if not options.agent:
-        waiting += stored_queue({entry.inbox for entry in entries})
+    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")] + left
     if options.json:
         give_json([{"agent_id": entry.agent_id, "task": task} for entry, task in waiting])
         return 0
@@ -52,3 +55,25 @@ def run(arguments: list[str]) -> int:
     ]
     give(table(TITLES, rows, elastic=4))
     return 0
+
+
+def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> list[AgentEntry]:
+    """The running agents to ask: all, or the one that is meant, if it runs."""
+    if not agent:
+        return registry.entries()
+    try:
+        return [find_agent(agent, registry)]
+    except (AgentNotFound, AgentNotResponding):
+        if not is_known:
+            raise
+        return []
+
+
+def _is_of(agent: str, owner: AgentEntry) -> bool:
+    """Whether a message that was left belongs to `agent`: its name, its id, or its profile."""
+    return agent in (
+        owner.inbox,
+        owner.inbox.partition("@")[0],
+        owner.agent_id,
+        owner.agent_id.removeprefix("synapse-"),
+    )

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry
-from synapse.cli.list_agents import as_fields, attention_lines, state_of
+from synapse.cli.list_agents import as_fields, attention_lines, decision, state_of
 from synapse.cli.list_agents import run as list_agents
 from synapse.cli.render import painted, plain
 from synapse.cli.speech import give, give_json
@@ -103,7 +103,7 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     for line in receipt_lines(task):
         give(f"  {plain(line)}")
     if attention_of(task):
-        give(f"  ! {plain(attention_of(task))}  (synapse resolve {short_id(task)} --delivered|--retry|--fail)")
+        give(f"  ! {plain(attention_of(task))}{decision(short_id(task), receipt_of(task))}")
     if note_of(task):
         give(f"  note     {plain(note_of(task))}")
     if reply_of(task):

@@ -36,7 +36,7 @@ from synapse.runtime.settings import load_settings
 from synapse.runtime.system_clock import SystemClock
 
 ASKS = "input_required"
-SUBMITTED_STEPS = ("submitted", "turn_started", "answered", "failed", "canceled", "expired")
+SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
 
 
 def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, registry: FileRegistry) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from synapse.core.message import Json, Message
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
@@ -32,8 +32,24 @@ class SendMessage:
     in_reply_to: str = ""
     context_id: str = ""
     task_id: str = ""
+    exact: bool = False
+    """The task's id is meant whole; otherwise a beginning of it will do."""
     deadline: datetime | None = None
     metadata: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class SendAndWait:
+    """Queue a message; the answer is a future, done when the task has ended or waits for somebody."""
+
+    send: SendMessage
+
+
+@dataclass(frozen=True, slots=True)
+class SendAndFollow:
+    """Queue a message and follow its task from the beginning, until it has ended or waits for somebody."""
+
+    send: SendMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +74,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class GetTask:
-    """Read a task by its id or a prefix of it."""
+    """Read a task by its id, or a prefix of it unless the id is `exact`."""
 
     task_id: str
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +97,7 @@ class CancelTask:
     """Stop a task that is not finished."""
 
     task_id: str
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +111,14 @@ class ResolveTask:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeTask:
     """Follow one task: its state now, then each event; `after` resumes after a seq."""
+
+    task_id: str
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowTask:
+    """The same for a task that has not ended, named by its whole id; one that has can only be resumed."""
 
     task_id: str
     after: int | None = None
@@ -131,8 +157,22 @@ class SendExternal:
     message: Message
 
 
+SECRET_HEADER: Final = "X-Synapse-Secret"  # noqa: S105  # the name, not the secret
+"""Where a hook that reports over HTTP has the secret of its launch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSignal:
+    """A hook of the agent's own CLI tells what happens there; `secret` proves that it belongs to this launch."""
+
+    payload: Json
+    secret: str = ""
+
+
 Request = (
     SendMessage
+    | SendAndWait
+    | SendAndFollow
     | CreateTask
     | Reply
     | GetTask
@@ -140,11 +180,13 @@ Request = (
     | CancelTask
     | ResolveTask
     | SubscribeTask
+    | FollowTask
     | GetStatus
     | AddExternal
     | ListExternals
     | RemoveExternal
     | SendExternal
+    | ReportSignal
 )
 
 

@@ -26,6 +26,7 @@ from synapse.service import recovery
 from synapse.service.absences import Absences
 from synapse.service.doubts import Doubts
 from synapse.service.feed import Feed
+from synapse.service.hook_reports import HookReports
 from synapse.service.instructions import initial_instructions
 from synapse.service.intake import Intake, Limits
 from synapse.service.journal import Journal
@@ -167,6 +168,8 @@ class Host:
             externals=self._externals(),
             driver=agent.driver,
             clock=self._clock,
+            hook_reports=HookReports(self._me, agent.hook_door),
+            answers_directly=agent.answers_directly,
         )
         return open_server(self._place, agent, service, self._registry, self._settings)
 

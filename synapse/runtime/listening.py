@@ -1,15 +1,14 @@
-"""The host's HTTP side: the synapse dialect on the Unix socket and the TCP port, with the gate in front.
+"""The host's HTTP side: its dialects on the Unix socket and the TCP port, with the gate in front.
 
-Importing this file costs what uvicorn and the dialect cost; a host does it after its agent was started.
+Importing this file costs what uvicorn and the dialects cost; a host does it after its agent was started.
 """
 
 from __future__ import annotations
 
 import os
 
-from synapse.dialects.synapse.card import CardFacts
-from synapse.dialects.synapse.routes import synapse_dialect
 from synapse.registries.files import FileRegistry
+from synapse.runtime.host_dialects import DialectChoice, host_dialects
 from synapse.runtime.place import Place
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
@@ -24,14 +23,7 @@ def open_server(
 ) -> Server:
     """Return the server of a host; it listens already, and answers once it is served."""
     entry = place.entry
-    facts = CardFacts(
-        agent_id=entry.agent_id,
-        agent_type=entry.agent_type,
-        title=agent.title,
-        url=entry.endpoint,
-        name=entry.name,
-        pty_wrapped=agent.pty_wrapped,
-    )
+    dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
     gate = Gate(
         uid=os.getuid(),
         hosts=loopback_hosts(entry.port),
@@ -40,8 +32,9 @@ def open_server(
     )
     app = HttpApp(
         service,
-        [synapse_dialect(facts)],
+        dialects,
         admit=gate.admit,
+        choose=DialectChoice(dialects),
         websockets=agent.websockets,
         limits=HttpLimits(max_body_bytes=settings.max_body_bytes),
     )

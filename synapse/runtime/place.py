@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from synapse.runtime.settings import Settings
 from synapse.transports.listener import UnixListener, bind_first_free, bind_port, socket_folder
 
 _MOST_SAME: Final = 100
+_LEASE_TRIES: Final = 10
+_LEASE_PAUSE: Final = 0.05
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME: Final = 40
 
@@ -80,12 +83,27 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry
         NameTaken: another running agent has the name.
     """
     holder = f"{entry.pid}:{entry.pid_started}"
-    for wished in _inboxes(entry):
+    first, *others = _inboxes(entry)
+    if await _claim_patiently(first, holder, store, registry):
+        entry.inbox = first
+        return
+    for wished in others:
         if await store.claim_inbox(wished, holder, holder_is_alive):
             entry.inbox = wished
             return
     other = next((one.agent_id for one in registry.entries() if one.name == entry.name), "another agent")
     raise NameTaken(f"{other} is named '{entry.name}' already", hint="choose another --name  (synapse list)")
+
+
+async def _claim_patiently(inbox: str, holder: str, store: TaskStore, registry: FileRegistry) -> bool:
+    """Claim an inbox; a command that leaves a message there (`send --queue`) holds it for a moment only."""
+    for _ in range(_LEASE_TRIES):
+        if await store.claim_inbox(inbox, holder, holder_is_alive):
+            return True
+        if any(one.inbox == inbox for one in registry.entries()):
+            return False
+        await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
+    return False
 
 
 async def leave_inbox(entry: AgentEntry, store: TaskStore) -> None:

@@ -17,6 +17,7 @@ from synapse.drivers.pty.pump import PersonStreams
 from synapse.drivers.pty.running_program import Company, start_program
 from synapse.drivers.pty.spawn import Launch, find_command
 from synapse.registries.files import FileRegistry
+from synapse.runtime.cli_signals import CliSignals
 from synapse.runtime.host import run_host
 from synapse.runtime.logs import log_to
 from synapse.runtime.loop import new_loop
@@ -72,12 +73,20 @@ async def _start(
     person: PersonTerminal | None,
 ) -> RunningAgent:
     clock = SystemClock()
-    launch = _launch(me, profile, arguments, settings, person)
+    plain = _launch(me, profile, arguments, settings, person)
+    signals = CliSignals(me, profile, settings, plain.env)
+    launch = await asyncio.to_thread(signals.prepare, plain, arguments)
     lines = PersonLines(me, FileRegistry(settings.registry))
     company = _company(person, LineRouting(lines.resolve, lines.send))
-    program = await start_program(launch, profile, clock, company)
+    try:
+        program = await start_program(launch, profile, clock, company)
+    except BaseException:
+        signals.stop()
+        raise
     lines.say = program.say
     driver = PtyDriver(program, profile, clock, Composer(settings.home / "files", profile.limit_bytes))
+    signals.start(driver, program.pid)
+    driver.look_again = signals.look
     if person is not None:
         person.enter()
         person.follow_size(asyncio.get_running_loop(), program.resize)
@@ -85,8 +94,9 @@ async def _start(
 
     async def stop() -> None:
         await driver.stop()
+        signals.stop()
         if person is not None:
-            person.restore()
+            person.restore(program.leaving_bytes())
 
     return RunningAgent(
         driver=driver,
@@ -95,6 +105,7 @@ async def _start(
         title=profile.title,
         ends_with=program.exited,
         cli_pid=program.pid,
+        hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
 

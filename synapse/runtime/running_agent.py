@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from synapse.core.agent import AgentEntry
 from synapse.core.driver import Driver
+from synapse.core.message import Message
+from synapse.service.hook_reports import HookDoor
+from synapse.service.settling import never
 
 if TYPE_CHECKING:
     from synapse.transports.websocket import WebSocketHandler
@@ -26,6 +29,10 @@ class RunningAgent:
     """Done when the agent has ended by itself; without it, its end is only seen by the worker."""
     pty_wrapped: bool = True
     cli_pid: int = 0
+    answers_directly: Callable[[Message], bool] = never
+    """Whether it will answer a message with a plain message and no task."""
+    hook_door: HookDoor | None = None
+    """Where hooks of its CLI report to, if it has any."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])
 
 

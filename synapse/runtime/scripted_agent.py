@@ -43,6 +43,7 @@ def run_script(path: Path, *, name: str, port: int | None, settings: Settings) -
             exit_status=lambda: driver.exit_status,
             title="Script",
             pty_wrapped=False,
+            answers_directly=script.answers_directly,
         )
 
     with asyncio.Runner(loop_factory=new_loop) as runner:

@@ -6,14 +6,15 @@ holds it, it runs after all, and is asked itself.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from synapse.core.caller import LOCAL_SCOPE
-from synapse.core.errors import AmbiguousTask, Conflict, TaskNotCancelable, TaskNotFound
+from synapse.core.errors import AmbiguousTask, Conflict, QueueFull, TaskNotCancelable, TaskNotFound
 from synapse.core.events import TaskOpened
 from synapse.core.message import Message
 from synapse.core.store import TaskQuery
@@ -27,6 +28,9 @@ from synapse.service import outcomes
 from synapse.service.journal import Journal
 from synapse.service.recovery import is_waiting_in_queue
 from synapse.stores.sqlite import SqliteStore
+
+_LEASE_TRIES: Final = 50
+_LEASE_PAUSE: Final = 0.03
 
 
 class Unowned:
@@ -52,6 +56,7 @@ class Unowned:
 
         Raises:
             Conflict: the agent has just started.
+            QueueFull: as many wait as the settings allow.
         """
         now = self._clock.now()
         seconds = ttl or self._settings.message_ttl
@@ -69,7 +74,15 @@ class Unowned:
             metadata=metadata,
         )
         async with self._lease(inbox):
+            depth = len(await self._store.open_tasks(inbox))
+            if depth >= self._settings.queue_limit:
+                raise QueueFull(f"{depth} messages wait for '{inbox}' already", hint="`synapse queue` shows them")
             return await self._journal.record(opened)
+
+    async def last_inbox(self, agent_id: str) -> str:
+        """The inbox of the agent that last had this id, or an empty string: another may have its port by now."""
+        page = await self._store.list(TaskQuery(agent_id=agent_id, limit=1))
+        return page.tasks[0].inbox if page.tasks else ""
 
     async def find(self, prefix: str) -> Task:
         """Return the task that `prefix` names. Raises TaskNotFound or AmbiguousTask."""
@@ -84,10 +97,11 @@ class Unowned:
         return task
 
     async def waiting(self) -> list[Task]:
-        """What waits in any queue, of living agents too, oldest first."""
+        """What waits in any queue, of living agents too, each in the order of its delivery."""
         query = TaskQuery(scope=LOCAL_SCOPE, states=frozenset({TaskState.SUBMITTED}), limit=500)
         page = await self._store.list(query)
-        return sorted((task for task in page.tasks if is_waiting_in_queue(task)), key=lambda task: task.created_at)
+        waiting = (task for task in page.tasks if is_waiting_in_queue(task))
+        return sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at))
 
     async def take_back(self, task: Task) -> Task:
         """Cancel a task whose agent does not run.
@@ -105,7 +119,12 @@ class Unowned:
     @asynccontextmanager
     async def _lease(self, inbox: str) -> AsyncGenerator[None]:
         holder = f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}"
-        if not await self._store.claim_inbox(inbox, holder, holder_is_alive):
+        # Another command may hold it for a moment.
+        for _ in range(_LEASE_TRIES):
+            if await self._store.claim_inbox(inbox, holder, holder_is_alive):
+                break
+            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
+        else:
             raise Conflict(f"the agent of '{inbox}' runs", hint="try again without --queue  (synapse list)")
         try:
             yield

@@ -56,7 +56,7 @@ class Doubts:
                 if self._is_overdue(task):
                     # What ended or was proven just now needs no end.
                     with suppress(Conflict):
-                        await self._end(task, outcomes.EXPIRED, "its deadline passed before it was delivered")
+                        await self._end(task, outcomes.expired(task, self._clock.now()))
 
     def _is_overdue(self, task: Task) -> bool:
         if task.deadline is None or task.deadline > self._clock.now():
@@ -73,7 +73,9 @@ class Doubts:
             case "retry":
                 return await self._retry(task)
             case "fail":
-                return await self._end(task, "resolved_failed", "a person decided that it was not delivered")
+                note = "a person decided that it was not delivered"
+                now = self._clock.now()
+                return await self._end(task, outcomes.ended(task, now, TaskState.FAILED, "resolved_failed", note))
             case other:
                 raise InvalidRequest(f"verdict must be delivered, retry or fail, not {other!r}")
 
@@ -107,10 +109,10 @@ class Doubts:
         await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
         return task
 
-    async def _end(self, task: Task, reason: str, note: str) -> Task:
+    async def _end(self, task: Task, facts: tuple[TaskEvent, ...]) -> Task:
         self._worker.withdraw(task.id)
         await self._give_up_turn(task)
-        task = await self._journal.record(*outcomes.ended(task, self._clock.now(), TaskState.FAILED, reason, note))
+        task = await self._journal.record(*facts)
         self._replies.turn_ended(task)
         return task
 

@@ -179,9 +179,14 @@ class Intake:
 
     async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
         """Go on with a task: the message is added to it and queued like any other."""
-        task = await self._journal.load(await self._journal.resolve_id(request.task_id, self._me.inbox))
+        task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
         if task.scope != caller.scope:
             raise TaskNotFound(request.task_id)
+        if request.context_id not in ("", task.context_id):
+            raise InvalidRequest(
+                f"task {task.short_id} belongs to another context than '{request.context_id}'",
+                hint="leave the context out: the task has one",
+            )
         digest = _digest(request.message) if request.message.message_id else ""
         if digest and (known := await self._known(request.message, caller, digest)):
             return known

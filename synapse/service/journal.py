@@ -188,6 +188,16 @@ class Journal:
             raise AmbiguousTask(prefix, list(found))
         return found[0]
 
+    async def find(self, wanted: str, inbox: str, *, exact: bool) -> Task:
+        """Return the task of the inbox that `wanted` means: its whole id, or else a beginning that only it has.
+
+        Raises TaskNotFound or AmbiguousTask.
+        """
+        task = await self.load(TaskId(wanted) if exact else await self.resolve_id(wanted, inbox))
+        if task.hidden or task.inbox != inbox:
+            raise TaskNotFound(wanted)
+        return task
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with each update once it is durable, in the order of the seqs; return how to stop that."""
         self._listeners.append(listener)

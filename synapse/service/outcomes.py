@@ -96,6 +96,11 @@ def ended(task: Task, now: datetime, state: TaskState, reason: str, note: str) -
     return (*receipt, _state(task, now, state, reason=reason, note=note))
 
 
+def expired(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
+    """The deadline came before there was proof that the agent has the message."""
+    return ended(task, now, TaskState.FAILED, EXPIRED, "its deadline passed before it was delivered")
+
+
 _FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
     EXPIRED: ReceiptStep.EXPIRED,
     TaskState.FAILED: ReceiptStep.FAILED,

@@ -16,10 +16,7 @@ from synapse.core.receipt import ReceiptStep
 from synapse.core.task import Task, TaskState
 from synapse.service import outcomes
 
-TYPED_BEFORE_RESTART: Final = (
-    "typed shortly before the host ended; it is not certain that the agent took it. "
-    "Decide with `synapse resolve TASK --delivered | --retry | --fail`"
-)
+TYPED_BEFORE_RESTART: Final = "typed shortly before the host ended; it is not certain that the agent took it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,23 @@ from synapse.core.errors import (
     UnsupportedOperation,
 )
 from synapse.core.events import MetadataChanged, Update
+from synapse.core.message import Message
 from synapse.core.requests import (
     AddExternal,
     CancelTask,
     CreateTask,
+    FollowTask,
     GetStatus,
     GetTask,
     ListExternals,
     ListTasks,
     RemoveExternal,
     Reply,
+    ReportSignal,
     Request,
     ResolveTask,
+    SendAndFollow,
+    SendAndWait,
     SendExternal,
     SendMessage,
     SubscribeTask,
@@ -42,10 +47,12 @@ from synapse.service import outcomes
 from synapse.service.doubts import Doubts
 from synapse.service.externals import Externals
 from synapse.service.feed import Feed
+from synapse.service.hook_reports import HookReports
 from synapse.service.intake import Intake
 from synapse.service.journal import Journal
 from synapse.service.recovery import is_in_doubt
 from synapse.service.replies import Replies
+from synapse.service.settling import Settling, never
 from synapse.service.waits import WAITER_LEFT
 from synapse.service.worker import AgentWorker
 
@@ -67,6 +74,8 @@ class TaskService:
         externals: Externals,
         driver: Driver,
         clock: Clock,
+        hook_reports: HookReports | None = None,
+        answers_directly: Callable[[Message], bool] = never,
     ) -> None:
         self._me = me
         self._journal = journal
@@ -79,6 +88,8 @@ class TaskService:
         self._externals = externals
         self._driver = driver
         self._clock = clock
+        self._hook_reports = hook_reports or HookReports(me, None)
+        self._settling = Settling(intake, journal, feed, answers_directly)
         self._methods = self._table()
 
     async def handle(self, request: Request, caller: Caller) -> Any:
@@ -94,6 +105,8 @@ class TaskService:
     def _table(self) -> dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]]:
         return {
             SendMessage: self._intake.send,
+            SendAndWait: self._settling.wait,
+            SendAndFollow: self._settling.follow,
             CreateTask: self._intake.create,
             Reply: self._reply,
             GetTask: self._get,
@@ -101,15 +114,17 @@ class TaskService:
             CancelTask: self._cancel,
             ResolveTask: self._resolve,
             SubscribeTask: self._subscribe,
+            FollowTask: self._follow,
             GetStatus: self._status,
             AddExternal: self._add_external,
             ListExternals: self._list_externals,
             RemoveExternal: self._remove_external,
             SendExternal: self._send_external,
+            ReportSignal: self._hook_reports.take,
         }
 
     async def _get(self, request: GetTask, caller: Caller) -> Task:
-        return await self._visible(request.task_id, caller)
+        return await self._visible(request.task_id, caller, exact=request.exact)
 
     async def _list(self, request: ListTasks, caller: Caller) -> TaskPage:
         query = TaskQuery(
@@ -126,7 +141,7 @@ class TaskService:
 
     async def _cancel(self, request: CancelTask, caller: Caller) -> Task:
         """Cancel what waits or runs. What runs is interrupted after the journal has decided who won."""
-        task = await self._visible(request.task_id, caller)
+        task = await self._visible(request.task_id, caller, exact=request.exact)
         facts = outcomes.ended(task, self._clock.now(), TaskState.CANCELED, "canceled", "canceled by request")
         if task.state.is_terminal:
             raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
@@ -149,8 +164,16 @@ class TaskService:
         return await self._doubts.resolve(request, await self._visible(request.task_id, caller), caller)
 
     async def _subscribe(self, request: SubscribeTask, caller: Caller) -> Any:
-        task = await self._visible(request.task_id, caller)
-        updates = self._feed.follow(task.id, request.after)
+        return self._followed(await self._visible(request.task_id, caller), request.after)
+
+    async def _follow(self, request: FollowTask, caller: Caller) -> Any:
+        task = await self._visible(request.task_id, caller, exact=True)
+        if task.state.is_terminal and request.after is None:
+            raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; nothing more comes of it")
+        return self._followed(task, request.after)
+
+    def _followed(self, task: Task, after: int | None) -> AsyncGenerator[Update, None]:
+        updates = self._feed.follow(task.id, after)
         return updates if task.queued else self._noting_when_the_waiter_leaves(task, updates)
 
     async def _noting_when_the_waiter_leaves(
@@ -200,9 +223,9 @@ class TaskService:
     async def _send_external(self, request: SendExternal, _caller: Caller) -> Any:
         return await self._externals.send(request)
 
-    async def _visible(self, wanted: str, caller: Caller) -> Task:
+    async def _visible(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
         """The task that the caller means; a foreign one looks like a missing one."""
-        task = await self._journal.load(await self._journal.resolve_id(wanted, self._me.inbox))
-        if task.hidden or task.scope != caller.scope:
+        task = await self._journal.find(wanted, self._me.inbox, exact=exact)
+        if task.scope != caller.scope:
             raise TaskNotFound(wanted)
         return task

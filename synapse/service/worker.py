@@ -188,7 +188,7 @@ class AgentWorker:
                     if isinstance(event, NotNow):
                         return False
                     if isinstance(event, Typing) and not is_open:
-                        return True  # canceled: not a byte of it is typed
+                        return True  # canceled or too late: not a byte of it is typed
                     if isinstance(event, Submitted | TurnStarted):
                         running.proven = True
                         running.settled.set()
@@ -234,6 +234,8 @@ class AgentWorker:
 
     def _facts(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
+        if isinstance(event, Typing) and task.deadline is not None and task.deadline <= now:
+            return outcomes.expired(task, now)
         if self._running is not None and self._running.interrupted and isinstance(event, _ENDS):
             return outcomes.interrupted(task, now, event)
         return outcomes.facts(task, event, now)

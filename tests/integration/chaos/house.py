@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +62,7 @@ between = '^─{{10,}}'
 last = 2
 [prompt]
 region = "input"
-pattern = '^❯\\s?(?P<text>.*)$'
+pattern = '^>\\s?(?P<text>.*)$'
 holds_cursor = true
 [[working]]
 name = "working"
@@ -73,6 +73,7 @@ region = "bottom"
 every = ['Esc to cancel']
 [answer]
 echo = '^• '
+drop = ['^─{{10,}}']
 """
 
 
@@ -295,7 +296,7 @@ def until(
 
 
 @contextmanager
-def open_house() -> Iterator[House]:
+def open_house() -> Generator[House]:
     """A house that is empty again afterwards."""
     # Not below pytest's folder: the path of a Unix socket has 107 bytes at most.
     with tempfile.TemporaryDirectory(prefix="synapse-house-") as folder:

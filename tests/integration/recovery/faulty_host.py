@@ -51,12 +51,12 @@ class Killer:
             self.program = program.pid
             begin(program)
 
-        RunningProgram.begin = wrapped  # type: ignore[method-assign] # see the module's first lines
+        RunningProgram.begin = wrapped  # type: ignore[method-assign, assignment] # see the module's first lines
 
 
 def strike_at_commit(killer: Killer, step: str, moment: str) -> None:
     """Kill around the transaction that makes `step` durable."""
-    commit = sqlite_writer.Writer._write
+    commit = sqlite_writer.Writer._write  # pyright: ignore[reportPrivateUsage] # see the module's first lines
 
     def wrapped(self: sqlite_writer.Writer, batch: Sequence[sqlite_writer.Work]) -> list[Any]:
         found = any(step in steps_in(work) for work in batch)

@@ -1,7 +1,7 @@
-"""kill -9 of the host, the program, or both, at every step of a delivery and between any two: nothing lost, nothing twice.
+"""kill -9 of the host, the program, or both, at every step of a delivery and between any two.
 
-Each test kills at one exact point, starts the agent again under the same name, decides about doubt as a person would who
-has looked, and then compares what the program received with what the journal says.
+Each test kills at one exact point, starts the agent again under the same name, decides about doubt as a person would
+who has looked, and then compares what the program received with what the journal says: nothing lost, nothing twice.
 """
 
 from __future__ import annotations

@@ -147,6 +147,22 @@ def test_a_message_that_is_being_typed_when_its_deadline_passes_is_typed_to_the_
     asyncio.run(story())
 
 
+def test_a_message_whose_deadline_has_passed_is_not_typed_even_before_the_next_sweep() -> None:
+    async def story() -> None:
+        desk = Desk()
+        desk.driver.ready.clear()
+        async with working(desk):
+            task = await desk.send("too late", metadata={"ttl": 10})
+            desk.clock.advance(11)
+            desk.driver.ready.set()
+
+            assert (await desk.finished(task)).reason == "expired"
+            await desk.finished(await desk.send("other"))
+        assert desk.driver.typed == ["other"]
+
+    asyncio.run(story())
+
+
 def test_a_deadline_ends_doubt_that_nobody_decided() -> None:
     async def story() -> None:
         desk = Desk(FakeDriver(doubtful))

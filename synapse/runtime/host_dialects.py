@@ -1,0 +1,126 @@
+"""What an agent host speaks, and how it finds out what a request speaks.
+
+the version that the request names (A2A-Version)     decides alone
+none, on a path of the synapse dialect               synapse
+none, with a message in the body                     the dialect whose message it is
+none, below /v1                                      A2A 0.3, which has its paths there
+none, about a task                                   0.3 if the task was made in 0.3, else 1.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import SynapseError
+from synapse.core.events import Update
+from synapse.core.task import Task
+from synapse.dialects.a2a_v0_3 import paths as paths_0_3
+from synapse.dialects.a2a_v1 import paths as paths_1_0
+from synapse.dialects.dialect import (
+    Call,
+    CallRoute,
+    Dialect,
+    DocumentRoute,
+    StreamCall,
+    WireAnswer,
+    WireEvent,
+    WireRequest,
+)
+from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect, spoken_dialect
+from synapse.dialects.synapse.card import CardFacts, agent_card
+from synapse.dialects.synapse.routes import synapse_dialect
+from synapse.runtime.late_dialect import late_dialect
+from synapse.transports.routing import Endpoint
+
+Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
+
+
+def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool) -> list[Dialect]:
+    """Everything that a host speaks: its own dialect first, then those of A2A, loaded when they are first spoken."""
+    facts = CardFacts(
+        agent_id=entry.agent_id,
+        agent_type=entry.agent_type,
+        title=title,
+        url=entry.endpoint,
+        name=entry.name,
+        pty_wrapped=pty_wrapped,
+    )
+    return [
+        synapse_dialect(facts),
+        late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(), paths_1_0.MEDIA_TYPE),
+        late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3()),
+        late_dialect("jsonrpc", [("POST", "/")], lambda: _standard().json_rpc()),
+        late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], lambda: _cards(facts)),
+    ]
+
+
+def _cards(facts: CardFacts) -> Dialect:
+    own = agent_card(facts)
+    dialect: Dialect = _standard().cards(own["name"], own["description"], own["url"])
+    return dialect
+
+
+def _standard() -> Any:
+    from synapse.runtime import standard_dialects  # noqa: PLC0415 - this is what is loaded late
+
+    return standard_dialects
+
+
+class DialectChoice:
+    """Chooses for each request among the dialects of its path."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._standard = next(dialect for dialect in dialects if dialect.name == A2A_1_0)
+
+    def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
+        """Return the endpoint that answers; one that was not asked properly says so."""
+        try:
+            demanded = asked_dialect(wire)
+        except SynapseError as error:
+            answer = self._standard.encode_error(error)
+            return Endpoint(self._standard, DocumentRoute(method=wire.method, path="", answer=lambda _: answer))
+        if demanded:
+            return _of(demanded, endpoints)
+        if endpoints[0].dialect.name not in (A2A_1_0, A2A_0_3):
+            return endpoints[0]
+        spoken = spoken_dialect(wire.body) if wire.body else ""
+        if not spoken and wire.path.startswith("/v1/"):
+            spoken = A2A_0_3
+        return _of(spoken, endpoints) if spoken else _as_made(endpoints)
+
+
+def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
+    return next((endpoint for endpoint in endpoints if endpoint.dialect.name == name), endpoints[0])
+
+
+def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """An endpoint that answers in the dialect of the task, which is known only when there is an answer."""
+    current, former = _of(A2A_1_0, endpoints), _of(A2A_0_3, endpoints)
+    if not isinstance(current.route, CallRoute) or not isinstance(former.route, CallRoute):
+        return current
+    ask = partial(_ask_as_made, current.route.ask, former.route.ask)
+    return Endpoint(current.dialect, replace(current.route, ask=ask))
+
+
+def _ask_as_made(current: Ask, former: Ask, wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    call = current(wire)
+    if isinstance(call, WireAnswer):
+        return call
+    older = former(wire)
+    if isinstance(call, Call) and isinstance(older, Call):
+        return call._replace(encode=partial(_encode_as_made, call, older))
+    if isinstance(call, StreamCall) and isinstance(older, StreamCall):
+        return call._replace(encode=partial(_encode_update_as_made, call, older))
+    return call
+
+
+def _encode_as_made(current: Call, former: Call, task: Task) -> bytes:
+    return (former if task.dialect == A2A_0_3 else current).encode(task)
+
+
+def _encode_update_as_made(current: StreamCall, former: StreamCall, update: Update) -> WireEvent | None:
+    return (former if update.task.dialect == A2A_0_3 else current).encode(update)

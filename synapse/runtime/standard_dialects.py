@@ -1,0 +1,65 @@
+"""The dialects of A2A as an agent host speaks them. Importing this file loads them: the first request for one does."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from synapse import __version__
+from synapse.dialects import proto_json
+from synapse.dialects.a2a_v0_3 import card as card_0_3
+from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
+from synapse.dialects.a2a_v1 import card as card_1_0
+from synapse.dialects.a2a_v1.errors import encode_error
+from synapse.dialects.a2a_v1.paths import CARD_PATH
+from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
+from synapse.dialects.dialect import CallRoute, Dialect, WireAnswer, WireRequest
+from synapse.dialects.negotiation import asked_dialect, asked_version
+from synapse.transports.documents import KeptDocument
+from synapse.transports.jsonrpc import rpc_dialect
+
+MODES: Final = ("text/plain", "application/json", "application/octet-stream")
+"""What an agent takes and gives: texts, data, and files, which lie beside the message."""
+CARD_SECONDS: Final = 60
+"""How long a card may be kept: a host lives for hours, and another may have its port afterwards."""
+
+
+@cache
+def a2a_1_0() -> Dialect:
+    return a2a_v1_dialect()
+
+
+@cache
+def a2a_0_3() -> Dialect:
+    return a2a_v0_3_dialect()
+
+
+def json_rpc() -> Dialect:
+    """The methods of both."""
+    return rpc_dialect((a2a_1_0(), a2a_0_3()), asked_dialect)
+
+
+def cards(name: str, description: str, url: str) -> Dialect:
+    """The card of a version when one is named, else one that clients of both can read."""
+    about: dict[str, Any] = {
+        "name": name,
+        "description": description,
+        "url": url,
+        "version": __version__,
+        "input_modes": MODES,
+        "output_modes": MODES,
+    }
+    new = card_1_0.agent_card(card_1_0.CardFacts(**about, legacy_versions=(card_0_3.VERSION,)))
+    old = card_0_3.agent_card(card_0_3.CardFacts(**about))
+    kept = {"1.0": _kept(new), "0.3": _kept(old), "": _kept({**old, **new})}
+
+    def answer(wire: WireRequest) -> WireAnswer:
+        # A card is not versioned: who names a version that we do not have gets the current one.
+        return kept.get(asked_version(wire)[:3], kept["1.0"]).answer(wire)
+
+    route = CallRoute(method="GET", path=CARD_PATH, ask=answer)
+    return Dialect(name="a2a_cards", routes=(route,), encode_error=encode_error)
+
+
+def _kept(card: dict[str, Any]) -> KeptDocument:
+    return KeptDocument(proto_json.to_json(card), max_age=CARD_SECONDS, vary="A2A-Version")
