@@ -12,7 +12,7 @@ from typing import Final
 
 from synapse.cli import exit_codes
 from synapse.cli.main import VERBS, find_verb
-from synapse.core import errors
+from synapse.core import errors, wire_errors
 from synapse.core.lifecycle import NEXT_STATES
 from synapse.dialects.synapse.card import CardFacts
 from synapse.dialects.synapse.errors import status_of
@@ -34,6 +34,7 @@ PURPOSES: Final = {
     "POST /tasks/{id}/resolve": "a person's `verdict` on a message in doubt: `delivered`, `retry` or `fail`",
     "GET /tasks/{id}/subscribe": "server-sent events of the task; `Last-Event-ID` resumes",
     "POST /reply": "answer the agent's current or last request, or the one named by `task_id`",
+    "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
     "GET /status": "IDLE or BUSY, the finer state, why, and what each source says",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
@@ -127,7 +128,7 @@ def _settings() -> str:
 def _errors() -> str:
     rows = [
         f"| `{kind.code}` | {_first_line(kind)} | {status_of(kind)} | {exit_codes.exit_code(kind.code)} |"
-        for kind in _tree(errors.SynapseError)
+        for kind in _all_errors()
     ]
     head = "| code | meaning | HTTP (synapse dialect) | exit code |\n|---|---|---|---|\n"
     return f"# Errors\n\n{NOTICE}{head}" + "\n".join(rows) + "\n"
@@ -135,6 +136,13 @@ def _errors() -> str:
 
 def _first_line(kind: type[errors.SynapseError]) -> str:
     return (kind.__doc__ or "").partition("\n")[0]
+
+
+def _all_errors() -> Iterator[type[errors.SynapseError]]:
+    # A class that nobody has imported is nobody's subclass.
+    yield from (
+        kind for kind in _tree(errors.SynapseError) if kind.__module__ in (errors.__name__, wire_errors.__name__)
+    )
 
 
 def _tree(kind: type[errors.SynapseError]) -> Iterator[type[errors.SynapseError]]:

@@ -5,33 +5,45 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Final, assert_never
 
 from synapse.core.driver import Turn
-from synapse.core.envelope import sanitise
+from synapse.core.envelope import neutralise, sanitise
+from synapse.core.errors import FileNotStored
 from synapse.core.message import DataPart, FilePart, Part, TextPart
 
-_LONGEST_NAME: Final = 80
+_LONGEST_NAME_BYTES: Final = 80
+"""File systems count bytes (255 at most); the rest is room for a number in front."""
 _HEADER: Final = re.compile(r"\[A2A:[^\]\n]*\] ")
+_READ_THE_FILE: Final = "The message is long, so it is in a file. Read it and do what it says: "
 
 
 class Composer:
     """Makes the text of a turn. `folder` gets a private folder for each task that brings files."""
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int, *, envelope: bool = True) -> None:
+        """Without `envelope` the header is left out: for programs that take every line for their own language."""
         self._folder = folder
         self._limit_bytes = limit_bytes
+        self._envelope = envelope
 
     def compose(self, turn: Turn) -> str:
-        """Return the text to type; store what does not belong into a prompt."""
+        """Return the text to type; store what does not belong into a prompt.
+
+        Raises:
+            FileNotStored: there is no room for it, or no right to it.
+        """
         text = " ".join((turn.text, *self._additions(turn))).strip()
-        if len(text.encode()) <= self._limit_bytes:
-            return text
         header = _HEADER.match(text)
         begin = header[0] if header else ""
-        path = self._store(turn, "message.txt", text[len(begin) :].encode())
-        return f"{begin}The message is long, so it is in a file. Read it and do what it says: {path}"
+        body = text[len(begin) :]
+        if not self._envelope:
+            begin, text = "", body
+        if len(text.encode()) <= self._limit_bytes:
+            return text
+        return f"{begin}{_READ_THE_FILE}{self._store(turn, 'message.txt', body.encode())}"
 
     def _additions(self, turn: Turn) -> list[str]:
         return [added for part in turn.message.parts if (added := self._addition(turn, part))]
@@ -51,17 +63,33 @@ class Composer:
 
     def _store(self, turn: Turn, name: str, content: bytes) -> Path:
         folder = self._folder / turn.task_id
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = _free(folder, name)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb") as file:  # noqa: PTH123  # opened above with its mode, which a path cannot give
-            file.write(content)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = _free(folder, name)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with open(descriptor, "wb") as file:  # noqa: PTH123  # opened above with its mode, which a path cannot give
+                file.write(content)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise FileNotStored(f"a file of the message could not be stored in {folder}: {why}") from error
         return path
+
+
+def forget_files_before(folder: Path, moment: float) -> None:
+    """Remove the files of all tasks that have brought none since `moment`, in seconds since the epoch."""
+    try:
+        old = [task for task in folder.iterdir() if task.lstat().st_mtime < moment]
+    except OSError:
+        # There is no such folder, or somebody else removes from it right now.
+        return
+    for task in old:
+        shutil.rmtree(task, ignore_errors=True)
 
 
 def _free(folder: Path, name: str) -> Path:
     """A path for `name` that nothing has yet; what could leave the folder or act on a prompt is replaced."""
-    plain = re.sub(r"[^\w.-]+", "_", name.rpartition("/")[2]).lstrip(".")[-_LONGEST_NAME:] or "file"
+    plain = re.sub(r"[^\w.-]+", "_", sanitise(name).rpartition("/")[2]).lstrip(".")
+    plain = _ending(plain, _LONGEST_NAME_BYTES) or "file"
     path, number = folder / plain, 1
     while path.exists() or path.is_symlink():
         number += 1
@@ -69,5 +97,10 @@ def _free(folder: Path, name: str) -> Path:
     return path
 
 
+def _ending(name: str, most_bytes: int) -> str:
+    """As much of the end of a name as there is room for: it has the suffix."""
+    return name.encode()[-most_bytes:].decode(errors="ignore").lstrip(".")
+
+
 def _one_line(text: str) -> str:
-    return " ".join(sanitise(text).split())
+    return neutralise(" ".join(sanitise(text).split()))

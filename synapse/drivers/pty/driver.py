@@ -14,6 +14,7 @@ from typing import Final, assert_never
 from synapse.core.agent import AGENT_STATES, READY, WORKING
 from synapse.core.clock import Clock
 from synapse.core.driver import (
+    DEGRADED,
     AgentView,
     Answered,
     Doubted,
@@ -48,7 +49,7 @@ SUBMITTED: Final = "submitted"
 ANSWERED: Final = "answered"
 """What a structured signal may say besides a state: the message was taken; the turn is over, with this text."""
 _MOST_SIGNALS: Final = 256
-_SILENCE: Final = "degraded: it did not report its last turn, so that was judged by what its terminal shows"
+_SILENCE: Final = f"{DEGRADED}: it did not report its last turn, so that was judged by what its terminal shows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,12 @@ class PtyDriver:
         self._signals: deque[_Signal] = deque(maxlen=_MOST_SIGNALS)
         self._typed = ""
         self._turn_name = ""
-        self._silent: Source | None = None
+        self._expected: Source | None = None
+        self._has_told = False
         self._is_unread = False
         self.look_again: Callable[[], None] = _nothing
-        """Reads what the program has told by now; called before its screen is believed to say that a turn is over."""
+        """Reads what the program has told by now; called when it is typed into, and before its screen is believed to
+        say that a turn is over."""
         program.on_output = self._lookout.output_came
         program.exited.add_done_callback(self._program_ended)
 
@@ -118,7 +121,7 @@ class PtyDriver:
         """
         text = await asyncio.to_thread(self._composer.compose, turn)
         self._signals.clear()
-        self._typed, self._turn_name = text, ""
+        self._typed, self._turn_name, self._has_told = text, "", False
         event: TurnEvent | None = None
         delivery = Delivery(text, self._profile)
         async with aclosing(self._deliver(delivery)) as events:
@@ -169,7 +172,7 @@ class PtyDriver:
 
     def report(self, report: Report) -> None:
         """Take what the program says of its turn; see `signals.adapter.Listener`."""
-        self._silent = None
+        self._has_told = True
         self._lookout.evidence.report(report.source, report.state, report.detail, self._now())
         is_end = report.told in (Told.ANSWERED, Told.FAILED)
         self._signals.append(_Signal(report.source, report.told, report.text if is_end else report.detail, report))
@@ -179,6 +182,10 @@ class PtyDriver:
         """Seconds since the program last printed; see `signals.adapter.Listener`."""
         return self._now() - self.program.pump.last_output
 
+    def typed(self) -> str:
+        """What was typed last; see `signals.adapter.Listener`."""
+        return self._typed
+
     def seems_ready(self) -> bool:
         """What its terminal shows; see `signals.adapter.Listener`."""
         self._lookout.latest()
@@ -186,12 +193,12 @@ class PtyDriver:
 
     def expect(self, source: Source, detail: str) -> None:
         """A source should say something from now on; see `signals.adapter.Listener`."""
-        self._silent = source
+        self._expected = source
         self._lookout.evidence.report(source, "", detail, self._now())
 
     def lack(self, source: Source, detail: str) -> None:
         """A source will say nothing; see `signals.adapter.Listener`."""
-        self._lookout.evidence.report(source, "", f"degraded: {detail}", self._now())
+        self._lookout.evidence.report(source, "", f"{DEGRADED}: {detail}", self._now())
 
     async def stop(self) -> None:
         """End the program."""
@@ -205,6 +212,7 @@ class PtyDriver:
                 if isinstance(step, Write):
                     self.program.write(step.data)
                     self._is_unread = True
+                    self.look_again()
                     continue
                 yield _delivery_event(step)
                 if isinstance(step, Closed | Withdrawn | Proven):
@@ -276,8 +284,8 @@ class PtyDriver:
             return Failed(settled.reason, settled.evidence)
         if settled.source in (Source.SIGNAL, Source.TRANSCRIPT):
             return Answered(parts=_text_parts(settled.evidence), source=settled.source)
-        if self._silent is not None:
-            self._lookout.evidence.report(self._silent, "", _SILENCE, self._now())
+        if self._expected is not None and not self._has_told:
+            self._lookout.evidence.report(self._expected, "", _SILENCE, self._now())
         shown = answer_text(self.program.screen.history(_ANSWER_LINES), text, self._profile)
         return Answered(parts=_text_parts(shown), source="screen")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.errors import InvalidScript
+from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.drivers.scripted.script import parse_script, read_script
 
 
@@ -117,3 +118,20 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidScript, match=r"latin\.toml: not UTF-8 text: .* at byte 2"):
         read_script(path)
+
+
+@pytest.mark.parametrize(
+    ("steps", "directly"),
+    [
+        ('[{ answer = "hi", direct = true }]', True),
+        ('[{ wait = 1 }, { answer = "hi", direct = true }]', True),
+        ('[{ say = "one moment" }, { answer = "hi", direct = true }]', False),
+        ('[{ answer = "hi" }]', False),
+        ('[{ ask = "which?" }]', False),
+    ],
+)
+def test_it_is_known_before_whether_a_message_gets_a_plain_message_and_no_task(steps: str, directly: bool) -> None:
+    script = parse_script(f"[default]\nsteps = {steps}")
+    message = Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hello"),))
+
+    assert script.answers_directly(message) is directly

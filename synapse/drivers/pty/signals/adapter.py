@@ -57,6 +57,10 @@ class Listener(Protocol):
         """Seconds since the CLI last printed anything."""
         ...
 
+    def typed(self) -> str:
+        """The message that was typed last, whole; empty before the first."""
+        ...
+
     def seems_ready(self) -> bool:
         """True if its terminal, by title and screen, shows that it is ready, whatever it said of itself."""
         ...
@@ -77,7 +81,7 @@ class Adapter(Protocol):
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared: ...
 
-    def start(self, listener: Listener, pid: int) -> None:
+    def start(self, listener: Listener, pid: int, /) -> None:
         """The CLI runs, as this process."""
         ...
 

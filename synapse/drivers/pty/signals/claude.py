@@ -46,7 +46,7 @@ class ClaudeSignals:
             return Prepared(arguments=arguments, missing=self._missing)
         return Prepared(arguments=("--settings", str(self._write(settings)), *rest), env=self._proxies())
 
-    def start(self, listener: Listener, pid: int) -> None:  # noqa: ARG002  # its hooks say which transcript is its
+    def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
         if self._missing:
             listener.lack(Source.SIGNAL, self._missing)
@@ -73,17 +73,17 @@ class ClaudeSignals:
         self._listener = None
         shutil.rmtree(self._around.folder, ignore_errors=True)
 
-    def _look(self) -> bool:
+    def _look(self) -> float | None:
         """Look for an interrupt while a turn runs."""
         if self._tail is None or self._listener is None:
-            return False
+            return None
         for record in self._tail.read():
             report = claude.read_record(record)
             if report is not None and report.turn in ("", self._turn):
                 self._tail = None
                 self._listener.report(report)
-                return False
-        return True
+                return None
+        return _LOOK_SECONDS
 
     def _read(self, settings: str) -> Record:
         """The person's settings: JSON, or a file of it, as the flag takes them."""

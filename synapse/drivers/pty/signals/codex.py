@@ -34,7 +34,7 @@ class CodexSignals:
             return Prepared(arguments=arguments)
         return Prepared(arguments=(_NO_DAEMON, *arguments))
 
-    def start(self, listener: Listener, pid: int) -> None:
+    def start(self, listener: Listener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
         listener.expect(Source.TRANSCRIPT, "its rollout has said nothing yet")
         self._follower = Follower(self._find, self._take, listener.quiet_for)

@@ -7,7 +7,7 @@ from typing import Final
 
 from synapse.drivers.pty.signals.adapter import Listener, Prepared, Surroundings
 from synapse.drivers.pty.signals.follower import Follower
-from synapse.drivers.pty.signals.own_session import name_session
+from synapse.drivers.pty.signals.own_session import name_session, transcript_with
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
 from synapse.terminal.signals.report import Record, word
@@ -21,6 +21,7 @@ class CopilotSignals:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._session = ""
+        self._path: Path | None = None
         self._events = CopilotEvents()
         self._listener: Listener | None = None
         self._follower: Follower | None = None
@@ -29,18 +30,23 @@ class CopilotSignals:
         named, self._session = name_session(arguments, self._around, _OLD_CONVERSATION)
         return Prepared(arguments=named)
 
-    def start(self, listener: Listener, pid: int) -> None:  # noqa: ARG002  # the session's name says which one it is
+    def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
-        if not self._session:
-            listener.lack(Source.TRANSCRIPT, "its session has no name of ours, so its events are not followed")
-            return
-        listener.expect(Source.TRANSCRIPT, "its events have said nothing yet")
+        if self._session:
+            listener.expect(Source.TRANSCRIPT, "its events have said nothing yet")
+        else:
+            listener.expect(
+                Source.TRANSCRIPT, "its session has no name of ours; its events are found by our first message"
+            )
         self._follower = Follower(self._find, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:
-        if self._follower is not None:
-            self._follower.look()
+        if self._follower is None or self._listener is None:
+            return
+        if not self._events.has_taken(self._listener.typed()):
+            self._path = transcript_with(self._listener.typed(), self._folder().glob("*/events.jsonl")) or self._path
+        self._follower.look()
 
     def receive(self, payload: Record) -> None:
         """It has no hooks of ours."""
@@ -50,10 +56,14 @@ class CopilotSignals:
             self._follower.stop()
 
     def _find(self) -> Path | None:
+        if self._path is None and self._session:
+            path = self._folder() / self._session / "events.jsonl"
+            self._path = path if path.is_file() else None
+        return self._path
+
+    def _folder(self) -> Path:
         home = self._around.env.get("COPILOT_HOME")
-        folder = Path(home) if home else self._around.home / ".copilot"
-        path = folder / "session-state" / self._session / "events.jsonl"
-        return path if path.is_file() else None
+        return (Path(home) if home else self._around.home / ".copilot") / "session-state"
 
     def _take(self, record: Record) -> None:
         if self._listener is None or word(record, "timestamp") < self._around.started:

@@ -11,8 +11,8 @@ from synapse.drivers.pty.signals.ticker import Ticker
 from synapse.terminal.signals.report import Record
 
 _BUSY_SECONDS: Final = 0.05
+_IDLE_SECONDS: Final = 0.5
 _TICKS_PER_SEARCH: Final = 4
-_IDLE_TICKS: Final = 10
 _QUIET_SECONDS: Final = 2.0
 """A program that is silent for so long writes nothing that matters; its file is looked at less often."""
 _LARGEST_WHOLE: Final = 1024 * 1024
@@ -39,19 +39,20 @@ class Follower:
         self._ticker.stop()
 
     def look(self) -> None:
-        """Read what is there now."""
+        """Read what is there now, and keep a close eye on it for a while."""
         self._search()
         self._read()
+        self._ticker.start()
 
-    def _tick(self) -> bool:
+    def _tick(self) -> float | None:
         self._ticks += 1
-        is_idle = self._quiet_for() > _QUIET_SECONDS
-        if is_idle and self._ticks % _IDLE_TICKS:
-            return True
-        if not is_idle and self._ticks % _TICKS_PER_SEARCH == 0:
+        if self._quiet_for() > _QUIET_SECONDS:
+            self._read()
+            return _IDLE_SECONDS
+        if self._ticks % _TICKS_PER_SEARCH == 0:
             self._search()
         self._read()
-        return True
+        return _BUSY_SECONDS
 
     def _search(self) -> None:
         path = self._find()

@@ -6,12 +6,13 @@ needed, because its title and its chat file together tell the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from synapse.drivers.pty.signals.adapter import Listener, Prepared, Surroundings
 from synapse.drivers.pty.signals.follower import Follower
-from synapse.drivers.pty.signals.own_session import name_session
+from synapse.drivers.pty.signals.own_session import name_session, transcript_with
 from synapse.drivers.pty.signals.tail import first_record
 from synapse.drivers.pty.signals.ticker import Ticker
 from synapse.terminal.evidence import Source
@@ -38,18 +39,24 @@ class GeminiSignals:
         named, self._session = name_session(arguments, self._around, _OLD_CONVERSATION)
         return Prepared(arguments=named)
 
-    def start(self, listener: Listener, pid: int) -> None:  # noqa: ARG002  # the session's name says which one it is
+    def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
-        if not self._session:
-            listener.lack(Source.TRANSCRIPT, "its session has no name of ours, so its chat file is not followed")
-            return
-        listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
+        if self._session:
+            listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
+        else:
+            listener.expect(
+                Source.TRANSCRIPT, "its session has no name of ours; its chat is found by our first message"
+            )
         self._follower = Follower(self._find, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:
-        if self._follower is not None:
-            self._follower.look()
+        if self._follower is None or self._listener is None:
+            return
+        if not self._chat.has_taken(self._listener.typed()):
+            self._path = transcript_with(self._listener.typed(), self._chats("*")) or self._path
+        self._follower.look()
+        if self._listener.seems_ready():
             self._conclude()
 
     def receive(self, payload: Record) -> None:
@@ -61,10 +68,13 @@ class GeminiSignals:
             self._follower.stop()
 
     def _find(self) -> Path | None:
-        if self._path is None:
-            chats = (self._around.home / ".gemini" / "tmp").glob(f"*/chats/session-*{self._session[:8]}*.jsonl")
+        if self._path is None and self._session:
+            chats = self._chats(f"*{self._session[:8]}*")
             self._path = next((chat for chat in chats if word(first_record(chat), "sessionId") == self._session), None)
         return self._path
+
+    def _chats(self, name: str) -> Iterator[Path]:
+        return (self._around.home / ".gemini" / "tmp").glob(f"*/chats/session-{name}.jsonl")
 
     def _take(self, record: Record) -> None:
         if self._listener is None or word(record, "timestamp") < self._around.started:
@@ -78,14 +88,14 @@ class GeminiSignals:
         else:
             self._ticker.stop()
 
-    def _look(self) -> bool:
+    def _look(self) -> float | None:
         """While a turn runs: has the terminal shown its end?"""
         if self._listener is None or self._follower is None:
-            return False
+            return None
         if not self._listener.seems_ready():
-            return True
+            return _LOOK_SECONDS
         self._follower.look()
-        return not self._conclude()
+        return None if self._conclude() else _LOOK_SECONDS
 
     def _conclude(self) -> bool:
         report = self._chat.conclude()

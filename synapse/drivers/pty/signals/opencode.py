@@ -36,7 +36,7 @@ class OpenCodeSignals:
         env = {} if self._around.env.get(_PASSWORD) else {_PASSWORD: self._around.secret}
         return Prepared(arguments=(*arguments, *added), env=env)
 
-    def start(self, listener: Listener, pid: int) -> None:  # noqa: ARG002  # its port says which one it is
+    def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._source = EventSource(self._port, "/event", _PROBES, self._authorization(), self._take)

@@ -12,9 +12,13 @@ class KeepingListener:
         self.expected: dict[Source, str] = {}
         self.lacking: dict[Source, str] = {}
         self.is_ready = False
+        self.last_typed = ""
 
     def quiet_for(self) -> float:
         return 0.0
+
+    def typed(self) -> str:
+        return self.last_typed
 
     def seems_ready(self) -> bool:
         return self.is_ready

@@ -96,7 +96,7 @@ def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
         for hook in recorded("claude", "hooks.jsonl")[:2]:
             signals.receive(hook)
         signals.receive({"hook_event_name": "SessionEnd"})
-        assert signals._look() is False
+        signals.look()
         signals.stop()
         return listener
 

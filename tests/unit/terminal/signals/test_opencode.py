@@ -78,7 +78,7 @@ def test_a_limit_is_told_apart_and_said_while_it_tries_again() -> None:
 
     assert retry is not None
     assert end is not None
-    assert "too many" in retry.detail
+    assert retry.detail == "its server tries again: too many"
     assert (end.reason, end.text) == ("rate_limited", "too many")
     assert tell("session.status", status={"type": "idle"}) is None
 
@@ -105,3 +105,9 @@ def test_conversations_of_sub_agents_are_left_aside() -> None:
 )
 def test_other_events_say_nothing(event: dict[str, Any]) -> None:
     assert OpenCodeEvents().read(event) is None
+
+
+def test_when_it_tries_again_is_told() -> None:
+    retries = [report.detail for reports in heard() for report in reports if "tries again" in report.detail]
+
+    assert retries == ["its server tries again at 2026-11-15 11:30:42 UTC: fake rate limit"]

@@ -1,0 +1,110 @@
+"""Copilot CLI (1.0.102): the events of its session, a file of JSON lines, tell everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.report import (
+    API_ERROR,
+    INTERRUPTED,
+    RATE_LIMITED,
+    Record,
+    Report,
+    Told,
+    failed,
+    items,
+    part,
+    shortened,
+    word,
+)
+
+_QUESTION: Final = "ask_user"
+_LIMITS: Final = ("rate_limit", "quota")
+
+
+class CopilotEvents:
+    """Reads one session's events, in their order."""
+
+    def __init__(self) -> None:
+        self._turn = ""
+        self._prompt = self._report(Told.SUBMITTED, "there was none yet", " ")
+        self._answer: str | None = None
+        """What it said last, unless it called a tool with it."""
+        self._question = ""
+        """The call that asks a person."""
+        self._readers: dict[str, Callable[[Record], Report | None]] = {
+            "user.message": self._taken,
+            "assistant.message": self._said,
+            "assistant.turn_end": self._ended,
+            "permission.requested": self._permission_asked,
+            "permission.completed": self._permission_given,
+            "tool.execution_start": self._tool_started,
+            "tool.execution_complete": self._tool_ended,
+            "abort": self._aborted,
+            "session.error": self._broken,
+        }
+
+    def has_taken(self, typed: str) -> bool:
+        """True if the last prompt is the text that was typed."""
+        return self._prompt.is_about(typed)
+
+    def read(self, event: Record) -> Report | None:
+        """Return what an event says of the turn, if anything."""
+        read = self._readers.get(word(event, "type"))
+        return None if read is None else read(part(event, "data"))
+
+    def _taken(self, data: Record) -> Report | None:
+        self._turn, self._answer = word(data, "interactionId"), None
+        self._prompt = self._report(Told.SUBMITTED, "its events have the prompt", word(data, "content"))
+        return self._prompt
+
+    def _said(self, data: Record) -> Report | None:
+        # A sub-agent says it to the tool that called it.
+        if not word(data, "parentToolCallId"):
+            self._answer = None if items(data, "toolRequests") else word(data, "content")
+        return None
+
+    def _ended(self, _data: Record) -> Report | None:
+        """A turn of the model has ended: ours too, if it called no tool. After an abort or an error it said nothing."""
+        answer, self._answer = self._answer, None
+        return None if answer is None else self._report(Told.ANSWERED, "its events say that it is done", answer)
+
+    def _permission_asked(self, data: Record) -> Report | None:
+        return self._asks(_permission(part(data, "permissionRequest")))
+
+    def _permission_given(self, _data: Record) -> Report | None:
+        return self._report(Told.WORKING, "its events say that the question was answered")
+
+    def _tool_started(self, data: Record) -> Report | None:
+        if word(data, "toolName") != _QUESTION:
+            return None
+        self._question = word(data, "toolCallId")
+        return self._asks(word(data, "arguments", "question") or word(data, "arguments", "message"))
+
+    def _tool_ended(self, data: Record) -> Report | None:
+        return self._permission_given(data) if word(data, "toolCallId") == self._question != "" else None
+
+    def _aborted(self, _data: Record) -> Report | None:
+        return self._failed(INTERRUPTED, "it was interrupted in its terminal")
+
+    def _broken(self, data: Record) -> Report | None:
+        is_limit = word(data, "errorType") in _LIMITS
+        return self._failed(RATE_LIMITED if is_limit else API_ERROR, word(data, "message"))
+
+    def _asks(self, asked: str) -> Report:
+        return self._report(Told.WAITING, f"its events say what it asks: {shortened(asked)}", asked)
+
+    def _failed(self, reason: str, note: str) -> Report:
+        heard = f"its events say how it ended: {shortened(note)}"
+        return failed(Source.TRANSCRIPT, reason, note, heard=heard, turn=self._turn)
+
+    def _report(self, told: Told, heard: str, text: str = "") -> Report:
+        return Report(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=self._turn)
+
+
+def _permission(request: Record) -> str:
+    about = next((value for key in ("fullCommandText", "fileName", "path", "url") if (value := word(request, key))), "")
+    kind = word(request, "kind") or "permission"
+    return f"{kind}: {about}" if about else kind

@@ -1,0 +1,62 @@
+"""What the events of a Copilot session say (recorded on 1.0.102)."""
+
+from __future__ import annotations
+
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.copilot import CopilotEvents
+from synapse.terminal.signals.report import Report, Told
+from tests.unit.terminal.signals.recordings import recorded
+
+
+def heard() -> list[list[Report]]:
+    """What was reported, turn by turn."""
+    events = CopilotEvents()
+    turns: dict[str, list[Report]] = {}
+    for event in recorded("copilot", "events.jsonl"):
+        report = events.read(event)
+        if report is not None:
+            turns.setdefault(report.turn, []).append(report)
+    return list(turns.values())
+
+
+def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
+    for reports in heard():
+        assert reports[0].told is Told.SUBMITTED
+        assert [report.told in (Told.ANSWERED, Told.FAILED) for report in reports].count(True) == 1
+        assert reports[-1].told in (Told.ANSWERED, Told.FAILED)
+        assert all(report.source is Source.TRANSCRIPT for report in reports)
+
+
+def test_the_ends_have_their_texts_and_reasons() -> None:
+    ends = [reports[-1] for reports in heard()]
+
+    assert [end.reason for end in ends] == ["", "", "interrupted", "", "api_error", "rate_limited", ""]
+    assert ends[0].text.startswith("FAKE-ECHO: ")
+    assert ends[1].text.endswith("```python\nprint('hello')\n```\n\nLast line of the answer.")
+    assert ends[4].text == "400 fake failure"
+
+
+def test_permissions_and_questions_are_told_with_what_is_asked_and_that_they_were_answered() -> None:
+    asking = [reports for reports in heard() if any(report.told is Told.WAITING for report in reports)]
+
+    assert [[report.told for report in reports] for reports in asking] == [
+        [Told.SUBMITTED, Told.WAITING, Told.WORKING, Told.ANSWERED]
+    ] * 2
+    assert [reports[1].text for reports in asking] == ["shell: touch made-by-tool.txt", "Which colour?"]
+
+
+def test_what_a_sub_agent_says_and_what_is_unknown_is_no_answer() -> None:
+    events = CopilotEvents()
+
+    assert events.read({"type": "of the future"}) is None
+    assert events.read({"type": "assistant.message", "data": {"parentToolCallId": "c", "content": "inside"}}) is None
+    assert events.read({"type": "assistant.turn_end"}) is None
+    assert events.read({"type": "tool.execution_start", "data": {"toolName": "bash"}}) is None
+    assert events.read({"type": "tool.execution_complete"}) is None
+
+
+def test_a_permission_without_a_subject_is_told_by_its_kind() -> None:
+    report = CopilotEvents().read({"type": "permission.requested"})
+
+    assert report is not None
+    assert report.text == "permission"

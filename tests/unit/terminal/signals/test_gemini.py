@@ -1,0 +1,90 @@
+"""What Gemini CLI's chat file says (recorded on 0.61.0)."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.gemini import GeminiChat
+from synapse.terminal.signals.report import Report, Told
+from tests.unit.terminal.signals.recordings import recorded
+
+CHAT = recorded("gemini", "chat.jsonl")
+
+
+def heard() -> list[Report]:
+    """What is reported when the terminal shows readiness after every record that could be the last."""
+    chat = GeminiChat()
+    reports: list[Report] = []
+    for record in CHAT:
+        report = chat.read(record)
+        reports += [report] if report is not None else []
+        if record.get("type") == "gemini" and (end := chat.conclude()) is not None:
+            reports.append(end)
+    return reports
+
+
+def test_each_prompt_has_one_end_with_its_text_or_its_reason() -> None:
+    reports = heard()
+
+    assert [report.told for report in reports] == [
+        *(Told.SUBMITTED, Told.ANSWERED) * 2,
+        *(Told.SUBMITTED, Told.FAILED),
+        *(Told.SUBMITTED, Told.ANSWERED),
+        *(Told.SUBMITTED, Told.FAILED),
+        *(Told.SUBMITTED, Told.ANSWERED),
+    ]
+    assert [report.reason for report in reports if report.told is Told.FAILED] == ["interrupted", "api_error"]
+    assert [report.text for report in reports if report.reason == "api_error"] == ["fake failure"]
+    assert all(report.source is Source.TRANSCRIPT for report in reports)
+
+
+def test_the_answer_is_there_byte_for_byte() -> None:
+    answers = [report.text for report in heard() if report.told is Told.ANSWERED]
+
+    assert answers[1].endswith("```python\nprint('hello')\n```\n\nLast line of the answer.")
+
+
+def test_what_was_said_before_a_tool_has_run_is_no_answer() -> None:
+    chat = GeminiChat()
+    chat.read({"type": "user", "id": "1", "content": [{"text": "hello"}]})
+    chat.read({"type": "gemini", "content": "I will look.", "toolCalls": [{"name": "list"}]})
+    assert chat.conclude() is None
+
+    chat.read({"type": "user", "id": "2", "content": [{"functionResponse": {}}]})
+    assert chat.conclude() is None
+
+    chat.read({"type": "gemini", "content": "Done."})
+    end = chat.conclude()
+    assert end is not None
+    assert (end.text, end.turn) == ("Done.", "1")
+    assert chat.conclude() is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "note"),
+    [
+        (
+            '[API Error: {"error":{"code":429,"message":"Quota exceeded, retry in 41s"}}]',
+            "rate_limited",
+            "Quota exceeded",
+        ),
+        ("[API Error: something]", "api_error", "something"),
+        ("[API Error: [1]]", "api_error", "[1]"),
+    ],
+)
+def test_an_error_is_told_with_its_reason(content: str, reason: str, note: str) -> None:
+    chat = GeminiChat()
+    chat.read({"type": "user", "id": "1", "content": [{"text": "hello"}]})
+
+    report = chat.read({"type": "error", "content": content})
+
+    assert report is not None
+    assert report.reason == reason
+    assert report.text.startswith(note)
+    assert chat.read({"type": "error", "content": content}) is None
+
+
+def test_other_records_say_nothing() -> None:
+    assert GeminiChat().read({"type": "info", "content": "a tip"}) is None
+    assert GeminiChat().read({"$set": {}}) is None
