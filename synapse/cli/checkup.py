@@ -16,7 +16,9 @@ from typing import Final
 from synapse import __version__
 from synapse.cli.survey import ask_all
 from synapse.core.address import short_name
+from synapse.core.driver import DEGRADED
 from synapse.core.errors import InvalidProfile, InvalidSettings, StoreFailed
+from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
 from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
@@ -144,4 +146,9 @@ def _agents(settings: Settings) -> Iterator[Finding]:
         if one.error is not None:
             advice = f"synapse stop {one.entry.agent_id} --force"
             yield Finding(PROBLEM, short_name(one.entry), str(one.error), advice)
+        for sighting in objects_in(one.body, "sightings"):
+            detail = str(sighting.get("detail", ""))
+            if detail.startswith(DEGRADED):
+                advice = f"synapse status {short_name(one.entry)} --explain"
+                yield Finding(NOTE, short_name(one.entry), detail, advice)
     yield Finding(OK, "agents", f"{sum(one.error is None for one in asked)} running")

@@ -37,6 +37,13 @@ BY_ERROR = {
     "invalid_profile": USAGE,
     "invalid_script": USAGE,
     "unsupported_operation": REFUSED,
+    "invalid_field": USAGE,
+    "malformed_json": USAGE,
+    "malformed_call": USAGE,
+    "version_not_supported": REFUSED,
+    "extension_required": REFUSED,
+    "push_not_supported": REFUSED,
+    "extended_card_missing": REFUSED,
     "ambiguous": AMBIGUOUS,
     "ambiguous_target": AMBIGUOUS,
     "ambiguous_task": AMBIGUOUS,
@@ -66,6 +73,7 @@ BY_ERROR = {
     "agent_unresponsive": FAILED,
     "agent_not_responding": NOT_RESPONDING,
     "command_missing": NOT_FOUND,
+    "file_not_stored": FAILED,
     "external_agent_failed": FAILED,
     "external_agent_unreachable": NOT_RESPONDING,
     "timeout": TIMED_OUT,
@@ -77,6 +85,14 @@ BY_ERROR = {
     "store_full": FAILED,
     "store_unsafe": FAILED,
     "internal": FAILED,
+}
+
+# The next step where the error itself names none.
+HINTS = {
+    "task_not_found": "`synapse list` and `synapse queue` show the tasks; finished ones are kept for `keep_days`",
+    "task_not_cancelable": "`synapse status TASK` shows how it ended",
+    "task_finished": "`synapse status TASK` shows how it ended",
+    "priority_out_of_range": "a priority is 1 to 5; 3 is the usual one, 5 interrupts  (synapse send --help)",
 }
 
 

@@ -3,7 +3,7 @@
 import os
 
 from synapse.cli.speech import say
-from synapse.core.address import PERSON, matching, resolve
+from synapse.core.address import PERSON, matching, resolve, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.json_text import object_in
 from synapse.registries.files import FileRegistry, is_alive
@@ -155,7 +155,10 @@ def not_responding(entry: AgentEntry) -> "AgentNotResponding":
     """The error for a host that does not answer."""
     from synapse.core.errors import AgentNotResponding
 
-    return AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
+    error = AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
+    if entry.name:
+        error.hint = f"restart the agent with `synapse {entry.agent_type} --name {entry.name}`"
+    return error
 
 
 def refusal_of(answer: Answer) -> "SynapseError":
@@ -183,11 +186,24 @@ def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, 
             registry.remove_dead(entry)
         # A reply is not repeated: its task is finished by the first one, so the second would go as a new message.
         if not alive or not silence.sent or silence.timed_out or "in_reply_to" in body["metadata"]:
-            raise not_responding(entry) from silence
+            raise _undecided(entry, body, silence) from silence
     try:
         return request(address, "POST", path, body, timeout=timeout)
     except NoAnswer as silence:
-        raise not_responding(entry) from silence
+        raise _undecided(entry, body, silence) from silence
+
+
+def _undecided(entry: AgentEntry, body: "dict[str, Any]", silence: NoAnswer) -> "AgentNotResponding":
+    """The error for a message that a host may have read: it may still arrive, so a second one must be the same one."""
+    error = not_responding(entry)
+    if silence.sent:
+        name = short_name(entry)
+        error.hint = (
+            f"the message may still be delivered; `synapse status {name}` and `synapse queue {name}` show it. To send "
+            f"it again, but not twice, add `--message-id {body['message']['message_id']}`; if the agent is stuck: "
+            f"`synapse stop {name} --force`, then {error.hint}"
+        )
+    return error
 
 
 def _claimed_agent(claimed: str, registry: FileRegistry) -> "AgentEntry | None":

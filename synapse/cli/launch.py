@@ -24,14 +24,15 @@ def run(arguments: list[str]) -> int:
     profile = ours[0]
     if profile.startswith("-"):
         raise UnknownProfile(f"unknown option {profile}", hint="synapse --help")
+    settings = load_settings()
+    # Before its options are read: a mistyped verb has those of the verb.
+    require_profile(profile, settings)
     parser = VerbParser(profile, summary=f"run {profile} in this terminal, as an agent", examples=EXAMPLES, json=False)
     add_host_options(parser)
     # How `synapse start` runs a host: without a terminal, and with errors that it can read.
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(ours[1:])
-    settings = load_settings({"instructions": False if options.no_instructions else None})
-    require_profile(profile, settings)
     from synapse.runtime.pty_agent import run_agent
 
     return run_agent(
@@ -40,7 +41,7 @@ def run(arguments: list[str]) -> int:
         port=options.port,
         arguments=theirs,
         headless=options.headless,
-        instructions=settings.instructions,
+        instructions=settings.instructions and not options.no_instructions,
         settings=settings,
     )
 

@@ -3,51 +3,88 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import select
+from typing import Any, Final
 
 from synapse.cli.hosts import current_folder, find_agent, open_registry, post_message
 from synapse.cli.options import Options
-from synapse.cli.send import report_sent
+from synapse.cli.sent import report_sent
 from synapse.cli.speech import give_json, say
-from synapse.core.address import matching
+from synapse.core.address import matching, nearest
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import Conflict, QueueFull
+from synapse.core.errors import BodyTooLarge, Conflict, QueueFull
+from synapse.core.json_text import encode
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.task import DEFAULT_PRIORITY
 from synapse.dialects.synapse.projection import task_object
-from synapse.runtime.place import inbox_of
+from synapse.registries.files import FileRegistry
+from synapse.runtime.place import check_name, inbox_of
 from synapse.runtime.profiles import profile_names
 from synapse.runtime.settings import Settings, load_settings
+from synapse.runtime.system_clock import SystemClock
 from synapse.runtime.unowned import open_unowned
 from synapse.transports.client import ANSWER_SECONDS
 
-_ID_BEGIN = "synapse-"
+_ID_BEGIN: Final = "synapse-"
+_STARTING_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.05
 
 
 def leave(target: str, past: list[AgentEntry], body: dict[str, Any], options: Options) -> int:
     """Leave the message for the agent that `target` means, and return the exit code."""
     settings = load_settings(folder=current_folder())
+    if len(encode(body)) > settings.max_body_bytes:
+        raise BodyTooLarge(settings.max_body_bytes)
     inbox, agent_id = inbox_for(target, past, settings)
     try:
         task = asyncio.run(_leave(inbox, agent_id, body, options, settings))
     except QueueFull:
         raise
-    except Conflict:
-        return _send(target, body, options)
+    except Conflict as conflict:
+        return _send(inbox, target, body, options, conflict)
     if options.has("--json"):
         give_json({"task": task, "reply": None, "receipt": "queued"})
     else:
         say(f"[→ {target}] does not run; the message waits for it  (task {task['id'][:8]}, synapse queue)")
+    if agent_id == inbox:
+        _doubt_name(agent_id, str(task["id"]), settings)
     return 0
 
 
-def _send(target: str, body: dict[str, Any], options: Options) -> int:
+def _doubt_name(name: str, task_id: str, settings: Settings) -> None:
+    """A name that nobody has yet may be a mistake: say for whom the message waits."""
+    meant = nearest(name, profile_names(settings.profile_folders))
+    if meant:
+        say(
+            f"Warning: '{name}' is no profile; did you mean '{meant}'? The message waits for an agent that is started "
+            f"with --name {name}  (synapse cancel {task_id[:8]})"
+        )
+
+
+def _send(inbox: str, target: str, body: dict[str, Any], options: Options, conflict: Conflict) -> int:
     """The agent has started meanwhile, so it is asked itself."""
     registry = open_registry()
-    entry = find_agent(target, registry)
+    entry = _started(inbox, registry)
+    if entry is None:
+        if not matching(target, registry.entries()):
+            raise conflict
+        entry = find_agent(target, registry)
     task = post_message(entry, body, registry, priority=options.text("--priority"), timeout=ANSWER_SECONDS)
     report_sent(entry, task, options)
     return 0
+
+
+def _started(inbox: str, registry: FileRegistry) -> AgentEntry | None:
+    """The agent that has this inbox, once it can be asked: it takes the inbox some moments before it listens."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + _STARTING_SECONDS
+    while clock.monotonic() < deadline:
+        for entry in registry.entries():
+            if entry.inbox == inbox:
+                return entry
+        # A new file in the registry tells nobody.
+        select.select([], [], [], _LOOK_SECONDS)
+    return None
 
 
 def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[str, str]:
@@ -55,6 +92,9 @@ def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[
 
     An agent that was here is known by its entry, or by the store; a profile means the one that will run in this folder;
     any other word is a given name.
+
+    Raises:
+        InvalidRequest: no agent can have such a name.
     """
     known = matching(target, past)
     if known and known[0].inbox:
@@ -65,7 +105,9 @@ def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[
             return inbox_of(profile, "", current_folder()), profile
         if wanted.startswith(f"{profile}-") and wanted[len(profile) + 1 :].isdigit():
             return inbox_of(profile, "", current_folder()), f"{_ID_BEGIN}{wanted}"
-    return target.removeprefix("@"), target.removeprefix("@")
+    name = target.removeprefix("@")
+    check_name(name, settings)
+    return name, name
 
 
 async def _leave(

@@ -4,7 +4,7 @@ from synapse.cli.hosts import open_registry
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.survey import Asked, ask_all, current_task
-from synapse.cli.task_view import message_of
+from synapse.cli.task_view import UNVERIFIED, message_of, sender_of
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING
@@ -69,8 +69,10 @@ def attention_lines(asked: list[Asked]) -> list[str]:
 
 
 def decision(task_id: str, receipt: str) -> str:
-    """What to type about a task that needs a person: only what was typed can be in doubt."""
-    return f"  (synapse resolve {task_id} --delivered|--retry|--fail)" if receipt == "typed" else ""
+    """What to type about a task that needs a person: what was typed is in doubt, what waits can be taken back."""
+    if receipt == "typed":
+        return f"  (synapse resolve {task_id} --delivered|--retry|--fail)"
+    return f"  (synapse cancel {task_id} takes it back)" if receipt == "queued" else ""
 
 
 def _row(one: Asked) -> tuple[str, ...]:
@@ -82,5 +84,7 @@ def _row(one: Asked) -> tuple[str, ...]:
 def _work(one: Asked) -> str:
     task = current_task(one.body)
     text = message_of(task).strip().partition("\n")[0] if task else ""
+    if text and sender_of(task).endswith(UNVERIFIED):
+        text = f"{text} [from {sender_of(task)}]"
     waiting = one.body.get("queue_depth") or 0
     return f"{text} (+{waiting} queued)".strip() if waiting else text

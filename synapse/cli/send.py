@@ -14,9 +14,9 @@ from synapse.cli.hosts import (
     sender_fields,
 )
 from synapse.cli.options import HELP, Options, parse
-from synapse.cli.speech import give_json, say
-from synapse.core.address import PERSON, short_name
-from synapse.core.agent import AgentEntry
+from synapse.cli.sent import give_task, report_sent
+from synapse.cli.speech import say
+from synapse.core.address import PERSON
 from synapse.registries.files import FileRegistry
 from synapse.transports.client import ANSWER_SECONDS
 
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
     from synapse.core.errors import SynapseError
 
-VALUED = ("--wait", "--priority", "--reply-to", "--from", "--timeout", "--file", "--ttl", "--target")
+VALUED = (
+    "--wait",
+    "--priority",
+    "--reply-to",
+    "--from",
+    "--timeout",
+    "--file",
+    "--ttl",
+    "--target",
+    "--task",
+    "--message-id",
+)
 SWITCHES = ("--response", "--no-response", "--json", "--receipt", "--queue")
 WAIT_LEVELS = ("submitted", "answered")
 
@@ -64,7 +75,7 @@ def run(arguments: "list[str]") -> int:
         priority=options.text("--priority"),
         timeout=options.seconds("--timeout") or ANSWER_SECONDS,
     )
-    report_sent(entry, task, options)
+    report_sent(entry, task, options, replied="in_reply_to" in body["metadata"])
     return 0
 
 
@@ -82,23 +93,11 @@ def message_body(text: str, options: Options, sender: "dict[str, str]") -> "dict
         metadata["in_reply_to"] = options.text("--reply-to")
     if options.has("--ttl"):
         metadata["ttl"] = options.seconds("--ttl")
-    message = {"role": "user", "parts": [{"type": "text", "text": text}], "message_id": os.urandom(16).hex()}
+    message_id = options.text("--message-id") or os.urandom(16).hex()
+    message = {"role": "user", "parts": [{"type": "text", "text": text}], "message_id": message_id}
+    if options.has("--task"):
+        message["task_id"] = options.text("--task")
     return {"message": message, "metadata": metadata}
-
-
-def report_sent(entry: AgentEntry, task: "dict[str, Any]", options: Options) -> None:
-    """Say that the message is with the agent's host."""
-    if options.has("--json"):
-        _give_task(task)
-        return
-    done = "replied" if options.has("--reply-to") else "sent"
-    say(f"[→ {short_name(entry)}] {done}  (task {str(task.get('id', ''))[:8]})")
-
-
-def _give_task(task: "dict[str, Any]") -> None:
-    from synapse.cli.task_view import receipt_of
-
-    give_json({"task": task, "reply": None, "receipt": receipt_of(task)})
 
 
 def _target(options: Options) -> "tuple[str, list[str]]":
@@ -125,6 +124,10 @@ def _check(options: Options) -> None:
         options.refuse("--queue leaves a message for later; there is nothing to wait for now")
     if options.has("--reply-to") and (options.has("--response") or not options.text("--reply-to")):
         options.refuse("--reply-to needs a task id, and a reply waits for no response")
+    if options.has("--task") and (options.has("--queue") or options.has("--reply-to") or not options.text("--task")):
+        options.refuse(
+            "--task needs the id of a task that asks for input, and goes with neither --queue nor --reply-to"
+        )
     options.seconds("--timeout")
     options.seconds("--ttl")
 
@@ -145,7 +148,7 @@ def _answer_person(options: Options, words: "list[str]", registry: FileRegistry)
     replied = reply(own, options.message(words), task_id=options.text("--reply-to"), failed=False)
     if options.has("--json"):
         task = ask(own, "GET", f"/tasks/{replied['task_id']}")
-        _give_task(task)
+        give_task(task)
     else:
         say(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
     return 0

@@ -7,7 +7,7 @@ from synapse.cli.render import table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.stored import stored_queue
 from synapse.cli.survey import ask_all
-from synapse.cli.task_view import message_of, sender_of, short_id
+from synapse.cli.task_view import attention_of, message_of, sender_of, short_id
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
@@ -29,14 +29,17 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("agent", nargs="?", metavar="AGENT")
     options = parser.parse_args(arguments)
     registry = open_registry()
-    left = stored_queue({entry.inbox for entry in registry.entries()})
+    stored = stored_queue({entry.inbox: entry for entry in registry.entries() if entry.inbox})
     if options.agent:
-        left = [(owner, task) for owner, task in left if _is_of(options.agent.removeprefix("@"), owner)]
+        stored = [(owner, task) for owner, task in stored if _is_of(options.agent.removeprefix("@"), owner)]
+    left = [(owner, task) for owner, task in stored if not owner.pid]
     asked = ask_all(_living(options.agent, registry, is_known=bool(left)), "GET", "/queue")
     for one in asked:
         if one.error is not None:
             say(f"Warning: {one.error}")
-    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")] + left
+    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")]
+    listed = {task.get("id") for _, task in waiting}
+    waiting += [(owner, task) for owner, task in stored if task.get("id") not in listed]
     if options.json:
         give_json([{"agent_id": entry.agent_id, "task": task} for entry, task in waiting])
         return 0
@@ -49,7 +52,7 @@ def run(arguments: list[str]) -> int:
             short_id(task),
             str(object_in(task, "metadata").get("priority", "")),
             sender_of(task),
-            message_of(task),
+            f"[{attention_of(task)}] {message_of(task)}" if attention_of(task) else message_of(task),
         )
         for entry, task in waiting
     ]
@@ -72,6 +75,7 @@ def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> lis
 def _is_of(agent: str, owner: AgentEntry) -> bool:
     """Whether a message that was left belongs to `agent`: its name, its id, or its profile."""
     return agent in (
+        owner.name,
         owner.inbox,
         owner.inbox.partition("@")[0],
         owner.agent_id,

@@ -26,13 +26,14 @@ def say(text: str) -> None:
     _write(sys.stderr, text)
 
 
-def complain(error: "SynapseError | OSError", *, as_json: bool) -> int:
-    """Tell what went wrong and what to do next; return the exit code."""
+def complain(error: "SynapseError | OSError", *, as_json: bool, task_id: str = "") -> int:
+    """Tell what went wrong and what to do next; return the exit code. `task_id` is the task that goes on."""
     from synapse.cli.exit_codes import exit_code
 
     code, message, hint = _described(error)
     if as_json:
-        give_json({"error": {"code": code, "message": message, "hint": hint}})
+        task = {"task_id": task_id} if task_id else {}
+        give_json({"error": {"code": code, "message": message, "hint": hint, **task}})
     else:
         say(f"Error: {message}" + (f"\n{hint}" if hint else ""))
     return exit_code(code)
@@ -42,7 +43,9 @@ def _described(error: "SynapseError | OSError") -> "tuple[str, str, str]":
     if isinstance(error, OSError):
         place = f": {error.filename}" if error.filename else ""
         return "error", f"{error.strerror or error}{place}", ""
-    return error.code, str(error), error.hint
+    from synapse.cli.exit_codes import HINTS
+
+    return error.code, str(error), error.hint or HINTS.get(error.code, "")
 
 
 def _write(stream: "TextIO | None", text: str) -> None:

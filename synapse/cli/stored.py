@@ -26,13 +26,14 @@ def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
     return owner(task), task_object(task)
 
 
-def stored_queue(without: set[str]) -> list[tuple[AgentEntry, dict[str, Any]]]:
-    """What waits for agents that do not run: not in the inboxes `without`."""
+def stored_queue(living: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[str, Any]]]:
+    """What waits for agents that do not run, and what `living` ones, by their inbox, hold back: no queue has that."""
     try:
         waiting = _with_store(lambda unowned: unowned.waiting(), "")
     except TaskNotFound:
         return []
-    return [(owner(task), task_object(task)) for task in waiting if task.inbox not in without]
+    shown = (task for task in waiting if task.inbox not in living or task.attention)
+    return [(living.get(task.inbox) or owner(task), task_object(task)) for task in shown]
 
 
 def take_back(task_id: str) -> dict[str, Any]:

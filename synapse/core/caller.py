@@ -23,3 +23,8 @@ class Caller:
     @property
     def is_agent(self) -> bool:
         return bool(self.agent_id)
+
+    @property
+    def is_person(self) -> bool:
+        """Nothing speaks for an agent. Only the socket tells whose process calls, so nobody is a person elsewhere."""
+        return self.via_socket and not self.agent_id

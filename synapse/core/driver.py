@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from synapse.core.message import Artifact, Message, Part
 from synapse.core.task import TaskId
@@ -111,6 +111,10 @@ TurnEvent = (
 )
 
 
+DEGRADED: Final = "degraded"
+"""How the detail of a sighting begins whose source should say something and does not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
     """What one source says of the agent."""
@@ -149,12 +153,21 @@ class Driver(Protocol):
     def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         """Deliver one message and yield what comes back; ends with NotNow, Asked, Answered, Refused or Failed.
 
+        After `drop` it may end without any of these.
+
         Raises AgentExited or AgentUnresponsive.
         """
         ...
 
     async def interrupt(self) -> bool:
         """Ask the agent to drop the current turn; False when it was not asked: it is idle, or a dialog is open."""
+        ...
+
+    def drop(self) -> bool:
+        """Forget the message that is being typed: it was canceled.
+
+        True when it will not be submitted. False when none is being typed, or it is too late: the agent may have it.
+        """
         ...
 
     def confirm(self) -> None:

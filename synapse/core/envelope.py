@@ -59,8 +59,16 @@ def neutralise(body: str) -> str:
 
 def wrap(body: str, *, short_id: str, sender: str, response_expected: bool) -> str:
     """Return the line that is typed for `body`."""
-    flag = ":R" if response_expected else ""
-    return f"{_HEADER}{short_id}:{_word(sender)}{flag}] {neutralise(sanitise(body))}"
+    return _header(short_id, sender, ":R" if response_expected else "") + neutralise(sanitise(body))
+
+
+def wrap_own(body: str, *, short_id: str, sender: str) -> str:
+    """Return the line that is typed for words of Synapse itself: only they may show what an envelope looks like."""
+    return _header(short_id, sender) + sanitise(body)
+
+
+def _header(short_id: str, sender: str, flag: str = "") -> str:
+    return f"{_HEADER}{short_id}:{_word(sender)}{flag}] "
 
 
 def _word(sender: str) -> str:

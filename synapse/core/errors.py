@@ -10,7 +10,7 @@
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict
     │   └── MessageIdReused · QueueFull · WaitCycle · NameTaken · PortTaken · FeedLagged
     ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
-    ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing
+    ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing · FileNotStored
     │   └── ExternalAgentFailed   ExternalAgentUnreachable
     ├── WaitTimedOut · WaitingForPerson
     ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull · StoreUnsafe
@@ -323,6 +323,13 @@ class CommandMissing(AgentFailed):
     """The program that the profile starts is not installed."""
 
     code = "command_missing"
+
+
+class FileNotStored(AgentFailed):
+    """A file of the message could not be stored where the agent could read it."""
+
+    code = "file_not_stored"
+    hint = "free some room, and send it again"
 
 
 class ExternalAgentFailed(AgentFailed):

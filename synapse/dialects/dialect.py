@@ -67,7 +67,7 @@ class WireAnswer(NamedTuple):
 
 
 class WireEvent(NamedTuple):
-    """One event of a stream; a reader resumes after its `id`."""
+    """One event of a stream; a reader resumes after its `id`. It may have no name."""
 
     id: str
     name: str
@@ -87,12 +87,12 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRoute:
-    """One question with a stream of updates as the answer."""
+    """One question with a stream of updates as the answer; an update that is encoded as None is not told."""
 
     method: str
     path: str
     decode: Callable[[WireRequest], Request]
-    encode: Callable[[Update], WireEvent]
+    encode: Callable[[Update], WireEvent | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,47 @@ class DocumentRoute:
     answer: Callable[[WireRequest], WireAnswer]
 
 
-AnyRoute = Route | StreamRoute | DocumentRoute
+class Call(NamedTuple):
+    """One question that was understood, and how what comes of it is told, which may depend on the question."""
+
+    request: Request
+    encode: Callable[[Any], bytes]
+    encode_error: Callable[[SynapseError], WireAnswer] | None = None
+    """How an error is told, when not as the dialect does elsewhere."""
+
+
+class StreamCall(NamedTuple):
+    """The same for a question that is answered with a stream; an update that is encoded as None is not told."""
+
+    request: Request
+    encode: Callable[[Update], WireEvent | None]
+    encode_error: Callable[[SynapseError], WireAnswer] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRoute:
+    """A path whose question is known only when it was read; `ask` may also answer by itself."""
+
+    method: str
+    path: str
+    ask: Callable[[WireRequest], Call | StreamCall | WireAnswer]
+    media_type: bytes = b"application/json"
+
+
+AnyRoute = Route | StreamRoute | DocumentRoute | CallRoute
+
+Params = bytes
+"""The parameters of a JSON-RPC call as they came: JSON, or nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcTable:
+    """A dialect's questions as the methods of JSON-RPC; `encode_fault` words the error object."""
+
+    methods: Mapping[str, Callable[[Params, WireRequest], Call | StreamCall]]
+    encode_fault: Callable[[SynapseError], bytes]
+    faults_as_events: frozenset[str] = frozenset()
+    """Methods whose callers expect a stream even when there is only an error to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,3 +154,4 @@ class Dialect:
     name: str
     routes: tuple[AnyRoute, ...]
     encode_error: Callable[[SynapseError], WireAnswer]
+    rpc: RpcTable | None = None

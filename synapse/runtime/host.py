@@ -84,6 +84,7 @@ class Host:
             serving = group.create_task(server.serve())
             await server.wait_started()
             _spare_the_collector()
+            agent.on_served()
             # Only now: whoever sees the entry may send.
             self._registry.write(self._me)
             delivering = group.create_task(_until_exit(worker.run()))
@@ -120,9 +121,9 @@ class Host:
             for look in (doubts.expire, intake.release_held, absences.give_up, self._prune):
                 try:
                     await look()
-                except SynapseError as error:
+                except (SynapseError, OSError) as error:
                     # The next sweep tries again; an agent outlives a store that is locked for a while.
-                    log.warning("sweep_failed", extra={"error": error.code})
+                    log.warning("sweep_failed", extra={"error": str(error)})
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
 

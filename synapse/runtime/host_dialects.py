@@ -81,8 +81,9 @@ class DialectChoice:
         try:
             demanded = asked_dialect(wire)
         except SynapseError as error:
-            answer = self._standard.encode_error(error)
-            return Endpoint(self._standard, DocumentRoute(method=wire.method, path="", answer=lambda _: answer))
+            refusal = self._standard.encode_error(error)
+            route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
+            return Endpoint(self._standard, route)
         if demanded:
             return _of(demanded, endpoints)
         if endpoints[0].dialect.name not in (A2A_1_0, A2A_0_3):

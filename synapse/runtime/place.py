@@ -10,20 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from synapse.core.address import PERSON
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
 from synapse.core.errors import InvalidRequest, NameTaken
 from synapse.core.store import TaskStore
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, is_running, start_time
+from synapse.runtime.profiles import profile_names
 from synapse.runtime.settings import Settings
 from synapse.transports.listener import UnixListener, bind_first_free, bind_port, socket_folder
 
 _MOST_SAME: Final = 100
-_LEASE_TRIES: Final = 10
+_LEASE_TRIES: Final = 20
 _LEASE_PAUSE: Final = 0.05
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME: Final = 40
+_ID_BEGIN: Final = "synapse-"
+_SCRIPTED: Final = "scripted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,8 @@ def take_place(
         PortTaken, InvalidSettings: they cannot be had.
         InvalidRequest: the name cannot be one.
     """
-    _check_name(name)
+    if name:
+        check_name(name, settings)
     tcp = bind_port(port, settings.host) if port is not None else bind_first_free(ports, settings.host)
     try:
         number = tcp.getsockname()[1]
@@ -127,8 +132,23 @@ def holder_is_alive(holder: str) -> bool:
     return pid.isdigit() and started.isdigit() and is_running(int(pid), int(started))
 
 
-def _check_name(name: str) -> None:
-    if len(name) > _LONGEST_NAME or not _NAME_CHARACTERS.issuperset(name) or name.startswith("-"):
+def check_name(name: str, settings: Settings) -> None:
+    """Raises InvalidRequest unless `name` can be an agent's name, and means nobody else."""
+    if not name or len(name) > _LONGEST_NAME or not _NAME_CHARACTERS.issuperset(name) or name.startswith("-"):
         raise InvalidRequest(
             f"'{name}' cannot be an agent's name", hint=f"up to {_LONGEST_NAME} letters, digits, '.', '-' and '_'"
         )
+    if _means_others(name.lower(), settings):
+        raise InvalidRequest(
+            f"'{name}' cannot be an agent's name: messages for others would go to it",
+            hint=f"not '{PERSON}', no profile, no profile and port, nothing that begins with '{_ID_BEGIN}'",
+        )
+
+
+def _means_others(name: str, settings: Settings) -> bool:
+    """Whether a target of that name has a meaning already; `core.address` says which there are."""
+    if name == PERSON or name.startswith(_ID_BEGIN):
+        return True
+    kind, _, port = name.rpartition("-")
+    types = {*profile_names(settings.profile_folders), _SCRIPTED}
+    return name in types or (kind in types and port.isdigit())

@@ -14,7 +14,7 @@ from synapse.drivers.pty.composer import Composer
 from synapse.drivers.pty.desk import LineRouting
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.pump import PersonStreams
-from synapse.drivers.pty.running_program import Company, start_program
+from synapse.drivers.pty.running_program import Company, RunningProgram, start_program
 from synapse.drivers.pty.spawn import Launch, find_command
 from synapse.registries.files import FileRegistry
 from synapse.runtime.cli_signals import CliSignals
@@ -75,14 +75,9 @@ async def _start(
     clock = SystemClock()
     plain = _launch(me, profile, arguments, settings, person)
     signals = CliSignals(me, profile, settings, plain.env)
-    launch = await asyncio.to_thread(signals.prepare, plain, arguments)
     lines = PersonLines(me, FileRegistry(settings.registry))
     company = _company(person, LineRouting(lines.resolve, lines.send))
-    try:
-        program = await start_program(launch, profile, clock, company)
-    except BaseException:
-        signals.stop()
-        raise
+    program = await _start_program(plain, arguments, profile, company, signals)
     lines.say = program.say
     driver = PtyDriver(program, profile, clock, Composer(settings.home / "files", profile.limit_bytes))
     signals.start(driver, program.pid)
@@ -105,9 +100,22 @@ async def _start(
         title=profile.title,
         ends_with=program.exited,
         cli_pid=program.pid,
+        on_served=program.load_screen,
         hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
+
+
+async def _start_program(
+    plain: Launch, arguments: tuple[str, ...], profile: Profile, company: Company, signals: CliSignals
+) -> RunningProgram:
+    """Start the CLI so that it tells what it does."""
+    launch = await asyncio.to_thread(signals.prepare, plain, arguments)
+    try:
+        return await start_program(launch, profile, SystemClock(), company)
+    except BaseException:
+        signals.stop()
+        raise
 
 
 def _launch(

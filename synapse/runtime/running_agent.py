@@ -29,6 +29,8 @@ class RunningAgent:
     """Done when the agent has ended by itself; without it, its end is only seen by the worker."""
     pty_wrapped: bool = True
     cli_pid: int = 0
+    on_served: Callable[[], None] = lambda: None
+    """Called once the host answers: what is slow to load is loaded then."""
     answers_directly: Callable[[Message], bool] = never
     """Whether it will answer a message with a plain message and no task."""
     hook_door: HookDoor | None = None

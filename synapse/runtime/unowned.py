@@ -94,13 +94,14 @@ class Unowned:
         task = await self._store.load(found[0])
         if task.scope != LOCAL_SCOPE:
             raise TaskNotFound(prefix)
-        return task
+        return await self._looked_at(task)
 
     async def waiting(self) -> list[Task]:
         """What waits in any queue, of living agents too, each in the order of its delivery."""
         query = TaskQuery(scope=LOCAL_SCOPE, states=frozenset({TaskState.SUBMITTED}), limit=500)
         page = await self._store.list(query)
-        waiting = (task for task in page.tasks if is_waiting_in_queue(task))
+        looked_at = [await self._looked_at(task) for task in page.tasks]
+        waiting = (task for task in looked_at if is_waiting_in_queue(task))
         return sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at))
 
     async def take_back(self, task: Task) -> Task:
@@ -116,9 +117,24 @@ class Unowned:
         async with self._lease(task.inbox):
             return await self._journal.record(*ended)
 
+    async def _looked_at(self, task: Task) -> Task:
+        """The task, expired if its time has come: no host looks after a message whose agent does not run."""
+        now = self._clock.now()
+        if not is_waiting_in_queue(task) or task.deadline is None or task.deadline > now:
+            return task
+        holder = _holder()
+        if not await self._store.claim_inbox(task.inbox, holder, holder_is_alive):
+            return task  # its agent runs, and ends it
+        try:
+            return await self._journal.record(*outcomes.expired(task, now))
+        except Conflict:
+            return await self._store.load(task.id)
+        finally:
+            await self._store.release_inbox(task.inbox, holder)
+
     @asynccontextmanager
     async def _lease(self, inbox: str) -> AsyncGenerator[None]:
-        holder = f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}"
+        holder = _holder()
         # Another command may hold it for a moment.
         for _ in range(_LEASE_TRIES):
             if await self._store.claim_inbox(inbox, holder, holder_is_alive):
@@ -130,6 +146,10 @@ class Unowned:
             yield
         finally:
             await self._store.release_inbox(inbox, holder)
+
+
+def _holder() -> str:
+    return f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}"
 
 
 @asynccontextmanager

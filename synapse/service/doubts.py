@@ -40,8 +40,8 @@ class Doubts:
             PersonRequired: an agent asks.
             Conflict: the task is not in doubt.
         """
-        if caller.is_agent and not self._agents_may_decide:
-            raise PersonRequired("only a person decides about a message in doubt")
+        if not (caller.is_person or self._agents_may_decide):
+            raise PersonRequired("only a person decides about a message in doubt", hint="`synapse resolve`, in a shell")
         async with self._deciding:
             # Another decision, or proof, may have come first.
             task = await self._journal.load(task.id)

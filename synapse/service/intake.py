@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from synapse.core.address import PERSON, SYSTEM
 from synapse.core.agent import AgentEntry
@@ -20,6 +20,7 @@ from synapse.core.errors import (
     MessageIdReused,
     PriorityOutOfRange,
     QueueFull,
+    SenderMismatch,
     TaskFinished,
     TaskNotFound,
     VersionConflict,
@@ -30,9 +31,10 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.receipt import ReceiptStep
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
-from synapse.core.store import TaskStore
+from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
 from synapse.service import outcomes
+from synapse.service.absences import WAITS_FOR
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal
@@ -41,6 +43,9 @@ from synapse.service.recovery import Plan
 from synapse.service.replies import Replies
 from synapse.service.waits import cycle, waits_in
 from synapse.service.worker import AgentWorker
+
+_LATELY_FINISHED: Final = 50
+"""So many finished tasks are looked through for a reply that an earlier host still owed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,10 @@ class Intake:
 
     async def take_up(self, left: Plan) -> None:
         """Go on with what an earlier host of this inbox left: record what became of it, tell who waits, queue."""
+        finished = frozenset(state for state in TaskState if state.is_terminal)
+        page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
+        for task in page.tasks:
+            self._replies.owe(task)
         for facts in left.facts:
             # Somebody may have canceled it since.
             with suppress(Conflict):
@@ -128,17 +137,16 @@ class Intake:
 
     async def release_held(self) -> None:
         """Queue the held messages whose pair has calmed down."""
-        still: list[tuple[TaskId, str]] = []
-        for task_id, sender in self._held:
+        for held in tuple(self._held):
+            task_id, sender = held
             task = await self._journal.load(task_id)
             if task.state.is_terminal:
-                continue
-            if self._damper.admit(sender, self._me.agent_id, self._clock.monotonic()):
+                self._held.remove(held)
+            elif self._damper.admit(sender, self._me.agent_id, self._clock.monotonic()):
                 task = await self._journal.record(AttentionChanged(task_id=task.id, at=self._clock.now(), attention=""))
+                # Before it is queued: whatever fails later, it is not queued a second time.
+                self._held.remove(held)
                 await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
-            else:
-                still.append((task_id, sender))
-        self._held = still
 
     async def _open(self, request: SendMessage, caller: Caller) -> Task:
         """Open a task, or return the one that the same message has made before.
@@ -165,11 +173,12 @@ class Intake:
         deadline = self._deadline(request, self._clock.now())
         opened = self._opened(request, caller, self._metadata(request, caller), deadline)
         sender = sender_in(opened.metadata).sender_id
-        if request.response_expected:
-            await self._refuse_circle(sender)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
         facts = (opened,) if admitted else (opened, self._holding(opened))
         task = await self._journal.record(*facts, digest=digest)
+        if request.response_expected:
+            # After it is durable: of two that would close a circle at the same time, at least one sees the other.
+            await self._refuse_circle(task, sender)
         self._replies.expect(task)
         if admitted:
             await self._worker.enqueue(task, opened.message)
@@ -214,6 +223,10 @@ class Intake:
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         if task.queued or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
+        sender, _ = sender_of(request.sender, caller, ())
+        asked = task.metadata.get(WAITS_FOR)
+        if asked and caller.is_agent and caller.agent_id != asked:
+            raise SenderMismatch(f"{asked} was asked, so {sender.sender_id} cannot answer", hint="send a new message")
         followed = self._feed.is_followed(task.id)
         now = self._clock.now()
         if request.metadata.get("failed") is True:
@@ -235,16 +248,17 @@ class Intake:
             raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
         return await self._journal.load(known.task_id)
 
-    async def _refuse_circle(self, sender: str) -> None:
-        """Raise WaitCycle when the sender and this agent would wait for each other, and tell those who wait here."""
+    async def _refuse_circle(self, task: Task, sender: str) -> None:
+        """Raise WaitCycle when the sender and this agent would wait for each other; who waits here is told too."""
         agents = cycle(await waits_in(self._store), (sender, self._me.agent_id))
         if not agents:
             return
         error = WaitCycle(agents)
         now = self._clock.now()
-        for task in self._journal.open_tasks():
-            if not task.queued:
-                await self._journal.record(AttentionChanged(task_id=task.id, at=now, attention=str(error)))
+        await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
+        for waiting in self._journal.open_tasks():
+            if not waiting.queued and waiting.metadata.get(WAITS_FOR) in (None, *agents):
+                await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
         raise error
 
     def _holding(self, opened: TaskOpened) -> AttentionChanged:

@@ -19,12 +19,15 @@ from typing import Any, Final
 from synapse.core.errors import AmbiguousTask, Conflict, InvalidRequest, StoreFailed, TaskNotFound, VersionConflict
 from synapse.core.events import Recorded, TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, replay
+from synapse.core.message import FilePart, Part
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 
 Listener = Callable[[Update], None]
 
 FINISHED_IN_MEMORY: Final = 512
+LARGEST_IN_MEMORY: Final = 64 * 1024
+"""Letters of a finished task that is kept in memory; a larger one is read from the store when somebody asks."""
 _PAGE: Final = 500
 
 
@@ -308,9 +311,17 @@ class Journal:
             del self._lines[line.task_id]
         elif line.durable.task.state.is_terminal:
             del self._lines[line.task_id]
+            if _letters(line.durable.task) > LARGEST_IN_MEMORY:
+                return
             self._finished[line.task_id] = line.durable
             if len(self._finished) > self._keep_finished:
                 self._finished.popitem(last=False)
+
+
+def _letters(task: Task) -> int:
+    said: list[tuple[Part, ...]] = [one.parts for one in task.history]
+    parts = (part for holder in (*said, *(one.parts for one in task.artifacts)) for part in holder)
+    return sum(len(part.content or b"") if isinstance(part, FilePart) else len(str(part)) for part in parts)
 
 
 def _fail(entries: Iterable[_Entry], error: BaseException) -> None:

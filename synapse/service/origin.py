@@ -76,12 +76,16 @@ def sender_task_id(task: Task) -> str:
 
 def envelope_line(task: Task, message: Message) -> str:
     """The line that is typed. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
+    sender = sender_in(task.metadata).sender_id
+    # Nobody can claim to be the system (see `sender_of`); a later message of its task may be anybody's.
+    if sender == SYSTEM and message.message_id == task.message.message_id:
+        return envelope.wrap_own(message.text, short_id=task.short_id, sender=sender)
     expected = awaits_reply(task)
     shown = (sender_task_id(task) if expected else "") or task.id
     return envelope.wrap(
         message.text,
         short_id=shown[:SHORT_ID_LENGTH],
-        sender=sender_in(task.metadata).sender_id,
+        sender=sender,
         response_expected=expected,
     )
 

@@ -76,11 +76,16 @@ class Replies:
                 self._owed.put_nowait(_Owed(task, (TextPart(text=why),), failed=True))
         self._requests.clear()
 
+    def owe(self, finished: Task) -> None:
+        """Carry what an earlier host still owed: it ended between the end of the turn and the reply."""
+        self.expect(finished)
+        self.turn_ended(finished)
+
     async def run(self) -> None:
-        """Carry inferred replies, one after the other, until cancelled."""
-        while True:
-            await self._infer(await self._owed.get())
-            self._owed.task_done()
+        """Carry inferred replies until cancelled; a sender that does not answer delays nobody else's."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._infer(await self._owed.get()))
 
     async def drain(self, seconds: float) -> None:
         """Wait until the owed replies are carried, but not longer than `seconds`."""
@@ -140,6 +145,18 @@ class Replies:
         except SynapseError as error:
             # The sender is gone; its answer stays readable on our task.
             log.warning("reply_not_carried", extra={"task": task.id, "error": error.code})
+        else:
+            await self._note_replied(task)
+        finally:
+            self._owed.task_done()
+
+    async def _note_replied(self, task: Task) -> None:
+        noted = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={REPLIED: "inferred"})
+        try:
+            await self._journal.record(noted)
+        except SynapseError as error:
+            # At worst the next host carries it once more, and the sender has no use for it.
+            log.warning("reply_not_noted", extra={"task": task.id, "error": error.code})
 
     async def _carry(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
         """Bring the reply to the sender's host; a sender without one follows our own task and needs no courier."""

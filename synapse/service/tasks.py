@@ -207,7 +207,7 @@ class TaskService:
         )
 
     async def _reply(self, request: Reply, caller: Caller) -> Any:
-        if caller.is_agent and caller.agent_id != self._me.agent_id:
+        if not caller.is_person and caller.agent_id != self._me.agent_id:
             raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it")
         return await self._replies.reply(request, self._worker.current)
 

@@ -21,7 +21,6 @@ from synapse.core.driver import (
     Asked,
     Driver,
     Failed,
-    Handed,
     NotNow,
     Progress,
     Refused,
@@ -45,7 +44,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_NOBODY_WAITS_FOR = (Submitted, TurnStarted, Progress, Handed)
+_NOBODY_WAITS_FOR = (Submitted, TurnStarted, Progress)
 """Facts that are committed in groups behind the turn."""
 _ENDS = (Asked, Answered, Refused, Failed)
 STORE_PAUSE: Final = 0.5
@@ -165,10 +164,15 @@ class AgentWorker:
         try:
             is_over = await self._follow(self._turn(task, item), running)
         except AgentExited as gone:
-            await self._end_with_agent(task.id, gone)
+            await self._end_with_agent(running, gone)
             raise
         except AgentFailed as failure:
             await self._keep(task.id, Failed(failure.code, str(failure)))
+            is_over = True
+        except Exception:
+            # The worker's loop: one bad message must not end the agent, nor come back at its next start.
+            log.exception("turn_failed", extra={"task": task.id})
+            await self._keep(task.id, Failed("internal", "a defect of Synapse ended the turn; the host's log has it"))
             is_over = True
         finally:
             self._running = None
@@ -210,9 +214,11 @@ class AgentWorker:
         if running.is_in_the_way and running.proven and not running.interrupted:
             running.interrupted = await self._driver.interrupt()
 
-    async def _end_with_agent(self, task_id: TaskId, gone: AgentExited) -> None:
+    async def _end_with_agent(self, running: _Running, gone: AgentExited) -> None:
         """What it worked on has failed; what was not typed yet stays queued for the next start."""
-        if is_waiting_in_queue(await self._insist(lambda: self._journal.load(task_id))):
+        task_id = running.item.task_id
+        # Proof may still be on its way to the store, where the message then looks queued.
+        if not running.proven and is_waiting_in_queue(await self._insist(lambda: self._journal.load(task_id))):
             return
         await self._keep(task_id, Failed(outcomes.AGENT_EXITED, str(gone)))
         self._finished(await self._insist(lambda: self._journal.load(task_id)))

@@ -8,10 +8,12 @@
 
     TYPED, ENTERED ──the program has it: Proven──> PROVEN
     TYPED, ENTERED ──it stays uncertain: Doubt──> DOUBTFUL ──a later proof: Proven──> PROVEN
+    anything before ENTERED ──drop──> DROPPING ──our text is gone from the input, or not ours to clear: Dropped──> DROPPED
 
 Nothing is written before the intent is durable, nothing while a dialog is open, and nothing twice: `Write` comes at
 most once for the text and once for Enter, and in DOUBTFUL never again. In TYPED a missing echo is waited for as long as
-the profile says; then Enter is pressed all the same, unless the input shows something foreign.
+the profile says; then Enter is pressed all the same, unless the input shows something foreign. In DROPPING the clearing
+keys are pressed, and Enter never.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from synapse.terminal.gate import UNSEEN, Shut, dialog_open, shut
 from synapse.terminal.keystrokes import keystrokes
 from synapse.terminal.profile import Profile
 from synapse.terminal.proof import ProofSeeker
+from synapse.terminal.withdrawal import Withdrawal
 
 # How long a recorded intent waits for a gate that only time keeps shut, before it is taken back.
 _INTENT_PATIENCE: Final = 1.0
@@ -43,6 +46,11 @@ class Phase(Enum):
     PROVEN = auto()
     DOUBTFUL = auto()
     WITHDRAWN = auto()
+    DROPPING = auto()
+    DROPPED = auto()
+
+
+_BEFORE_ENTER: Final = (Phase.GATED, Phase.INTENDING, Phase.INTENDED, Phase.TYPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,17 @@ class Withdrawn:
     why: str
 
 
-Step = Closed | Intend | Write | Proven | Doubt | Withdrawn
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Press the keys that clear the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The message was canceled before Enter, and nothing more is done for it."""
+
+
+Step = Closed | Intend | Write | Proven | Doubt | Withdrawn | Clear | Dropped
 
 
 class Delivery:
@@ -102,6 +120,7 @@ class Delivery:
         self._seeker = ProofSeeker(profile)
         self._dialog_since: float | None = None
         self._after_dialog = False
+        self._withdrawal: Withdrawal | None = None
 
     @property
     def phase(self) -> Phase:
@@ -131,7 +150,9 @@ class Delivery:
                 return self._await_proof(look, now)
             case Phase.DOUBTFUL:
                 return self._prove(look, now)
-            case Phase.INTENDING | Phase.PROVEN | Phase.WITHDRAWN:
+            case Phase.DROPPING:
+                return self._take_out(look, now)
+            case Phase.INTENDING | Phase.PROVEN | Phase.WITHDRAWN | Phase.DROPPED:
                 return ()
             case _:
                 assert_never(self._phase)
@@ -146,9 +167,18 @@ class Delivery:
         if self._phase in (Phase.TYPED, Phase.ENTERED):
             self._since = now
 
+    def drop(self, now: float) -> bool:
+        """The message was canceled: Enter is not pressed, and what was typed is cleared; False when it is too late."""
+        if self._phase not in _BEFORE_ENTER:
+            return self._phase in (Phase.DROPPING, Phase.DROPPED)
+        if self._phase is Phase.TYPED:
+            self._withdrawal = Withdrawal(self._seeker, self._profile, now)
+        self._go(Phase.DROPPING, now)
+        return True
+
     def signalled(self, source: str, evidence: str, now: float) -> tuple[Step, ...]:
         """A structured signal proves the submission (a hook, the transcript)."""
-        if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL):
+        if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL, Phase.DROPPING):
             return ()
         self._go(Phase.PROVEN, now)
         return (Proven(source, evidence),)
@@ -251,6 +281,15 @@ class Delivery:
             return (Proven("screen", sign),)
         due = self._seeker.due
         return self._wait(due) if due is not None else ()
+
+    def _take_out(self, look: Look, now: float) -> tuple[Step, ...]:
+        withdrawal = self._withdrawal
+        cleared: tuple[Step, ...] = (Clear(),) if withdrawal is not None and withdrawal.presses(look, now) else ()
+        if withdrawal is not None and not withdrawal.is_over:
+            self._wake(withdrawal.deadline)
+            return cleared
+        self._go(Phase.DROPPED, now)
+        return (*cleared, Dropped())
 
     def _doubt(self, why: str, now: float) -> tuple[Step, ...]:
         self._go(Phase.DOUBTFUL, now)

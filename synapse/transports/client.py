@@ -67,7 +67,7 @@ def request(
     connection = connect(address)
     try:
         connection.settimeout(timeout)
-        connection.sendall(compose(address, method, path, body))
+        _send(connection, compose(address, method, path, body))
         head, rest = read_head(connection)
         return Answer(status_of(head), as_object(_read_body(connection, head, rest)))
     except OSError as error:
@@ -139,6 +139,14 @@ def header(head: bytes, name: bytes) -> bytes:
         if key.strip().lower() == name:
             return value.strip()
     return b""
+
+
+def _send(connection: "socket.socket", data: bytes) -> None:
+    """Write a request. A host that refuses a body before it has read it closes its ear: its answer lies there."""
+    try:
+        connection.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
+        return
 
 
 def _connected(family: int, place: "str | tuple[str, int]") -> "socket.socket":

@@ -103,21 +103,25 @@ class Gate:
         for name, value in headers:
             if name == b"origin" and value.lower() not in self._origins:
                 raise ForeignOrigin("requests from web pages are not taken", hint="leave the Origin header out")
-            if name == b"host" and not peer.via_socket:
+            if name == b"host" and value.lower() in self._hosts:
                 hosts += 1
-                if value.lower() not in self._hosts:
-                    raise self._foreign_host()
-        if hosts != 1 and not peer.via_socket:
+            elif name == b"host":
+                hosts += 2
+        # A page that made its own name point here has no token, so whoever has it may use any name of this machine.
+        if hosts != 1 and not peer.via_socket and not self._brings_token(headers):
             raise self._foreign_host()
 
     def _foreign_host(self) -> ForeignOrigin:
         names = " or ".join(sorted(host.decode("ascii") for host in self._hosts))
         return ForeignOrigin("the Host header does not name this agent", hint=f"send it to {names}")
 
-    def _by_token(self, headers: Headers, peer: Peer) -> Caller:
+    def _brings_token(self, headers: Headers) -> bool:
         given = next((value for name, value in headers if name == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
-        if self._token and scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
+        return bool(self._token) and scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+    def _by_token(self, headers: Headers, peer: Peer) -> Caller:
+        if self._brings_token(headers):
             return Caller(via_socket=peer.via_socket)
         why = (
             "it cannot be told which user this connection belongs to"

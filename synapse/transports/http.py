@@ -2,7 +2,8 @@
 
     admit the caller → find the route → read the body → choose the dialect → decode → service → encode
 
-It knows no dialect by name, only the table that it was given.
+It knows no dialect by name, only the table that it was given. A result that is still to come is a future: it is waited
+for as long as the caller stays.
 """
 
 from __future__ import annotations
@@ -19,13 +20,26 @@ from synapse.core.errors import (
     BodyTooLarge,
     BodyTooSlow,
     InternalFailure,
+    MethodNotAllowed,
     RouteNotFound,
     SynapseError,
     UnsupportedMediaType,
 )
 from synapse.core.requests import Request
-from synapse.dialects.dialect import Dialect, DocumentRoute, Headers, StreamRoute, WireAnswer, WireRequest
+from synapse.dialects.dialect import (
+    NO_PARAMS,
+    CallRoute,
+    Dialect,
+    DocumentRoute,
+    Headers,
+    Route,
+    StreamCall,
+    StreamRoute,
+    WireAnswer,
+    WireRequest,
+)
 from synapse.transports.asgi import Receive, Scope, Send
+from synapse.transports.patience import CallerLeft, while_there
 from synapse.transports.routing import METHODS_WITH_BODY, Endpoint, RouteTable
 from synapse.transports.sse import EventStream
 from synapse.transports.websocket import ChannelClosed, WebSocketChannel, WebSocketHandler
@@ -33,6 +47,7 @@ from synapse.transports.websocket import ChannelClosed, WebSocketChannel, WebSoc
 log = logging.getLogger(__name__)
 
 _JSON: Final = (b"content-type", b"application/json")
+_WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class Service(Protocol):
@@ -46,7 +61,8 @@ class Service(Protocol):
 Admit = Callable[[Scope], Caller]
 """Tells on whose behalf a request runs; raises AccessDenied."""
 Choose = Callable[[WireRequest, Sequence[Endpoint]], Endpoint]
-"""Tells which of several dialects a request on a shared path speaks."""
+"""Tells which of several dialects a request speaks: on a shared path, or where no route is."""
+EncodeError = Callable[[SynapseError], WireAnswer]
 
 
 def first_endpoint(_wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
@@ -81,6 +97,7 @@ class HttpApp:
         self._service = service
         self._table = RouteTable(dialects)
         self._default = dialects[0]
+        self._nowhere = [Endpoint(dialect, _NO_ROUTE) for dialect in dialects]
         self._admit = admit
         self._choose = choose
         self._websockets = websockets or {}
@@ -104,54 +121,92 @@ class HttpApp:
         return self._default.encode_error(error)
 
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        dialect = self._default
+        words = _Words()
         try:
-            caller = self._admit(scope)
-            match = self._table.match(scope["method"], scope["raw_path"])
-            endpoint = match.endpoints[0]
-            if len(match.endpoints) == 1:
-                dialect = endpoint.dialect
-            wire = WireRequest(
-                scope["method"],
-                scope["path"],
-                match.params(endpoint),
-                scope["query_string"],
-                scope["headers"],
-                await self._read_body(scope, receive) if scope["method"] in METHODS_WITH_BODY else b"",
-            )
-            if len(match.endpoints) > 1:
-                endpoint = self._choose(wire, match.endpoints)
-                dialect = endpoint.dialect
-                wire = wire._replace(params=match.params(endpoint))
-            await self._answer(endpoint, wire, caller, receive, send)
+            await self._exchange(scope, receive, send, words)
         except SynapseError as error:
-            await _send(dialect.encode_error(error), send, last=isinstance(error, BodyTooLarge | BodyTooSlow))
+            encode_error = words.encode_error or self._worded_for(scope)
+            await _send(encode_error(error), send, last=isinstance(error, BodyTooLarge | BodyTooSlow))
+        except CallerLeft:
+            return
         except Exception:
             # The outermost handler: a defect of ours is logged whole, and the caller gets no detail of it.
             log.exception("request_failed", extra={"method": scope["method"], "path": scope["path"]})
-            await _send(dialect.encode_error(InternalFailure()), send)
+            await _send((words.encode_error or self._worded_for(scope))(InternalFailure()), send)
+
+    def _worded_for(self, scope: Scope) -> EncodeError:
+        """How an error is told to somebody who found no route."""
+        wire = WireRequest(scope["method"], scope["path"], NO_PARAMS, scope["query_string"], scope["headers"])
+        return self._choose(wire, self._nowhere).dialect.encode_error
+
+    async def _exchange(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> None:
+        caller = self._admit(scope)
+        match = self._table.match(scope["method"], scope["raw_path"])
+        endpoint = match.endpoints[0]
+        words.encode_error = endpoint.dialect.encode_error
+        wire = WireRequest(
+            scope["method"],
+            scope["path"],
+            match.params(endpoint),
+            scope["query_string"],
+            scope["headers"],
+            await self._read_body(scope, receive) if scope["method"] in METHODS_WITH_BODY else b"",
+        )
+        if len(match.endpoints) > 1:
+            endpoint = self._choose(wire, match.endpoints)
+            if endpoint is not match.endpoints[0]:
+                words.encode_error = endpoint.dialect.encode_error
+                wire = wire._replace(params=match.params(endpoint))
+        route = endpoint.route
+        if isinstance(route, CallRoute):
+            await self._answer_call(route, wire, caller, receive, send, words)
+        else:
+            await self._answer(route, wire, caller, receive, send, words)
 
     async def _answer(
-        self, endpoint: Endpoint, wire: WireRequest, caller: Caller, receive: Receive, send: Send
+        self,
+        route: Route | StreamRoute | DocumentRoute,
+        wire: WireRequest,
+        caller: Caller,
+        receive: Receive,
+        send: Send,
+        words: _Words,
     ) -> None:
-        route = endpoint.route
-        if isinstance(route, DocumentRoute):
+        if isinstance(route, Route):
+            body = route.encode(await self._service.handle(route.decode(wire), caller))
+            # The same as _send, written out: this is the path of nearly every request.
+            headers = [_JSON, (b"content-length", b"%d" % len(body))]
+            await send({"type": "http.response.start", "status": route.status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        elif isinstance(route, StreamRoute):
+            updates = await self._service.handle(route.decode(wire), caller)
+            await self._stream(route, words).run(updates, receive, send)
+        else:
             await _send(route.answer(wire), send)
+
+    async def _answer_call(
+        self, route: CallRoute, wire: WireRequest, caller: Caller, receive: Receive, send: Send, words: _Words
+    ) -> None:
+        call = route.ask(wire)
+        if isinstance(call, WireAnswer):
+            await _send(call, send)
             return
-        result = await self._service.handle(route.decode(wire), caller)
-        if isinstance(route, StreamRoute):
-            await EventStream(
-                route.encode,
-                endpoint.dialect.encode_error,
-                closing=self._closed(),
-                keep_alive=self.limits.keep_alive_seconds,
-            ).run(result, receive, send)
+        if call.encode_error is not None:
+            words.encode_error = call.encode_error
+        if wire.method == "HEAD" and isinstance(call, StreamCall):
+            # Its headers are known only when it has begun, and it has no end to find out.
+            raise MethodNotAllowed("HEAD", wire.path, ["GET", "POST"])
+        result: Any = await self._service.handle(call.request, caller)
+        if isinstance(call, StreamCall):
+            await self._stream(call, words).run(result, receive, send)
             return
-        body = route.encode(result)
-        # The same as _send, written out: this is the path of nearly every request.
-        headers = [_JSON, (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": route.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        if isinstance(result, asyncio.Future):
+            result = await while_there(result, receive, self._closed())  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
+        await _send(WireAnswer(200, call.encode(result), media_type=route.media_type), send)
+
+    def _stream(self, call: StreamRoute | StreamCall, words: _Words) -> EventStream:
+        encode_error = words.encode_error or self._default.encode_error
+        return EventStream(call.encode, encode_error, closing=self._closed(), keep_alive=self.limits.keep_alive_seconds)
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         """Return the whole body.
@@ -200,12 +255,27 @@ class HttpApp:
         return self._closing
 
 
+def _nothing(wire: WireRequest) -> WireAnswer:
+    raise RouteNotFound(f"nothing is served at {wire.path}")
+
+
+_NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
+"""Stands for the route of a dialect that is only asked for its words."""
+
+
+class _Words:
+    """How an error of one request is told, once that is known."""
+
+    __slots__ = ("encode_error",)
+
+    def __init__(self) -> None:
+        self.encode_error: EncodeError | None = None
+
+
 async def _send(answer: WireAnswer, send: Send, *, last: bool = False) -> None:
-    headers = [
-        (b"content-type", answer.media_type),
-        (b"content-length", b"%d" % len(answer.body)),
-        *answer.headers,
-    ]
+    headers = [*answer.headers]
+    if answer.status not in _WITHOUT_BODY:
+        headers += [(b"content-type", answer.media_type), (b"content-length", b"%d" % len(answer.body))]
     if last:
         # What is left of the body is not read: the connection ends here.
         headers.append((b"connection", b"close"))

@@ -3,8 +3,11 @@
 A path without `{name}` is found in one dictionary by its raw bytes. All others are found in a tree, segment by segment:
 
     tasks ─┬─ send                       POST
+           ├─ {…}:cancel                 POST
            └─ {…} ─┬─                    GET
                    └─ cancel             POST
+
+A verb behind a colon is looked for only where a route has it: ids may hold colons.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ class Endpoint:
     def __init__(self, dialect: Dialect, route: AnyRoute) -> None:
         self.dialect = dialect
         self.route = route
-        self.names = tuple([segment[1:-1] for segment in route.path.split("/") if segment.startswith("{")])
+        self.names = tuple([part[1:].partition("}")[0] for part in route.path.split("/") if part.startswith("{")])
 
 
 class Match(NamedTuple):
@@ -71,9 +74,9 @@ class RouteTable:
             if node is None:
                 break
             inner = node.named.get(segment)
-            if inner is None and node.any is not None:
-                values.append(segment)
-                inner = node.any
+            if inner is None:
+                inner, value = node.unnamed(segment)
+                values.append(value)
             node = inner
         if node is None or not node.methods:
             raise _no_route(raw_path)
@@ -95,19 +98,33 @@ _Methods = dict[str, tuple[Endpoint, ...]]
 
 
 class _Node:
-    __slots__ = ("any", "methods", "named")
+    __slots__ = ("any", "methods", "named", "verbs")
 
     def __init__(self) -> None:
         self.named: dict[bytes, _Node] = {}
+        self.verbs: dict[bytes, _Node] = {}
         self.any: _Node | None = None
         self.methods: _Methods = {}
 
     def child(self, segment: str) -> _Node:
+        """The node below for a segment of a route's path, made if it is new."""
         if not segment.startswith("{"):
             return self.named.setdefault(segment.encode("ascii"), _Node())
+        verb = segment.partition("}")[2]
+        if verb:
+            return self.verbs.setdefault(verb.encode("ascii"), _Node())
         if self.any is None:
             self.any = _Node()
         return self.any
+
+    def unnamed(self, segment: bytes) -> tuple[_Node | None, bytes]:
+        """The node below for a segment that nothing is called, and the value that it has there."""
+        if self.verbs:
+            stem, colon, verb = segment.rpartition(b":")
+            node = self.verbs.get(colon + verb)
+            if node is not None:
+                return node, stem
+        return self.any, segment
 
 
 def _other_method(method: str, raw_path: bytes, methods: _Methods) -> tuple[Endpoint, ...]:

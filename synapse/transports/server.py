@@ -196,6 +196,6 @@ class LateWebSocket(asyncio.Protocol):
     """Stands for uvicorn's WebSocket protocol until the first one is asked for: few hosts ever need it loaded."""
 
     def __new__(cls, **arguments: Any) -> Any:
-        from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol  # noqa: PLC0415 - late
+        from uvicorn.protocols.websockets import websockets_sansio_impl as late  # noqa: PLC0415 - see above, it is late
 
-        return WebSocketsSansIOProtocol(**arguments)
+        return late.WebSocketsSansIOProtocol(**arguments)

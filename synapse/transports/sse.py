@@ -15,11 +15,13 @@ from synapse.core.errors import InternalFailure, SynapseError
 from synapse.core.events import Update
 from synapse.dialects.dialect import WireAnswer, WireEvent
 from synapse.transports.asgi import Receive, Send
+from synapse.transports.patience import caller_left
 
 log = logging.getLogger(__name__)
 
+MEDIA_TYPE: Final = b"text/event-stream"
 HEADERS: Final = (
-    (b"content-type", b"text/event-stream"),
+    (b"content-type", MEDIA_TYPE),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
@@ -28,7 +30,8 @@ KEEP_ALIVE: Final = b": \n\n"
 
 def event_bytes(event: WireEvent) -> bytes:
     """The bytes of one event; its data must be on one line."""
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode("ascii"), event.name.encode("ascii"), event.data)
+    name = b"event: %b\n" % event.name.encode("ascii") if event.name else b""
+    return b"id: %b\n%bdata: %b\n\n" % (event.id.encode("ascii"), name, event.data)
 
 
 class EventStream:
@@ -36,7 +39,7 @@ class EventStream:
 
     def __init__(
         self,
-        encode: Callable[[Update], WireEvent],
+        encode: Callable[[Update], WireEvent | None],
         encode_error: Callable[[SynapseError], WireAnswer],
         *,
         closing: asyncio.Future[None],
@@ -49,12 +52,10 @@ class EventStream:
 
     async def run(self, updates: AsyncIterator[Update], receive: Receive, send: Send) -> None:
         """Send until the feed ends, the reader leaves or the server stops; then `updates` is closed."""
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        ours: list[asyncio.Future[None]] = [
-            asyncio.ensure_future(self._write(updates, send)),
-            asyncio.ensure_future(_reader_left(receive)),
-        ]
+        ours: list[asyncio.Future[None]] = []
         try:
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            ours += [asyncio.ensure_future(self._write(updates, send)), asyncio.ensure_future(caller_left(receive))]
             await self._first_of(ours, send)
         finally:
             await _end(ours)
@@ -74,7 +75,9 @@ class EventStream:
     async def _write(self, updates: AsyncIterator[Update], send: Send) -> None:
         try:
             async for update in updates:
-                await send(_chunk(event_bytes(self._encode(update))))
+                event = self._encode(update)
+                if event is not None:
+                    await send(_chunk(event_bytes(event)))
         except SynapseError as error:
             await send(self._error_chunk(error))
         except Exception:
@@ -83,12 +86,10 @@ class EventStream:
             await send(self._error_chunk(InternalFailure()))
 
     def _error_chunk(self, error: SynapseError) -> dict[str, Any]:
-        return _chunk(b"event: error\ndata: %b\n\n" % self._encode_error(error).body)
-
-
-async def _reader_left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        answer = self._encode_error(error)
+        if answer.media_type == MEDIA_TYPE:
+            return _chunk(answer.body)  # it is an event already
+        return _chunk(b"event: error\ndata: %b\n\n" % answer.body)
 
 
 async def _end(ours: list[asyncio.Future[None]]) -> None:

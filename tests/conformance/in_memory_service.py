@@ -18,6 +18,7 @@ from synapse.core.errors import (
     InvalidRequest,
     TaskNotCancelable,
     TaskNotFound,
+    UnsupportedOperation,
 )
 from synapse.core.events import ArtifactAdded, ReceiptChanged, StateChanged, TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, opened
@@ -27,6 +28,7 @@ from synapse.core.requests import (
     AddExternal,
     CancelTask,
     CreateTask,
+    FollowTask,
     GetStatus,
     GetTask,
     ListExternals,
@@ -34,8 +36,11 @@ from synapse.core.requests import (
     RemoveExternal,
     Replied,
     Reply,
+    ReportSignal,
     Request,
     ResolveTask,
+    SendAndFollow,
+    SendAndWait,
     SendExternal,
     SendMessage,
     SubscribeTask,
@@ -70,6 +75,8 @@ class InMemoryService:
                 return await self._cancel(task_id)
             case AddExternal() | ListExternals() | RemoveExternal() | SendExternal():
                 return self._external(request)
+            case SendAndWait() | SendAndFollow() | FollowTask() | ReportSignal():
+                raise UnsupportedOperation
             case _:
                 return self._read(request)
 

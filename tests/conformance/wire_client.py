@@ -49,7 +49,7 @@ class WireClient:
     def request(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Reply:
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} if content is not None else {}
-        with closing(self._connection()) as connection:
+        with closing(self.connection()) as connection:
             connection.request(method, path, content, {**sent, **(headers or {})})
             response = connection.getresponse()
             return Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
@@ -58,7 +58,7 @@ class WireClient:
     def follow(self, path: str, after: str = "") -> Generator[Iterator[Event]]:
         """Open a stream of events."""
         headers = {"Last-Event-ID": after} if after else {}
-        with closing(self._connection()) as connection:
+        with closing(self.connection()) as connection:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             assert response.status == 200, response.read()
@@ -72,7 +72,8 @@ class WireClient:
         connection.connect(self.path or ("127.0.0.1", self.port))
         return connection
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def connection(self) -> http.client.HTTPConnection:
+        """An HTTP connection, for streams that are asked for in other ways."""
         connection = http.client.HTTPConnection("localhost", self.port, timeout=TIMEOUT)
         connection.sock = self.connect()
         return connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from synapse.core.errors import TaskNotFound
+from synapse.core.errors import AgentNotResponding, TaskNotFound
 from synapse.core.message import Part, text_of
 from synapse.core.requests import Sender
 
@@ -23,12 +23,15 @@ class FakeCourier:
     def __init__(self) -> None:
         self.carried: list[Carried] = []
         self.nobody_waits = False
+        self.nobody_answers = False
         self.something = asyncio.Event()
 
     async def carry(
         self, to: Sender, sender_task_id: str, parts: tuple[Part, ...], *, failed: bool, inferred: bool
     ) -> None:
         self.something.set()
+        if self.nobody_answers:
+            raise AgentNotResponding(to.sender_id, 8100, to.sender_type)
         if self.nobody_waits:
             raise TaskNotFound(sender_task_id)
         self.carried.append(Carried(to.sender_id, sender_task_id, text_of(parts), failed, inferred))

@@ -163,7 +163,9 @@ class Story:
             task = await self.desk.task(known.id)
             if is_in_doubt(task) and not task.state.is_terminal:
                 with suppress(Conflict, TaskNotFound):
-                    await self.desk.service.handle(ResolveTask(task_id=task.id, verdict=verdict), Caller())
+                    await self.desk.service.handle(
+                        ResolveTask(task_id=task.id, verdict=verdict), Caller(via_socket=True)
+                    )
                     self.retries[task.message.text] += verdict == "retry"
 
     def _release(self, *, exited: bool) -> None:

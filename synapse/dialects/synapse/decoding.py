@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from synapse.core.errors import InvalidRequest, PriorityOutOfRange
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, TextPart
 from synapse.core.requests import (
+    SECRET_HEADER,
     AddExternal,
     CancelTask,
     CreateTask,
@@ -18,6 +19,7 @@ from synapse.core.requests import (
     ListTasks,
     RemoveExternal,
     Reply,
+    ReportSignal,
     ResolveTask,
     Sender,
     SendExternal,
@@ -42,6 +44,7 @@ from synapse.dialects.synapse.shapes import (
     SendExternalBody,
     TextShape,
     read_metadata,
+    read_object,
 )
 
 DIALECT: Final = "synapse"
@@ -120,6 +123,10 @@ def decode_reply(wire: WireRequest) -> Reply:
 
 def decode_resolve(wire: WireRequest) -> ResolveTask:
     return ResolveTask(task_id=wire.params["id"], verdict=_RESOLVE.read(wire.body).verdict)
+
+
+def decode_signal(wire: WireRequest) -> ReportSignal:
+    return ReportSignal(payload=read_object(wire.body), secret=wire.header(SECRET_HEADER.lower().encode()))
 
 
 def decode_status(_wire: WireRequest) -> GetStatus:

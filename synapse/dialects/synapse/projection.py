@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, assert_never, cast
 
 import msgspec
@@ -62,6 +63,11 @@ def encode_replied(replied: Replied) -> bytes:
     return to_json({"replied": {"task_id": replied.task_id, "to": replied.to}})
 
 
+def encode_taken(_nothing: None) -> bytes:
+    """The report was taken. To a hook an empty object says: go on."""
+    return b"{}"
+
+
 def encode_status(status: HostStatus) -> bytes:
     entry, view = status.entry, status.view
     return to_json(
@@ -83,10 +89,15 @@ def encode_status(status: HostStatus) -> bytes:
             "started_at": entry.started_at,
             "current_task": None if status.current is None else task_object(status.current),
             "queue_depth": len(status.queue),
-            "attention": [{"task_id": task.id, "text": task.attention} for task in status.attention],
+            "attention": [_attention(task) for task in status.attention],
             "sightings": [_sighting(sighting) for sighting in view.sightings],
         }
     )
+
+
+def _attention(task: Task) -> dict[str, Any]:
+    """What a person has to decide; how far its message is says what can be done about it."""
+    return {"task_id": task.id, "text": task.attention, "receipt": task.receipt.step.value if task.receipt else ""}
 
 
 def encode_external(agent: ExternalAgent) -> bytes:
@@ -147,6 +158,8 @@ def artifact_object(artifact: Artifact) -> Wire:
     return wire
 
 
+# A task names the same moment several times, and is asked for again and again: half the price of its JSON.
+@lru_cache(maxsize=1024)
 def instant(at: datetime) -> str:
     """RFC 3339, UTC, milliseconds, `Z`."""
     if at.tzinfo is not UTC:

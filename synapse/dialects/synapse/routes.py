@@ -43,6 +43,7 @@ _TASKS: Final[tuple[AnyRoute, ...]] = (
 
 _HOST: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/reply", decode=decoding.decode_reply, encode=projection.encode_replied),
+    Route(method="POST", path="/signals", decode=decoding.decode_signal, encode=projection.encode_taken),
     Route(method="GET", path="/queue", decode=decoding.decode_status, encode=projection.encode_queue),
     Route(method="GET", path="/status", decode=decoding.decode_status, encode=projection.encode_status),
 )

@@ -134,6 +134,21 @@ class BodyReader(Generic[Shape]):
         return shape
 
 
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return a JSON object of any shape.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    try:
+        return _OBJECT.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
+
+
 def read_metadata(metadata: dict[str, Any]) -> KnownMetadata:
     """Return the keys that mean something here.
 

@@ -40,6 +40,8 @@ class _Remnant:
     version: int
     row: int
     label: str
+    until: float
+    """What has not been erased by then is not erased."""
 
 
 class Desk:
@@ -62,6 +64,10 @@ class Desk:
         """Tell the person something. Any thread."""
         self._pump.call_soon(lambda: self._notices.add(text))
 
+    def clear(self) -> None:
+        """Press the keys that clear the input, and see to it that the screen shows it empty. Any thread."""
+        self._pump.call_soon(lambda: self._perform([Clear(self._profile.clear_keys)]))
+
     def typed(self, data: bytes) -> None:
         self._notices.key_seen()
         if self._at_line is None:
@@ -79,7 +85,9 @@ class Desk:
         self._notices.output_seen(data)
 
     def tick(self) -> float | None:
-        waits = [wait for wait in (self._notices.tick(), self._look()) if wait is not None]
+        self._wipe_remnant(self._clock.monotonic())
+        erasing = _LOOK_SECONDS if self._remnant is not None else None
+        waits = [wait for wait in (self._notices.tick(), self._look(), erasing) if wait is not None]
         return min(waits, default=None)
 
     def _look(self) -> float | None:
@@ -125,13 +133,13 @@ class Desk:
             return None
         row, line = cursor_line(picture)
         label = line[: line.rindex(prompt.text)] if prompt.text in line else ""
-        return _Remnant(self._screen.version, row, label)
+        return _Remnant(self._screen.version, row, label, self._clock.monotonic() + _LOAD_SECONDS)
 
     def _wipe_remnant(self, now: float) -> None:
         if self._remnant is None or now < self._pump.last_output + _ERASED_SECONDS:
             return
         remnant, picture = self._remnant, self._screen.picture()
-        if remnant.version == self._screen.version or picture is None:
+        if (remnant.version == self._screen.version and now < remnant.until) or picture is None:
             return
         self._remnant = None
         if self._prompt() == "":

@@ -34,7 +34,18 @@ from synapse.drivers.pty.composer import Composer
 from synapse.drivers.pty.lookout import Lookout
 from synapse.drivers.pty.running_program import RunningProgram
 from synapse.terminal.answer import answer_text
-from synapse.terminal.delivery import Closed, Delivery, Doubt, Intend, Proven, Step, Withdrawn, Write
+from synapse.terminal.delivery import (
+    Clear,
+    Closed,
+    Delivery,
+    Doubt,
+    Dropped,
+    Intend,
+    Proven,
+    Step,
+    Withdrawn,
+    Write,
+)
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.gate import dialog_open, shut
 from synapse.terminal.profile import Profile
@@ -76,6 +87,7 @@ class PtyDriver:
         self._lookout = Lookout(profile, program.screen, program.pump, clock)
         self._signals: deque[_Signal] = deque(maxlen=_MOST_SIGNALS)
         self._typed = ""
+        self._delivery: Delivery | None = None
         self._turn_name = ""
         self._expected: Source | None = None
         self._has_told = False
@@ -123,7 +135,7 @@ class PtyDriver:
         self._signals.clear()
         self._typed, self._turn_name, self._has_told = text, "", False
         event: TurnEvent | None = None
-        delivery = Delivery(text, self._profile)
+        delivery = self._delivery = Delivery(text, self._profile)
         async with aclosing(self._deliver(delivery)) as events:
             async for event in events:
                 yield event
@@ -154,6 +166,11 @@ class PtyDriver:
                 await asyncio.wait((self.program.exited,), timeout=how.pause)
             self.program.write(key)
         return bool(how.keys)
+
+    def drop(self) -> bool:
+        """Forget the message that is being typed: it was canceled; see core.driver.Driver."""
+        self._lookout.wake()
+        return self._delivery is not None and self._delivery.drop(self._now())
 
     def confirm(self) -> None:
         """Go on with the turn: a person saw that the message was taken."""
@@ -206,7 +223,7 @@ class PtyDriver:
         await self.program.stop()
 
     async def _deliver(self, delivery: Delivery) -> AsyncGenerator[TurnEvent, None]:
-        """Bring the text into the program; ends with NotNow or Submitted."""
+        """Bring the text into the program; ends with NotNow or Submitted, or silently when it is dropped."""
         while True:
             for step in await self._delivery_steps(delivery):
                 if isinstance(step, Write):
@@ -214,6 +231,11 @@ class PtyDriver:
                     self._is_unread = True
                     self.look_again()
                     continue
+                if isinstance(step, Clear):
+                    self.program.clear_input()
+                    continue
+                if isinstance(step, Dropped):
+                    return
                 yield _delivery_event(step)
                 if isinstance(step, Closed | Withdrawn | Proven):
                     return

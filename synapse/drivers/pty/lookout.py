@@ -66,8 +66,9 @@ class Lookout:
             person_idle_for=now - self._pump.last_key,
             person_drafting=self._pump.draft.is_open,
         )
-        self._looked_at = self._clock.monotonic()
-        self._cost = self._looked_at - begun
+        # The moment that was judged, not the end of judging: output may have become quiet between the two.
+        self._looked_at = now
+        self._cost = self._clock.monotonic() - begun
         self._latest = look
         return look
 
@@ -87,10 +88,14 @@ class Lookout:
     async def next_look(self, deadline: float | None) -> None:
         """Wait until it is worth looking again: something was printed, output has stopped, or the deadline has come."""
         now = self._clock.monotonic()
-        moments = [now + _SWEEP_SECONDS, self._pump.last_output + self._profile.times.quiet]
+        quiet_at = self._pump.last_output + self._profile.times.quiet
+        moments = [now + _SWEEP_SECONDS]
+        if quiet_at > self._looked_at:
+            # Also when that is past: since the last look, it has become quiet.
+            moments.append(quiet_at)
         if deadline is not None:
             moments.append(deadline)
-        wake_at = min(moment for moment in moments if moment > now or moment == deadline)
+        wake_at = min(moments)
         waiter = self._loop.create_future()
         timer = self._loop.call_later(max(wake_at - now, 0.001), _resolve, waiter)
         self._waiters.add(waiter)

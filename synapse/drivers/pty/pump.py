@@ -90,6 +90,9 @@ class Pump:
     def start(self, desk: PersonDesk) -> None:
         self._desk = desk
         self._thread.start()
+
+    def load_screen(self) -> None:
+        """Bring the emulator up, in a thread of its own; until then what the program prints is kept."""
         threading.Thread(target=self._load_screen, name="pty-screen", daemon=True).start()
 
     def type_keys(self, data: bytes) -> None:

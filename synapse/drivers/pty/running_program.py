@@ -70,6 +70,10 @@ class RunningProgram:
         self.pump.start(self._desk)
         self._lifeline.start()
 
+    def load_screen(self) -> None:
+        """Bring the emulator up. It takes a fifth of a second of the interpreter, so a host serves first."""
+        self.pump.load_screen()
+
     async def stop(self) -> None:
         """End the program, gently first, and give its terminal back."""
         for number, patience in _GOODBYES:
@@ -84,6 +88,10 @@ class RunningProgram:
     def write(self, data: bytes) -> None:
         """Type for the driver."""
         self.pump.input.write(data)
+
+    def clear_input(self) -> None:
+        """Press the keys that clear the input, for the driver."""
+        self._desk.clear()
 
     def type_keys(self, data: bytes) -> None:
         """Type for a person who watches from elsewhere; their `@agent` lines are found too."""

@@ -61,6 +61,7 @@ async def host(mode: str, notes: Path, command: tuple[str, ...]) -> int:
         program = await start_program(launch, profile, clock, company)
         driver = PtyDriver(program, profile, clock, Composer(notes.parent, profile.limit_bytes))
         program.begin()
+        program.load_screen()
         person.follow_size(asyncio.get_running_loop(), program.resize)
         if mode == "raise":
             raise RuntimeError("as asked")

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -32,7 +34,7 @@ from tests.integration.chaos.house import (
     until,
 )
 from tests.integration.chaos.letters import Letter, draw, write_letters
-from tests.integration.chaos.verdict import Verdict, judge
+from tests.integration.chaos.verdict import WHOLE_MESSAGES, Verdict, judge
 from tests.integration.recovery.journal_file import all_events, all_tasks
 
 SENDERS: Final = 4
@@ -102,17 +104,28 @@ class Campaign:
         """Kill one agent, or what it runs, every now and then, and start it again."""
         chance = random.Random(f"{self.seed} {name}")
         while not over.wait(chance.uniform(0.1, 1.9) * self.kill_every):
-            victim = chance.choices(("host", "program", "both"), (6, 3, 1))[0]
-            self._kill(self.hosts[name], victim)
+            victim = chance.choices(("host", "program", "both", "stopped", "frozen"), (10, 5, 2, 2, 3))[0]
             self.kills[victim] += 1
+            if victim == "frozen":
+                self._freeze(self.hosts[name], chance.uniform(0.2, 1.2), over)
+                continue
+            self._kill(self.hosts[name], victim)
             over.wait(chance.choice((0.0, 0.0, 0.5)))
             self.hosts[name] = self.house.start(name, name=name)
+
+    def _freeze(self, host: RunningHost, seconds: float, over: threading.Event) -> None:
+        """The host stands still for a while, perhaps in the middle of a write, and its program goes on."""
+        os.kill(host.process.pid, signal.SIGSTOP)
+        over.wait(seconds)
+        os.kill(host.process.pid, signal.SIGCONT)
 
     def _kill(self, host: RunningHost, victim: str) -> None:
         if victim in ("program", "both"):
             host.kill_program()
         if victim in ("host", "both"):
             host.process.kill()
+        if victim == "stopped":
+            host.process.terminate()
         host.wait_until_gone()
 
     def _decide(self, chance: random.Random) -> None:
@@ -124,7 +137,9 @@ class Campaign:
 
     def _decide_one(self, name: str, host: RunningHost, task_id: str, chance: random.Random) -> None:
         (nonce,) = nonces(host.task(task_id)["message"]["parts"][0]["text"])
-        has_it = any(nonce in nonces(one.text) for one in self.house.received(name))
+        # What only stands in a prompt was not taken.
+        taken = (one for one in self.house.received(name) if one.kind in WHOLE_MESSAGES)
+        has_it = any(nonce in nonces(one.text) for one in taken)
         first_seen = self.doubts.setdefault(task_id, time.monotonic())
         if not has_it and time.monotonic() < first_seen + LOOK_AGAIN:
             return
@@ -177,7 +192,7 @@ class Campaign:
             ("accepted", verdict.accepted),
             ("tasks in the journal", verdict.tasks),
             ("received by the programs", verdict.received),
-            ("killed (kill -9)", ", ".join(f"{count} x {who}" for who, count in sorted(self.kills.items()))),
+            ("killed, stopped, frozen", ", ".join(f"{count} x {who}" for who, count in sorted(self.kills.items()))),
             ("doubts decided by a person", ", ".join(f"{n} x {how}" for how, n in sorted(self.resolved.items())) or 0),
             ("final states", ", ".join(f"{n} x {end}" for end, n in verdict.ends.most_common())),
             ("lost", len(verdict.lost)),

@@ -123,6 +123,7 @@ async def staged(
         program = await start_program(launch, profile, clock, company or Company())
         driver = PtyDriver(program, profile, clock, Composer(Path(folder), profile.limit_bytes))
         program.begin()
+        program.load_screen()
         try:
             yield Stage(driver, program, Path(folder))
         finally:

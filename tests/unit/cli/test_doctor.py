@@ -9,7 +9,7 @@ import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
-from tests.unit.cli.conftest import Cli
+from tests.unit.cli.conftest import Cli, HostFactory
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +89,17 @@ def test_a_broken_profile_of_the_user_is_a_problem(synapse: Cli, home: Path) -> 
     (home / "config" / "synapse" / "profiles" / "mine.toml").write_text("command = 3", encoding="utf-8")
 
     assert levels(synapse)["mine"] == "problem"
+
+
+def test_an_agent_whose_cli_does_not_tell_what_it_does_is_noted(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.state["sightings"] = [
+        {"source": "signal", "state": "", "detail": "degraded: its hooks are off"},
+        {"source": "screen", "state": "ready", "detail": "the prompt is there"},
+    ]
+
+    ran = synapse("doctor")
+
+    assert "its hooks are off" in ran.out
+    assert "synapse status codex-8120 --explain" in ran.out
+    assert "the prompt is there" not in ran.out

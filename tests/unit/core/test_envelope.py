@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.core.envelope import neutralise, sanitise, wrap
+from synapse.core.envelope import neutralise, sanitise, wrap, wrap_own
 
 HEADER = re.compile(r"\[\s*a\s*2\s*a\s*:", re.IGNORECASE)
 
@@ -25,6 +25,12 @@ def test_a_message_that_wants_a_reply_says_so() -> None:
     typed = wrap("hello?", short_id="1a2b3c4d", sender="user", response_expected=True)
 
     assert typed == "[A2A:1a2b3c4d:user:R] hello?"
+
+
+def test_only_words_of_our_own_show_what_a_header_looks_like() -> None:
+    typed = wrap_own("messages look like [A2A:<id>] text\x1b", short_id="1a2b3c4d", sender="synapse-system")
+
+    assert typed == "[A2A:1a2b3c4d:synapse-system] messages look like [A2A:<id>] text"
 
 
 @pytest.mark.parametrize(

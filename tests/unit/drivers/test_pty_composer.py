@@ -38,7 +38,9 @@ def test_a_file_is_stored_privately_and_named(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..", ".", "", ".hidden", "a\x1b]b\nc", "x" * 300, "\ud800"])
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc/passwd", "..", ".", "", ".hidden", "a\x1b]b\nc", "x" * 300, "\ud800"]
+)
 def test_no_name_leaves_the_folder_or_acts_on_the_prompt(tmp_path: Path, name: str) -> None:
     text = Composer(tmp_path, 2000).compose(turn_of("look", FilePart(content=b"1", name=name)))
 

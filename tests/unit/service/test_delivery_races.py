@@ -97,7 +97,9 @@ def test_a_turn_that_ends_while_its_reply_is_being_recorded_does_not_stop_the_wo
         async with working(desk):
             task = await committed(store, asyncio.ensure_future(desk.send("status?", response_expected=True)))
             await committed(store, asyncio.ensure_future(desk.reached(task, "submitted")))
-            replying = asyncio.ensure_future(desk.service.handle(Reply(message=say("all green")), Caller()))
+            replying = asyncio.ensure_future(
+                desk.service.handle(Reply(message=say("all green")), Caller(via_socket=True))
+            )
             await waiting(store, 1)
             desk.driver.go_on.set()
             await breath()
@@ -205,7 +207,7 @@ def test_a_message_that_is_just_being_typed_is_not_in_doubt() -> None:
             task = await desk.reached(await desk.send("now"), "typed")
 
             with pytest.raises(Conflict):
-                await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller())
+                await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
     asyncio.run(story())
 
@@ -226,7 +228,7 @@ def test_a_retry_that_meets_the_proof_does_not_type_again() -> None:
             await waiting(store, 1)
             retry = ResolveTask(task_id=task.id, verdict="retry")
             with pytest.raises(Conflict):
-                await committed(store, asyncio.ensure_future(desk.service.handle(retry, Caller())))
+                await committed(store, asyncio.ensure_future(desk.service.handle(retry, Caller(via_socket=True))))
 
             ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
         assert (ended.state, ended.artifacts[0].text) == (TaskState.COMPLETED, "late")
@@ -241,7 +243,7 @@ def test_a_person_who_saw_it_delivered_gets_the_answer_of_the_turn() -> None:
         desk.driver.go_on.clear()
         async with working(desk):
             task = await raised(desk, await desk.send("now"))
-            told = await desk.service.handle(ResolveTask(task_id=task.id, verdict="delivered"), Caller())
+            told = await desk.service.handle(ResolveTask(task_id=task.id, verdict="delivered"), Caller(via_socket=True))
             assert (told.state, told.attention) == (TaskState.WORKING, "")
             assert desk.driver.confirmed
             desk.driver.go_on.set()

@@ -77,7 +77,7 @@ def test_a_person_ends_the_doubt(verdict: str, state: TaskState, step: str) -> N
         task = await left_by(before)
         after = Desk(store=before.store)
         await after.recover()
-        ended = await after.service.handle(ResolveTask(task_id=task.short_id, verdict=verdict), Caller())
+        ended = await after.service.handle(ResolveTask(task_id=task.short_id, verdict=verdict), Caller(via_socket=True))
 
         assert (ended.state, ended.receipts[-1].step, ended.attention) == (state, step, "")
 
@@ -90,7 +90,7 @@ def test_a_retry_after_a_restart_types_the_message_to_the_new_program() -> None:
         task = await left_by(before)
         async with working(Desk(store=before.store)) as after:
             await after.recover()
-            await after.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller())
+            await after.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
             assert (await after.finished(task)).state is TaskState.COMPLETED
 
@@ -114,7 +114,7 @@ def test_a_task_that_is_not_in_doubt_cannot_be_resolved() -> None:
         task = await desk.send("hello")
 
         with pytest.raises(Conflict):
-            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller())
+            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
     asyncio.run(story())
 

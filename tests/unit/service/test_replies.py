@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from synapse.core.caller import Caller
-from synapse.core.errors import TaskNotFound
-from synapse.core.requests import Reply
+from synapse.core.errors import SenderMismatch, TaskNotFound
+from synapse.core.requests import CreateTask, Reply
 from synapse.core.task import TaskState
 from tests.fakes.courier import Carried
 from tests.fakes.desk import CLAUDE, Desk, claude, say, working
@@ -44,7 +44,7 @@ def test_an_explicit_reply_is_carried_at_once_and_is_the_answer() -> None:
             desk.driver.go_on.clear()
             task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
             await desk.reached(task, "submitted")
-            await desk.service.handle(Reply(message=say("all green")), Caller())
+            await desk.service.handle(Reply(message=say("all green")), Caller(via_socket=True))
             desk.driver.go_on.set()
             ended = await desk.finished(task)
             await desk.finished(await desk.send("next"))
@@ -63,7 +63,7 @@ def test_a_reply_may_name_the_senders_task_by_its_short_id() -> None:
             desk.driver.go_on.clear()
             for waiting in ("aaaa1111-x", "bbbb2222-x"):
                 task = await desk.send("?", sender=claude(), response_expected=True, sender_task_id=waiting)
-            replied = await desk.service.handle(Reply(message=say("yes"), task_id="bbbb2222"), Caller())
+            replied = await desk.service.handle(Reply(message=say("yes"), task_id="bbbb2222"), Caller(via_socket=True))
 
             assert replied.task_id == task.id
             assert desk.courier.carried[0].sender_task_id == "bbbb2222-x"
@@ -74,7 +74,7 @@ def test_a_reply_may_name_the_senders_task_by_its_short_id() -> None:
 def test_a_reply_without_a_request_is_not_found() -> None:
     async def story() -> None:
         with pytest.raises(TaskNotFound):
-            await Desk().service.handle(Reply(message=say("yes")), Caller())
+            await Desk().service.handle(Reply(message=say("yes")), Caller(via_socket=True))
 
     asyncio.run(story())
 
@@ -85,7 +85,7 @@ def test_a_person_at_a_shell_is_answered_on_the_task_itself() -> None:
             desk.driver.go_on.clear()
             task = await desk.send("status?", response_expected=True)
             await desk.reached(task, "submitted")
-            await desk.service.handle(Reply(message=say("fine"), task_id=task.short_id), Caller())
+            await desk.service.handle(Reply(message=say("fine"), task_id=task.short_id), Caller(via_socket=True))
 
             assert (await desk.finished(task)).artifacts[0].text == "fine"
             assert desk.courier.carried == []
@@ -99,7 +99,7 @@ def test_a_reply_may_say_that_it_failed() -> None:
             desk.driver.go_on.clear()
             task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
             await desk.reached(task, "submitted")
-            await desk.service.handle(Reply(message=say("no access"), failed=True), Caller())
+            await desk.service.handle(Reply(message=say("no access"), failed=True), Caller(via_socket=True))
             ended = await desk.finished(task)
 
             assert (ended.state, ended.reason, ended.note) == (TaskState.FAILED, "replied_failed", "no access")
@@ -119,5 +119,37 @@ def test_an_agent_that_exits_tells_its_waiters() -> None:
             await asyncio.wait_for(desk.courier.something.wait(), 5)
 
             assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "the program ended", True, True)]
+
+    asyncio.run(story())
+
+
+def test_a_reply_that_an_earlier_host_still_owed_is_carried_once() -> None:
+    async def story() -> None:
+        before = Desk()
+        before.courier.nobody_answers = True
+        async with working(before):
+            request = await before.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+            await before.finished(request)
+            await before.replies.drain(5)
+        for carried in (1, 0):
+            async with working(Desk(store=before.store)) as after:
+                await after.recover()
+                await after.replies.drain(5)
+
+                assert len(after.courier.carried) == carried
+
+    asyncio.run(story())
+
+
+def test_another_agent_cannot_answer_in_the_name_of_the_one_that_was_asked() -> None:
+    async def story() -> None:
+        desk = Desk()
+        asked = CreateTask(message=say("review"), dialect="synapse", metadata={"waits_for": CLAUDE.agent_id})
+        task = await desk.service.handle(asked, Caller())
+
+        with pytest.raises(SenderMismatch):
+            await desk.send("forged", in_reply_to=task.id, caller=Caller(agent_id="synapse-gemini-8110"))
+        done = await desk.send("mine", in_reply_to=task.id, caller=Caller(agent_id=CLAUDE.agent_id))
+        assert done.artifacts[0].text == "mine"
 
     asyncio.run(story())

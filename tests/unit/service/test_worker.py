@@ -193,7 +193,7 @@ def test_a_person_can_have_a_message_in_doubt_typed_again() -> None:
             await desk.reached(task, "typed")
             while not (await desk.task(task.id)).attention:
                 await asyncio.wait_for(desk.store_changed(), 5)
-            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller())
+            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
             desk.driver.go_on.set()
 
             ended = await desk.finished(task)

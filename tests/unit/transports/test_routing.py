@@ -36,6 +36,8 @@ TABLE = RouteTable(
             route("GET", "/tasks/{id}"),
             route("DELETE", "/tasks/{id}"),
             route("POST", "/tasks/{id}/cancel"),
+            route("POST", "/tasks/{id}:cancel"),
+            route("GET", "/tasks/{id}:subscribe"),
             route("GET", "/agents/{agent}/tasks/{id}"),
             route("GET", "/.well-known/agent.json"),
             stream("/tasks/{id}/subscribe"),
@@ -125,3 +127,26 @@ def test_dialects_that_share_a_path_are_all_found_each_with_its_own_names() -> N
         {"agent": "a", "id": "7"},
         {"agentId": "a", "taskId": "7"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "place", "task_id"),
+    [
+        ("POST", "/tasks/54241e7e:cancel", "/tasks/{id}:cancel", "54241e7e"),
+        ("POST", "/tasks/54241e7e:cancel/", "/tasks/{id}:cancel", "54241e7e"),
+        ("GET", "/tasks/agent:task:subscribe", "/tasks/{id}:subscribe", "agent:task"),
+        ("GET", "/tasks/agent:task", "/tasks/{id}", "agent:task"),
+        ("GET", "/tasks/cancel", "/tasks/{id}", "cancel"),
+        ("GET", "/tasks/x:pause", "/tasks/{id}", "x:pause"),
+        ("GET", "/tasks/a%3Acancel", "/tasks/{id}", "a:cancel"),
+    ],
+)
+def test_a_verb_behind_a_colon_is_no_part_of_the_id_where_a_route_has_it(
+    method: str, path: str, place: str, task_id: str
+) -> None:
+    assert found(TABLE.match(method, path.encode())) == (place, {"id": task_id})
+
+
+def test_a_verb_without_an_id_is_nothing() -> None:
+    with pytest.raises(RouteNotFound):
+        TABLE.match("POST", b"/tasks/:cancel")

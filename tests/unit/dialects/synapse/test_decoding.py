@@ -321,3 +321,15 @@ def test_a_message_to_an_external_agent_goes_by_its_alias() -> None:
     request = decoding.decode_send_external(wire({"message": HELLO}, params=OTHER))
 
     assert (request.alias, request.message.text) == ("other", "Hello!")
+
+
+def test_a_hooks_report_is_any_object_with_the_secret_of_its_launch() -> None:
+    headers = ((b"x-synapse-secret", b"s3cret"),)
+    request = decoding.decode_signal(WireRequest("POST", "/signals", {}, b"", headers, b'{"a": {"b": [1]}}'))
+
+    assert (request.payload, request.secret) == ({"a": {"b": [1]}}, "s3cret")
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b"{", b'{"a": "\xff"}'])
+def test_a_report_that_is_no_object_is_refused(body: bytes) -> None:
+    refusal(decoding.decode_signal, wire(body))

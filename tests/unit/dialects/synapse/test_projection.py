@@ -202,7 +202,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "started_at": "2024-01-15T10:30:00.000Z",
         "current_task": task_object(waiting),
         "queue_depth": 2,
-        "attention": [{"task_id": waiting.id, "text": "was it typed?"}],
+        "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }
 

@@ -22,6 +22,7 @@ PATHS = {
     ("POST", "/tasks/{id}/resolve"),
     ("GET", "/tasks/{id}/subscribe"),
     ("POST", "/reply"),
+    ("POST", "/signals"),
     ("GET", "/queue"),
     ("GET", "/status"),
     ("POST", "/external/discover"),

@@ -1,0 +1,1 @@
+"""A2A 1.0, as JSON-RPC and as REST."""

@@ -1,0 +1,39 @@
+"""Where A2A 1.0 listens. Nothing else is here, so that a host can lay out its paths before it loads the dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NAME: Final = "a2a_v1"
+MEDIA_TYPE: Final = b"application/a2a+json"
+CARD_PATH: Final = "/.well-known/agent-card.json"
+
+PREFIXES: Final = ("", "/v1")
+"""Each path stands there twice, because 0.3 has it below /v1: the version that a request names decides, wherever it was
+sent."""
+
+# 1.0 §11.3; the text has POST for subscribing and the protobuf GET, so both are taken.
+OPERATIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "send": (("POST", "/message:send"),),
+    "stream": (("POST", "/message:stream"),),
+    "list": (("GET", "/tasks"),),
+    "get": (("GET", "/tasks/{id}"),),
+    "cancel": (("POST", "/tasks/{id}:cancel"),),
+    "subscribe": (("GET", "/tasks/{id}:subscribe"), ("POST", "/tasks/{id}:subscribe")),
+    "push": (
+        ("POST", "/tasks/{id}/pushNotificationConfigs"),
+        ("GET", "/tasks/{id}/pushNotificationConfigs"),
+        ("GET", "/tasks/{id}/pushNotificationConfigs/{config}"),
+        ("DELETE", "/tasks/{id}/pushNotificationConfigs/{config}"),
+    ),
+    "extended_card": (("GET", "/extendedAgentCard"),),
+    "only_in_0_3": (("GET", "/card"),),
+}
+
+
+def paths() -> tuple[tuple[str, str], ...]:
+    """Every method and path."""
+    return tuple(
+        (method, prefix + path) for prefix in PREFIXES for places in OPERATIONS.values() for method, path in places
+    )

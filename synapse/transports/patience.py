@@ -1,0 +1,49 @@
+"""Waiting for a result that takes as long as an agent does: as long as the caller stays and the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from synapse.core.errors import AgentExited
+from synapse.transports.asgi import Receive
+
+
+class CallerLeft(Exception):
+    """Nobody is there to be answered."""
+
+
+async def while_there(pending: asyncio.Future[Any], receive: Receive, closing: asyncio.Future[None]) -> Any:
+    """Return the result; `pending` is cancelled when nobody waits for it any more.
+
+    Raises:
+        CallerLeft: the caller hung up.
+        AgentExited: the server ends.
+    """
+    if pending.done():
+        return pending.result()
+
+    def give_up(_end: asyncio.Future[None]) -> None:
+        pending.cancel()
+
+    leaving = asyncio.ensure_future(caller_left(receive))
+    leaving.add_done_callback(give_up)
+    closing.add_done_callback(give_up)
+    try:
+        return await pending
+    except asyncio.CancelledError:
+        if closing.done():
+            raise AgentExited("the agent's host ends; the task is kept") from None
+        if leaving.done():
+            raise CallerLeft from None
+        raise
+    finally:
+        leaving.remove_done_callback(give_up)
+        closing.remove_done_callback(give_up)
+        leaving.cancel()
+
+
+async def caller_left(receive: Receive) -> None:
+    """Return when whoever waits for the answer has hung up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

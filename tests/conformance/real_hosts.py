@@ -1,0 +1,71 @@
+"""Agent hosts as they really are: processes of their own, with a store on disk, in a home of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from synapse.core.agent import AgentEntry, entry_from
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, str(ROOT / "bin" / "synapse")]
+CONFORMANCE = ROOT / "docs" / "examples" / "conformance.toml"
+PATIENCE = 30.0
+FOREIGN = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET", "PYTHONDONTWRITEBYTECODE")
+
+
+def environ(home: Path) -> dict[str, str]:
+    ours = {"SYNAPSE_HOME": str(home), "SYNAPSE_UDS_DIR": str(home / "s"), "PYTHONPATH": str(ROOT)}
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN} | ours
+
+
+@contextmanager
+def scripted_host(home: Path, script: Path = CONFORMANCE, name: str = "conf") -> Generator[AgentEntry]:
+    """A scripted agent until the end of the block."""
+    home.mkdir(parents=True, exist_ok=True)
+    host = subprocess.Popen(
+        [*COMMAND, "scripted", str(script), "--name", name],
+        env=environ(home),
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield _entry(home, name, host)
+    finally:
+        host.terminate()
+        host.wait(PATIENCE)
+
+
+@contextmanager
+def dummy_host(home: Path, name: str = "ada") -> Generator[AgentEntry]:
+    """The built-in agent on a pseudo-terminal, in the background."""
+    home.mkdir(parents=True, exist_ok=True)
+    started = [*COMMAND, "start", "dummy", "--name", name, "--no-instructions"]
+    subprocess.run(started, env=environ(home), cwd=home, check=True, capture_output=True, timeout=PATIENCE)
+    try:
+        yield _entry(home, name)
+    finally:
+        stopped = [*COMMAND, "stop", "--all", "--force"]
+        subprocess.run(stopped, env=environ(home), cwd=home, check=False, capture_output=True, timeout=PATIENCE)
+
+
+def _entry(home: Path, name: str, host: subprocess.Popen[bytes] | None = None) -> AgentEntry:
+    """The registry entry, once it is there: a host writes it when it answers."""
+    registry = home / "registry"
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for file in registry.glob("*.json") if registry.is_dir() else ():
+            entry = entry_from(json.loads(file.read_text(encoding="utf-8")))
+            if entry is not None and entry.name == name:
+                return entry
+        assert host is None or host.poll() is None, "the host has ended"
+        time.sleep(0.02)
+    raise AssertionError(f"no agent '{name}' after {PATIENCE} seconds")

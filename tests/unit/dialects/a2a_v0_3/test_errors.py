@@ -1,0 +1,78 @@
+"""How A2A 0.3 tells errors."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from synapse.core import errors, wire_errors
+from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
+from synapse.core.wire_errors import InvalidField
+from synapse.dialects.a2a_v0_3.errors import encode_error, encode_fault, fault_of
+
+ALL_ERRORS = [
+    kind
+    for module in (errors, wire_errors)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
+]
+KNOWN_CODES = {-32700, -32600, -32601, -32602, -32603, -32001, -32002, -32003, -32004, -32005, -32006, -32007}
+TABLE = [
+    ("TaskNotFound", -32001),
+    ("TaskNotCancelable", -32002),
+    ("PushNotSupported", -32003),
+    ("UnsupportedOperation", -32004),
+    ("TaskFinished", -32004),
+    ("UnsupportedMediaType", -32005),
+    ("ExternalAgentFailed", -32006),
+    ("ExtendedCardMissing", -32007),
+    ("MalformedJson", -32700),
+    ("MalformedCall", -32600),
+    ("RouteNotFound", -32601),
+    ("InvalidField", -32602),
+    ("InternalFailure", -32603),
+]
+
+
+def blank(kind: type[SynapseError]) -> SynapseError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, "what happened")
+    error.__dict__.update(allowed=["GET"], field="f", why="w")
+    return error
+
+
+@pytest.mark.parametrize(("name", "code"), TABLE)
+def test_the_codes_of_the_specification(name: str, code: int) -> None:
+    kind = getattr(errors, name, None) or getattr(wire_errors, name)
+
+    assert fault_of(kind).code == code
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_is_told_with_a_code_that_clients_of_that_version_know(kind: type[SynapseError]) -> None:
+    told = json.loads(encode_fault(blank(kind)))
+
+    assert told["code"] in KNOWN_CODES
+    assert told["message"] == "what happened"
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_is_told_over_rest_with_its_name(kind: type[SynapseError]) -> None:
+    answer = encode_error(blank(kind))
+
+    told = json.loads(answer.body)
+    assert set(told) == {"type", "message"}
+    assert told["type"].endswith("Error")
+    assert 400 <= answer.status <= 599
+
+
+def test_details_are_there_when_there_are_any() -> None:
+    assert json.loads(encode_fault(InvalidField("f", "w", hint="h")))["data"] == {"hint": "h", "field": "f"}
+    assert "data" not in json.loads(encode_fault(TaskNotFound("x")))
+
+
+def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+    assert encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"])).headers == ((b"allow", b"GET, POST"),)
+    assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)

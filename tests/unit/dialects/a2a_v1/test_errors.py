@@ -1,0 +1,122 @@
+"""The error table of A2A 1.0.1, row by row, and the details that go with every error."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from synapse.core import errors, wire_errors
+from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
+from synapse.core.wire_errors import ExtensionRequired, InvalidField, VersionNotSupported
+from synapse.dialects.a2a_v1.errors import FAULTS, Fault, encode_error, encode_fault, fault_of
+
+ALL_ERRORS = [
+    kind
+    for module in (errors, wire_errors)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
+]
+# The specification's table: error, JSON-RPC code, gRPC status, HTTP status, reason.
+TABLE = [
+    ("TaskNotFound", -32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"),
+    ("TaskNotCancelable", -32002, "FAILED_PRECONDITION", 400, "TASK_NOT_CANCELABLE"),
+    ("PushNotSupported", -32003, "FAILED_PRECONDITION", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    ("UnsupportedOperation", -32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
+    ("TaskFinished", -32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
+    ("UnsupportedMediaType", -32005, "INVALID_ARGUMENT", 400, "CONTENT_TYPE_NOT_SUPPORTED"),
+    ("ExternalAgentFailed", -32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"),
+    ("ExtendedCardMissing", -32007, "FAILED_PRECONDITION", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    ("ExtensionRequired", -32008, "FAILED_PRECONDITION", 400, "EXTENSION_SUPPORT_REQUIRED"),
+    ("VersionNotSupported", -32009, "FAILED_PRECONDITION", 400, "VERSION_NOT_SUPPORTED"),
+    ("MalformedJson", -32700, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
+    ("MalformedCall", -32600, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
+    ("RouteNotFound", -32601, "NOT_FOUND", 404, "METHOD_NOT_FOUND"),
+    ("InvalidRequest", -32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
+    ("InvalidField", -32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
+    ("InternalFailure", -32603, "INTERNAL", 500, "INTERNAL_ERROR"),
+    ("Unauthenticated", -32000, "UNAUTHENTICATED", 401, "UNAUTHENTICATED"),
+    ("SenderMismatch", -32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED"),
+    ("QueueFull", -32000, "RESOURCE_EXHAUSTED", 429, "QUEUE_FULL"),
+]
+
+
+def blank(kind: type[SynapseError]) -> SynapseError:
+    """An error of this class, without asking its constructor for anything."""
+    error = kind.__new__(kind)
+    Exception.__init__(error, "what happened")
+    error.__dict__.update(allowed=["GET"], field="f", why="w")
+    return error
+
+
+@pytest.mark.parametrize(("name", "code", "status", "http", "reason"), TABLE)
+def test_the_row_of_the_specification(name: str, code: int, status: str, http: int, reason: str) -> None:
+    kind = getattr(errors, name, None) or getattr(wire_errors, name)
+
+    assert fault_of(kind) == Fault(code, status, http, reason)
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_is_told_over_rest_with_its_details(kind: type[SynapseError]) -> None:
+    answer = encode_error(blank(kind))
+
+    told = json.loads(answer.body)["error"]
+    assert set(told) == {"code", "status", "message", "details"}
+    assert told["code"] == answer.status >= 400
+    assert told["message"] == "what happened"
+    info = told["details"][0]
+    assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+    assert info["domain"] == "a2a-protocol.org"
+    assert info["reason"] == info["reason"].upper()
+    assert all(isinstance(value, str) for value in info.get("metadata", {}).values())
+    assert answer.media_type == b"application/a2a+json"
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_is_told_over_json_rpc_with_the_same_details(kind: type[SynapseError]) -> None:
+    error = blank(kind)
+    told = json.loads(encode_fault(error))
+
+    assert set(told) == {"code", "message", "data"}
+    assert -32768 <= told["code"] <= -32000
+    assert told["data"] == json.loads(encode_error(error).body)["error"]["details"]
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_only_our_own_defects_are_internal_errors(kind: type[SynapseError]) -> None:
+    internal = fault_of(kind).reason == "INTERNAL_ERROR"
+
+    assert internal == (kind.__name__ in ("SynapseError", "InternalFailure"))
+
+
+def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
+    class NewRefusal(errors.QueueFull):
+        """Not known to the table."""
+
+    assert NewRefusal not in FAULTS
+    assert fault_of(NewRefusal).http == 429
+
+
+def test_a_wrong_field_is_named_in_a_detail_of_its_own() -> None:
+    details = json.loads(encode_error(InvalidField("message.parts", "must not be empty")).body)["error"]["details"]
+
+    assert details[1] == {
+        "@type": "type.googleapis.com/google.rpc.BadRequest",
+        "fieldViolations": [{"field": "message.parts", "description": "must not be empty"}],
+    }
+
+
+def test_what_to_do_next_is_in_the_metadata() -> None:
+    told = json.loads(encode_fault(VersionNotSupported("2.0", ("1.0", "0.3"))))
+
+    assert told["message"] == "A2A version '2.0' is not supported"
+    assert told["data"][0]["metadata"] == {"hint": "this agent speaks 1.0 and 0.3"}
+    assert "metadata" not in json.loads(encode_fault(TaskNotFound("x")))["data"][0]
+    assert "urn:a, urn:b" in str(ExtensionRequired(("urn:b", "urn:a")))
+
+
+def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+    assert encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"])).headers == ((b"allow", b"GET, POST"),)
+    assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)
+    assert encode_error(TaskNotFound("x")).headers == ()
