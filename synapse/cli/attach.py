@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from synapse.cli.hosts import find_agent, open_registry
+from synapse.cli.exit_codes import NOT_RESPONDING
+from synapse.cli.hosts import find_agent, open_registry, refusal
 from synapse.cli.speech import say
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
-from synapse.core.errors import InvalidSettings, UnsupportedOperation
+from synapse.core.errors import AccessDenied, InvalidSettings, SynapseError, UnsupportedOperation
+from synapse.core.json_text import object_in
+from synapse.registries.files import is_alive
 from synapse.runtime.settings import load_settings
+from synapse.transports.client import as_object
 
 EXAMPLES = """
 synapse attach codex                 look and type; the detach key (ctrl-]) leaves it running
 synapse attach codex --read-only     only look
 synapse attach codex --take-over     type, also if somebody else does
 """
+SCRIPTED = "scripted"
 # Ctrl makes no key of its own with the others.
 CONTROL_KEYS = "abcdefghijklmnopqrstuvwxyz[\\]^_@"
 
@@ -28,6 +33,10 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     settings = load_settings({"detach_key": options.detach_key})
     entry = find_agent(options.agent, open_registry())
+    if entry.agent_type == SCRIPTED:
+        raise UnsupportedOperation(
+            f"{entry.agent_id} plays a script and has no terminal", hint=f"synapse logs {short_name(entry)}"
+        )
     if not entry.socket:
         raise UnsupportedOperation(f"{entry.agent_id} has no Unix socket, so nobody can attach to it")
     from synapse.attach.client import AttachOptions, attach
@@ -36,9 +45,21 @@ def run(arguments: list[str]) -> int:
     wishes = AttachOptions(
         types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key)
     )
-    ended = attach(entry.socket, wishes, PersonTerminal())
+    try:
+        ended = attach(entry.socket, wishes, PersonTerminal())
+    except AccessDenied as denied:
+        raise _told(denied) from denied
     say(f"[{short_name(entry)}] {ended.why}")
+    if ended.status is None and not is_alive(entry):
+        return NOT_RESPONDING
     return ended.status or 0
+
+
+def _told(denied: AccessDenied) -> SynapseError:
+    """The error that the host refused the connection with, in its own words."""
+    body = getattr(getattr(denied.__cause__, "response", None), "body", b"") or b""
+    told = object_in(as_object(bytes(body)), "error")
+    return refusal(told, str(denied)) if told else denied
 
 
 def control_key(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -15,16 +16,18 @@ from typing import Final
 
 from synapse.cli.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, ask, refusal
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError, UnsupportedOperation
+from synapse.core.errors import AgentExited, AgentUnresponsive, StoreFull, SynapseError, UnsupportedOperation
 from synapse.core.json_text import decode_object, object_in
 from synapse.registries.files import FileRegistry, is_alive
 from synapse.registries.processes import is_running
 from synapse.runtime.system_clock import SystemClock
 
-START_SECONDS: Final = 20.0
+# Longer than a host waits for the store's lock and then needs to give up: what it says is better than our silence.
+START_SECONDS: Final = 40.0
 STOP_SECONDS: Final = 10.0
 TICK_SECONDS: Final = 0.02
 LOG_LINES_SHOWN: Final = 20
+SMALLEST_ROOM: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +143,10 @@ def _answers(entry: AgentEntry) -> bool:
 def _failed_start(said: Path, why: str) -> SynapseError:
     """What a host that ended at once has said: its own error if it foresaw it, else its last lines."""
     lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+    full = None if lines else _full_disk(said)
     said.unlink()
+    if full is not None:
+        return full
     for line in reversed(lines):
         try:
             told = object_in(decode_object(line.encode()), "error")
@@ -149,6 +155,17 @@ def _failed_start(said: Path, why: str) -> SynapseError:
         if told:
             return refusal(told, why)
     return AgentExited(why, hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it said nothing")
+
+
+def _full_disk(said: Path) -> StoreFull | None:
+    """A host that finds no room for its store finds none for its last words either."""
+    try:
+        with said.open("wb") as file:
+            file.write(bytes(SMALLEST_ROOM))
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StoreFull(f"no space left at {said.parent}", hint=f"free some space: `df -h {said.parent}`")
+    return None
 
 
 def _wait_until_gone(entry: AgentEntry, seconds: float) -> bool:

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 
-from synapse.cli.exit_codes import DONE, FAILED, REFUSED, WAITING_FOR_PERSON
+from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT, WAITING_FOR_PERSON
 from synapse.cli.render import plain, safe, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
@@ -30,6 +30,8 @@ EXITS = {
     "rejected": REFUSED,
     "input_required": WAITING_FOR_PERSON,
     "auth_required": WAITING_FOR_PERSON,
+    "submitted": TIMED_OUT,
+    "working": TIMED_OUT,
 }
 
 
@@ -37,7 +39,13 @@ def run(arguments: list[str]) -> int:
     """Do what is asked about external agents and return the exit code."""
     options = _parser().parse_args(arguments)
     externals = open_externals(load_settings().home)
-    return asyncio.run(_act(externals, options))
+    try:
+        return asyncio.run(_act(externals, options))
+    except KeyboardInterrupt:
+        if options.action != "send":
+            raise
+        say(f"\nno longer waiting; {options.alias} may go on with what was sent  (synapse external list)")
+        return INTERRUPTED
 
 
 def _parser() -> VerbParser:
@@ -100,6 +108,10 @@ async def _send(externals: Externals, options: Namespace) -> int:
         give(safe(answer.text))
     else:
         say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
+    if EXITS.get(answer.state) == TIMED_OUT:
+        say(
+            f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout says how long to wait)"
+        )
     return EXITS.get(answer.state, DONE)
 
 

@@ -35,6 +35,8 @@ options:
   --timeout SECONDS     how long to wait (setting response_timeout)
   --priority N          1 to 5, 3 if not given; 5 interrupts the agent first
   --reply-to ID         answer the request with this id
+  --task ID             go on with this task of the agent: the answer to what it asks (input_required)
+  --message-id ID       an agent takes a message id once: safe to repeat when no answer came
   --from AGENT          who sends; found by itself inside an agent
   --file FILE, -        take the message from a file, or from standard input
   --queue               if the agent does not run, leave the message for when it starts
@@ -48,6 +50,7 @@ examples:
   git diff | synapse send claude "please review:" - --response
   synapse send claude "Stop!" --priority 5
   synapse send synapse-claude-8100 "done" --reply-to 54241e7e
+  synapse send codex "the second one" --task 54241e7e
 """
 
 REPLY = """\

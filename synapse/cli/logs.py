@@ -66,7 +66,11 @@ def last_lines(path: Path, count: int) -> list[str]:
 
 def _past_agents(target: str, folder: Path) -> set[str]:
     wanted = target.removeprefix("@")
-    stems = {path.stem for path in folder.glob("*.log")} | {path.stem for path in folder.glob("*.out")}
+    named = folder / f"{wanted}.log"
+    if named.is_symlink():
+        # The last agent of that name has left it.
+        return {named.readlink().stem}
+    stems = {path.stem for suffix in ("log", "out") for path in folder.glob(f"*.{suffix}") if not path.is_symlink()}
     return {stem for stem in stems if wanted in (stem, stem.removeprefix("synapse-"), _profile_in(stem))}
 
 

@@ -56,9 +56,10 @@ def as_it_was(entry: AgentEntry, words: list[str]) -> Launch:
     """
     ours, theirs = split_at_dashes(words)
     if words and "--headless" not in ours:
+        named = f" --name {entry.name}" if entry.name else ""
         raise UnsupportedOperation(
             f"{entry.agent_id} runs in a terminal; only a background agent can be restarted from here",
-            hint=f"end it there, or: synapse stop {entry.agent_id} && synapse start {entry.agent_type}",
+            hint=f"end it there, or: synapse stop {entry.agent_id} && synapse start {entry.agent_type}{named}",
         )
     verb = [entry.agent_type]
     if "scripted" in ours:

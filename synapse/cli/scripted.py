@@ -9,8 +9,8 @@ from synapse.cli.verb_parser import VerbParser
 from synapse.runtime.settings import load_settings
 
 EXAMPLES = """
-synapse scripted docs/examples/echo.toml
-synapse scripted docs/examples/echo.toml --name echo --port 8180
+synapse scripted docs/examples/hello.toml
+synapse scripted docs/examples/hello.toml --name hello --port 8180
 """
 
 

@@ -16,7 +16,7 @@ EXAMPLES = """
 synapse start codex
 synapse start codex --name reviewer
 synapse start claude -- --resume    what follows -- is for claude
-synapse start scripted echo.toml    an agent whose behaviour is a file
+synapse start scripted my.toml      an agent whose behaviour is a file
 synapse attach codex                look at it
 """
 SCRIPTED = "scripted"
@@ -47,5 +47,7 @@ def run(arguments: list[str]) -> int:
         give_json(as_fields(ask_all([entry], "GET", "/status")[0]))
     else:
         name = short_name(entry)
-        say(f"{name} runs in the background (pid {entry.pid}, port {entry.port})  (synapse attach {name})")
+        # A script has no terminal to look at.
+        then = f'synapse send {name} "…"' if options.profile == SCRIPTED else f"synapse attach {name}"
+        say(f"{name} runs in the background (pid {entry.pid}, port {entry.port})  ({then})")
     return 0

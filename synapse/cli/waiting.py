@@ -14,7 +14,7 @@ from synapse.cli import exit_codes
 from synapse.cli.hosts import ask, current_folder, own_agent, post_message
 from synapse.cli.options import Options
 from synapse.cli.render import plain, safe
-from synapse.cli.speech import give, give_json, say
+from synapse.cli.speech import complain, give, give_json, say
 from synapse.cli.task_view import (
     FINISHED,
     attention_of,
@@ -29,13 +29,14 @@ from synapse.cli.task_view import (
 )
 from synapse.cli.watch import TaskFields, Watch
 from synapse.core.address import short_name
-from synapse.core.agent import WAITING, AgentEntry
+from synapse.core.agent import READY, WAITING, AgentEntry
 from synapse.core.errors import AgentNotResponding, SynapseError, WaitingForPerson, WaitTimedOut
 from synapse.registries.files import FileRegistry
 from synapse.runtime.settings import load_settings
 from synapse.runtime.system_clock import SystemClock
 
 ASKS = "input_required"
+LOOK_SECONDS = 1.0
 SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
 
 
@@ -48,8 +49,10 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
     until = is_submitted if _level(options) == "submitted" else is_answered
     if options.has("--response"):
         body["metadata"]["response_expected"] = True
-    watch = Watch(own or entry, entry, registry, clock.monotonic, deadline)
+    narrator = Narrator(entry, options)
+    watch = Watch(own or entry, entry, registry, clock.monotonic, deadline, narrator.look)
     task_id = _create(own, entry, body) if own else ""
+    sent: TaskFields = {}
     try:
         if own:
             # Followed before it is sent: a reply that finds nobody waiting is typed into our own prompt as well.
@@ -57,19 +60,21 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         sent = _deliver(entry, body, options, registry, own, task_id)
         task_id = task_id or str(sent.get("id", ""))
         say(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {_wanted(options)}")
-        task = watch.wait(task_id, until, _Narrator(entry, options))
+        task = watch.wait(task_id, until, narrator)
     except KeyboardInterrupt:
         look = task_id[:8] or short_name(entry)
         say(f"\nno longer waiting; what was sent goes on  (synapse status {look})")
         return exit_codes.INTERRUPTED
     except TimeoutError:
-        raise _too_late(entry, task_id) from None
+        return complain(_too_late(entry, task_id), as_json=options.has("--json"), task_id=task_id)
     except AgentNotResponding as error:
-        error.hint += f"\n`synapse status {task_id[:8]}` shows what became of the task" if task_id else ""
-        raise
+        if not task_id:
+            raise
+        error.hint += f"\n`synapse status {task_id[:8]}` shows what became of the task"
+        return complain(error, as_json=options.has("--json"), task_id=task_id)
     finally:
         watch.close()
-    return report(entry, task, options)
+    return report(entry, task, options, asked=short_id(sent))
 
 
 def is_answered(task: TaskFields) -> bool:
@@ -80,8 +85,8 @@ def is_submitted(task: TaskFields) -> bool:
     return is_answered(task) or receipt_of(task) in SUBMITTED_STEPS
 
 
-def report(entry: AgentEntry, task: TaskFields, options: Options) -> int:
-    """Print what came of the wait and return the exit code."""
+def report(entry: AgentEntry, task: TaskFields, options: Options, *, asked: str) -> int:
+    """Print what came of the wait and return the exit code; `asked` is the task at the receiver."""
     name, status, reply = short_name(entry), status_of(task), reply_of(task)
     if options.has("--json"):
         give_json({"task": task, "reply": reply or None, "receipt": receipt_of(task)})
@@ -93,7 +98,7 @@ def report(entry: AgentEntry, task: TaskFields, options: Options) -> int:
         if is_inferred(task):
             say(f"({name} sent no reply; this is what its turn ended with)")
     if status == ASKS:
-        say(f'{name} asks; answer with: synapse send {name} "…"')
+        say(f'{name} asks; answer with: synapse send {name} "…" --task {asked}')
         return exit_codes.WAITING_FOR_PERSON
     if reason_of(task) == "rejected":
         return exit_codes.REFUSED
@@ -103,11 +108,13 @@ def report(entry: AgentEntry, task: TaskFields, options: Options) -> int:
 _EXITS = {"failed": exit_codes.FAILED, "canceled": exit_codes.FAILED}
 
 
-class _Narrator:
+class Narrator:
     """Tells on stderr what a waiting person should know: receipts if asked for, and that a decision is needed."""
 
     def __init__(self, entry: AgentEntry, options: Options) -> None:
+        self._entry = entry
         self._name = short_name(entry)
+        self._hindrance = self._told_hindrance = ""
         self._tells_receipts = options.has("--receipt") and not options.has("--json")
         self._told = 0
         self._attention = ""
@@ -122,6 +129,25 @@ class _Narrator:
         if attention and attention != self._attention:
             say(f"{self._name} needs a person: {plain(attention)}  (synapse attach {self._name})")
         self._attention = attention
+
+    def look(self) -> None:
+        """Ask the agent's host what keeps it: no event of the task tells that a dialog is open."""
+        try:
+            state = ask(self._entry, "GET", "/status", timeout=LOOK_SECONDS)
+        except SynapseError:
+            return  # whoever waits finds out by itself that the host is gone
+        before, self._hindrance = self._hindrance, self._hindrance_in(state)
+        is_lasting = state.get("state") == WAITING or self._hindrance == before
+        if self._hindrance and is_lasting and self._hindrance != self._told_hindrance:
+            say(f"{self._hindrance}  (synapse attach {self._name})")
+            self._told_hindrance = self._hindrance
+
+    def _hindrance_in(self, state: dict[str, Any]) -> str:
+        if state.get("state") == WAITING:
+            return f"{self._name} waits for a person: {plain(str(state.get('why') or 'a dialog is open'))}"
+        if state.get("state") == READY and state.get("gate"):
+            return f"nothing is typed at {self._name}: {plain(str(state['gate']))}"
+        return ""
 
 
 def _create(own: AgentEntry, entry: AgentEntry, body: dict[str, Any]) -> str:

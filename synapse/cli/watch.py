@@ -29,12 +29,15 @@ class Watch:
         registry: FileRegistry,
         monotonic: Callable[[], float],
         deadline: float,
+        pulse: Callable[[], None] = lambda: None,
     ) -> None:
+        """`pulse` is called when the wait begins, and whenever the task has been silent for a while."""
         self._host = host
         self._receiver = receiver
         self._registry = registry
         self._monotonic = monotonic
         self._deadline = deadline
+        self._pulse = pulse
         self._stream: EventStream | None = None
         self._last_seen = ""
         self._missed = 0
@@ -69,7 +72,7 @@ class Watch:
             TimeoutError: the deadline passed.
             SynapseError: the host refuses.
         """
-        broken = 0
+        broken, is_first = 0, True
         while broken < MOST_BROKEN_STREAMS:
             event = self._next(task_id)
             if event is None:
@@ -83,6 +86,9 @@ class Watch:
             seen(task)
             if until(task):
                 return task
+            if is_first:
+                self._pulse()
+            is_first = False
         raise not_responding(self._host)
 
     def close(self) -> None:
@@ -104,6 +110,7 @@ class Watch:
                 if self._monotonic() >= self._deadline:
                     raise
                 self._look_after_receiver()
+                self._pulse()
 
     def _look_after_receiver(self) -> None:
         """A receiver that was killed answers nobody, and our own host would not know."""

@@ -18,7 +18,7 @@ else:
 
 
 LARGEST_LOG: Final = 4 * 1024 * 1024
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
 class _JsonLine(logging.Formatter):
@@ -38,8 +38,11 @@ class _JsonLine(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 
-def log_to(folder: Path, agent_id: str) -> Path:
-    """Write this process's log to `folder`; a log that has grown large is set aside once. Return its path."""
+def log_to(folder: Path, agent_id: str, name: str = "") -> Path:
+    """Write this process's log to `folder`; a log that has grown large is set aside once. Return its path.
+
+    It can be found by the agent's given name too, also when the agent has left the registry.
+    """
     # The mode counts for the last folder only, and whoever is first makes the one above it too.
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -52,4 +55,13 @@ def log_to(folder: Path, agent_id: str) -> Path:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(os.environ.get("SYNAPSE_LOG_LEVEL", "INFO").upper())
+    if name:
+        _call(path, name)
     return path
+
+
+def _call(path: Path, name: str) -> None:
+    """Let `name` mean this log, whoever had the name before."""
+    link = path.with_name(f"{name}.log")
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.name)

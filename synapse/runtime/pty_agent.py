@@ -54,7 +54,7 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
     place = take_place(
         profile.name, range(first, last + 1), name=name, port=port, settings=settings, clock=SystemClock()
     )
-    log_to(settings.logs, place.entry.agent_id)
+    log_to(settings.logs, place.entry.agent_id, name)
 
     person = None if headless else PersonTerminal()
 

@@ -29,7 +29,7 @@ def run_script(path: Path, *, name: str, port: int | None, settings: Settings) -
     script = read_script(path)
     clock = SystemClock()
     place = take_place(AGENT_TYPE, PORTS, name=name, port=port, settings=settings, clock=clock)
-    log_to(settings.logs, place.entry.agent_id)
+    log_to(settings.logs, place.entry.agent_id, name)
 
     async def start(_me: AgentEntry) -> RunningAgent:
         driver = ScriptedDriver(script, clock)

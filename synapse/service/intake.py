@@ -157,7 +157,7 @@ class Intake:
         digest = _digest(request.message) if request.message.message_id else ""
         try:
             return await self._open_new(request, caller, digest)
-        except (VersionConflict, QueueFull, WaitCycle):
+        except (VersionConflict, QueueFull):
             known = await self._known(request.message, caller, digest) if digest else None
             if known is None:
                 raise

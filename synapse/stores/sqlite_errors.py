@@ -36,8 +36,9 @@ def locked(path: Path) -> StoreLocked:
 def corrupt(path: Path, what: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"{path} is damaged: {what}",
-        hint=f"stop all agents and move it away (`mv {path} {path}.damaged`); a new one is made at the next start. "
-        f"`sqlite3 {path}.damaged .recover` shows what can be saved",
+        hint="stop all agents and move it away with what belongs to it "
+        f"(`mkdir {path}.damaged && mv {path} {path}-wal {path}-shm {path}.damaged`); a new one is made at the next "
+        f"start. `sqlite3 {path}.damaged/{path.name} .recover` shows what can be saved",
     )
 
 

@@ -8,7 +8,7 @@
 
     TYPED, ENTERED ──the program has it: Proven──> PROVEN
     TYPED, ENTERED ──it stays uncertain: Doubt──> DOUBTFUL ──a later proof: Proven──> PROVEN
-    anything before ENTERED ──drop──> DROPPING ──our text is gone from the input, or not ours to clear: Dropped──> DROPPED
+    all before ENTERED ──drop──> DROPPING ──the text is out of the input, or not ours to clear: Dropped──> DROPPED
 
 Nothing is written before the intent is durable, nothing while a dialog is open, and nothing twice: `Write` comes at
 most once for the text and once for Enter, and in DOUBTFUL never again. In TYPED a missing echo is waited for as long as
@@ -150,10 +150,8 @@ class Delivery:
                 return self._await_proof(look, now)
             case Phase.DOUBTFUL:
                 return self._prove(look, now)
-            case Phase.DROPPING:
-                return self._take_out(look, now)
-            case Phase.INTENDING | Phase.PROVEN | Phase.WITHDRAWN | Phase.DROPPED:
-                return ()
+            case Phase.DROPPING | Phase.INTENDING | Phase.PROVEN | Phase.WITHDRAWN | Phase.DROPPED:
+                return self._take_out(look, now) if self._phase is Phase.DROPPING else ()
             case _:
                 assert_never(self._phase)
 
@@ -178,7 +176,8 @@ class Delivery:
 
     def signalled(self, source: str, evidence: str, now: float) -> tuple[Step, ...]:
         """A structured signal proves the submission (a hook, the transcript)."""
-        if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL, Phase.DROPPING):
+        is_taken_out = self._phase is Phase.DROPPING and self._withdrawal is not None
+        if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL) and not is_taken_out:
             return ()
         self._go(Phase.PROVEN, now)
         return (Proven(source, evidence),)

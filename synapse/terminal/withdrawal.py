@@ -57,9 +57,7 @@ class Withdrawal:
 
     def _is_foreign(self, seen: Shown, look: Look, now: float) -> bool:
         is_hidden = seen is Shown.HIDDEN and self._profile.prompt is not None
-        return (
-            look.state == EXITED or seen is Shown.FOREIGN or is_hidden or self._seeker.person_came_in(look, now)
-        )
+        return look.state == EXITED or seen is Shown.FOREIGN or is_hidden or self._seeker.person_came_in(look, now)
 
     def _press_again(self, end: float, now: float) -> bool:
         if self._pressed_at is not None and now < self._pressed_at + _AGAIN_SECONDS:

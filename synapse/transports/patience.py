@@ -26,17 +26,18 @@ async def while_there(pending: asyncio.Future[Any], receive: Receive, closing: a
     def give_up(_end: asyncio.Future[None]) -> None:
         pending.cancel()
 
+    me = asyncio.current_task()
     leaving = asyncio.ensure_future(caller_left(receive))
     leaving.add_done_callback(give_up)
     closing.add_done_callback(give_up)
     try:
         return await pending
     except asyncio.CancelledError:
+        if me is not None and me.cancelling():
+            raise  # by somebody else, not by giving up
         if closing.done():
             raise AgentExited("the agent's host ends; the task is kept") from None
-        if leaving.done():
-            raise CallerLeft from None
-        raise
+        raise CallerLeft from None
     finally:
         leaving.remove_done_callback(give_up)
         closing.remove_done_callback(give_up)

@@ -31,6 +31,7 @@ class FakeDriver:
         self.typed: list[str] = []
         self.taken = asyncio.Event()
         self.interrupts = 0
+        self.drops = 0
         self.confirmed = False
         self.ready = asyncio.Event()
         self.ready.set()
@@ -67,6 +68,10 @@ class FakeDriver:
         self.interrupts += 1
         self.go_on.set()
         return True
+
+    def drop(self) -> bool:
+        self.drops += 1
+        return False
 
     def confirm(self) -> None:
         self.confirmed = True

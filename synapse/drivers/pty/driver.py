@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, assert_never
+from typing import Final
 
 from synapse.core.agent import AGENT_STATES, READY, WORKING
 from synapse.core.clock import Clock
@@ -17,28 +17,24 @@ from synapse.core.driver import (
     DEGRADED,
     AgentView,
     Answered,
-    Doubted,
     Failed,
-    NotNow,
-    Progress,
     Sighting,
     Submitted,
     Turn,
     TurnEvent,
     TurnStarted,
-    Typing,
 )
 from synapse.core.errors import AgentExited
 from synapse.core.message import TextPart
 from synapse.drivers.pty.composer import Composer
 from synapse.drivers.pty.lookout import Lookout
 from synapse.drivers.pty.running_program import RunningProgram
+from synapse.drivers.pty.turn_events import delivery_event, turn_event
 from synapse.terminal.answer import answer_text
 from synapse.terminal.delivery import (
     Clear,
     Closed,
     Delivery,
-    Doubt,
     Dropped,
     Intend,
     Proven,
@@ -55,6 +51,9 @@ from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Worki
 _ANSWER_LINES: Final = 5000
 _DRAIN_SECONDS: Final = 0.05
 """How often to look whether a program has read what was written."""
+
+_REACTION_SECONDS: Final = 0.15
+"""An idle program that says something to a signal does so within this time."""
 
 SUBMITTED: Final = "submitted"
 ANSWERED: Final = "answered"
@@ -88,6 +87,7 @@ class PtyDriver:
         self._signals: deque[_Signal] = deque(maxlen=_MOST_SIGNALS)
         self._typed = ""
         self._delivery: Delivery | None = None
+        self._in_turn = self._is_dropped = False
         self._turn_name = ""
         self._expected: Source | None = None
         self._has_told = False
@@ -131,19 +131,16 @@ class PtyDriver:
 
         Raises AgentExited.
         """
-        text = await asyncio.to_thread(self._composer.compose, turn)
-        self._signals.clear()
-        self._typed, self._turn_name, self._has_told = text, "", False
-        event: TurnEvent | None = None
-        delivery = self._delivery = Delivery(text, self._profile)
-        async with aclosing(self._deliver(delivery)) as events:
-            async for event in events:
-                yield event
-        if isinstance(event, Submitted):
-            tracker = TurnTracker(self._profile, self._now(), has_worked=delivery.saw_work)
-            async with aclosing(self._follow(tracker, text)) as events:
+        self._in_turn, self._is_dropped = True, False
+        try:
+            text = await asyncio.to_thread(self._composer.compose, turn)
+            self._signals.clear()
+            self._typed, self._turn_name, self._has_told = text, "", False
+            async with aclosing(self._take(text)) as events:
                 async for event in events:
                     yield event
+        finally:
+            self._in_turn, self._delivery = False, None
 
     async def interrupt(self) -> bool:
         """Ask the agent to drop its turn, by a signal or by keys as the profile says; never while a dialog is open.
@@ -154,12 +151,17 @@ class PtyDriver:
         if dialog_open(look) or self.program.exited.done():
             return False
         how = self._profile.interrupt
-        # At an empty prompt the same key does other things: it may open a menu or leave the program. A signal makes the
-        # program write while the next message is typed. Without a prompt rule a silent program only looks idle.
-        if look.state != WORKING and not (how.signal and self._profile.prompt is None):
+        # At an empty prompt the same key does other things: it may open a menu or leave the program. A signal does not,
+        # but a turn that has just ended must not count as interrupted. Without a prompt rule a silent program only
+        # looks idle.
+        is_idle = look.state == READY and not self._in_turn
+        if look.state != WORKING and not (how.signal and (is_idle or self._profile.prompt is None)):
             return False
         if how.signal:
+            begun = self._now()
             self.program.signal_foreground(signal.Signals[how.signal])
+            if look.state != WORKING:
+                await self._see_reaction(begun)
             return True
         for number, key in enumerate(how.keys):
             if number:
@@ -169,8 +171,12 @@ class PtyDriver:
 
     def drop(self) -> bool:
         """Forget the message that is being typed: it was canceled; see core.driver.Driver."""
+        if self._delivery is None:
+            # Its files are being stored, or there is none.
+            self._is_dropped = True
+            return self._in_turn
         self._lookout.wake()
-        return self._delivery is not None and self._delivery.drop(self._now())
+        return self._delivery.drop(self._now())
 
     def confirm(self) -> None:
         """Go on with the turn: a person saw that the message was taken."""
@@ -222,6 +228,26 @@ class PtyDriver:
         self._lookout.close()
         await self.program.stop()
 
+    async def _see_reaction(self, begun: float) -> None:
+        """Wait a moment for what the program prints; the gate then stays shut until it has finished."""
+        end = begun + _REACTION_SECONDS
+        while self.program.pump.last_output < begun and self._now() < end:
+            await self._lookout.next_look(end)
+
+    async def _take(self, text: str) -> AsyncGenerator[TurnEvent, None]:
+        event: TurnEvent | None = None
+        if self._is_dropped:
+            return
+        delivery = self._delivery = Delivery(text, self._profile)
+        async with aclosing(self._deliver(delivery)) as events:
+            async for event in events:
+                yield event
+        if isinstance(event, Submitted):
+            tracker = TurnTracker(self._profile, self._now(), has_worked=delivery.saw_work)
+            async with aclosing(self._follow(tracker, text)) as events:
+                async for event in events:
+                    yield event
+
     async def _deliver(self, delivery: Delivery) -> AsyncGenerator[TurnEvent, None]:
         """Bring the text into the program; ends with NotNow or Submitted, or silently when it is dropped."""
         while True:
@@ -236,7 +262,7 @@ class PtyDriver:
                     continue
                 if isinstance(step, Dropped):
                     return
-                yield _delivery_event(step)
+                yield delivery_event(step)
                 if isinstance(step, Closed | Withdrawn | Proven):
                     return
                 if isinstance(step, Intend):
@@ -253,7 +279,7 @@ class PtyDriver:
                         yield TurnStarted(step.source, "it has ended, so it had started")
                     yield self._end(step, text)
                     return
-                yield _turn_event(self._told_by(step), has_started=has_started)
+                yield turn_event(self._told_by(step), has_started=has_started)
                 has_started = has_started or isinstance(step, Working)
 
     def _own_word(self, settled: Settled) -> Settled:
@@ -336,30 +362,6 @@ class PtyDriver:
 
     def _date(self, moment: float) -> datetime:
         return self._clock.now() - timedelta(seconds=self._now() - moment)
-
-
-def _delivery_event(step: Closed | Withdrawn | Intend | Proven | Doubt) -> TurnEvent:
-    match step:
-        case Closed(why) | Withdrawn(why):
-            return NotNow(why)
-        case Intend():
-            return Typing()
-        case Proven(source, evidence):
-            return Submitted(source, evidence)
-        case Doubt(why):
-            return Doubted(why)
-        case _:
-            assert_never(step)
-
-
-def _turn_event(step: Working | Waiting, *, has_started: bool) -> TurnEvent:
-    match step:
-        case Working(source, evidence):
-            return Progress("the dialog was answered") if has_started else TurnStarted(source, evidence)
-        case Waiting(dialog, hint):
-            return Progress(f"a dialog waits for a person: {dialog}" + (f" ({hint})" if hint else ""))
-        case _:
-            assert_never(step)
 
 
 def _settled(told: _Signal) -> Settled:

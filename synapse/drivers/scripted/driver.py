@@ -104,6 +104,10 @@ class ScriptedDriver:
         self._stop.set()
         return self._view.state == WORKING
 
+    def drop(self) -> bool:
+        """A script takes its message at once, so it is always too late."""
+        return False
+
     def confirm(self) -> None:
         """A script always takes its message, so there is never doubt."""
 

@@ -247,13 +247,20 @@ async def codex_waits_for_claude(desk: Desk) -> Task:
     return mine
 
 
+def asked_back() -> SendMessage:
+    """Claude asks codex, while codex waits for claude. The message has an id, as `synapse send` gives it."""
+    return replace(request("and you?", "m-7"), sender=claude(), response_expected=True, sender_task_id="t-claude")
+
+
 def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
     async def story() -> None:
         desk = Desk()
         mine = await codex_waits_for_claude(desk)
 
         with pytest.raises(WaitCycle) as told:
-            await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
+            await desk.service.handle(asked_back(), Caller())
+        again = await desk.service.handle(asked_back(), Caller())
+        assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
         assert told.value.agents == (CLAUDE.agent_id, ME.agent_id, CLAUDE.agent_id)
         assert "waits for" in (await desk.task(mine.id)).attention
 

@@ -11,12 +11,12 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Asked, Handed, Submitted, TurnEvent
 from synapse.core.errors import InvalidRequest, TaskFinished, TaskNotFound, UnsupportedOperation
-from synapse.core.events import ArtifactAdded, StateChanged, Update
+from synapse.core.events import ArtifactAdded, StateChanged, TaskHidden, Update
 from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait, SendMessage
 from synapse.core.task import Task, TaskState
 from synapse.service.settling import Settling, is_settled
-from tests.fakes.desk import Desk, working
+from tests.fakes.desk import CLAUDE, Desk, working
 from tests.fakes.driver import FakeDriver
 
 ME = Caller()
@@ -209,12 +209,18 @@ def test_an_exact_id_is_no_beginning_of_one() -> None:
     asyncio.run(conversation())
 
 
-def test_a_task_of_another_scope_or_inbox_is_not_there() -> None:
+def test_a_task_of_another_scope_or_inbox_or_that_was_hidden_is_not_there() -> None:
     async def conversation() -> None:
         desk = Desk()
         task = await desk.send("hello")
+        get = GetTask(task.id, exact=True)
         with pytest.raises(TaskNotFound):
-            await desk.service.handle(GetTask(task.id, exact=True), Caller(scope="other"))
+            await desk.service.handle(get, Caller(scope="other"))
+        with pytest.raises(TaskNotFound):
+            await desk.neighbour(CLAUDE).service.handle(get, ME)
+        await desk.journal.record(TaskHidden(task_id=task.id, at=desk.clock.now()))
+        with pytest.raises(TaskNotFound):
+            await desk.service.handle(get, ME)
 
     asyncio.run(conversation())
 

@@ -1,0 +1,109 @@
+"""A message that is canceled before Enter: Enter never follows, and only our own text is cleared."""
+
+from __future__ import annotations
+
+from synapse.core.agent import EXITED, WAITING
+from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, Proven
+from tests.unit.terminal.deliveries import entered_delivery, typed_delivery
+from tests.unit.terminal.scenes import (
+    TEXT,
+    dialog_page,
+    line_profile,
+    look_at,
+    page,
+    page_profile,
+    quiet_profile,
+    screen_of,
+)
+
+
+def test_our_text_is_cleared_and_the_delivery_ends() -> None:
+    delivery = typed_delivery(page_profile(), page())
+
+    assert delivery.drop(0.1)
+    assert delivery.advance(look_at(page(TEXT)), 0.1) == (Clear(),)
+    assert delivery.advance(look_at(page()), 0.2) == (Dropped(),)
+    assert delivery.phase is Phase.DROPPED
+    assert delivery.advance(look_at(page()), 100.0) == ()
+
+
+def test_a_half_painted_line_of_ours_is_cleared_too() -> None:
+    delivery = typed_delivery(line_profile(), screen_of("> "))
+
+    assert delivery.drop(0.0)
+    assert delivery.advance(look_at(screen_of("> " + TEXT[:20])), 0.1) == (Clear(),)
+
+
+def test_the_keys_are_pressed_again_while_some_of_it_is_left_and_not_for_ever() -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.0)
+    left = look_at(page(TEXT))
+
+    assert delivery.advance(left, 0.0) == (Clear(),)
+    assert delivery.advance(left, 0.1) == ()
+    assert delivery.deadline == 0.25
+    assert delivery.advance(left, 0.25) == (Clear(),)
+    assert delivery.advance(left, 2.0) == (Dropped(),)
+
+
+def test_before_anything_was_typed_it_just_ends() -> None:
+    delivery = Delivery(TEXT, page_profile())
+    assert delivery.advance(look_at(page()), 0.0) == (Intend(),)
+
+    assert delivery.drop(0.0)
+    delivery.intent_recorded(0.1)
+    assert delivery.advance(look_at(page()), 0.1) == (Dropped(),)
+
+
+def test_after_enter_it_is_too_late() -> None:
+    delivery = entered_delivery(page_profile(), page(), page(TEXT))
+
+    assert not delivery.drop(0.1)
+    assert delivery.phase is Phase.ENTERED
+
+
+def test_what_a_person_or_the_program_put_there_is_left_alone() -> None:
+    for look in (
+        look_at(page("something else")),
+        look_at(page(TEXT), person_idle_for=0.01),
+        look_at(screen_of("no prompt", bracketed_paste=True)),
+        look_at(page(TEXT), EXITED),
+    ):
+        delivery = typed_delivery(page_profile(), page())
+        delivery.drop(0.1)
+
+        assert delivery.advance(look, 0.1) == (Dropped(),)
+
+
+def test_nothing_is_pressed_while_a_dialog_is_open() -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.1)
+    dialog = look_at(dialog_page(), WAITING, dialog="permission")
+
+    assert delivery.advance(dialog, 0.2) == ()
+    assert delivery.advance(look_at(page(TEXT)), 30.0) == (Clear(),)
+    assert delivery.advance(look_at(page()), 30.1) == (Dropped(),)
+
+
+def test_a_dialog_that_stays_ends_it_all_the_same() -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.0)
+
+    assert delivery.advance(look_at(dialog_page(), WAITING, dialog="permission"), 60.0) == (Dropped(),)
+
+
+def test_a_text_that_is_never_shown_is_cleared_when_its_time_is_over() -> None:
+    for profile, ready in ((page_profile(), page()), (quiet_profile(), screen_of("hello"))):
+        delivery = typed_delivery(profile, ready)
+        delivery.drop(0.0)
+
+        assert delivery.advance(look_at(ready), 0.1) == ()
+        assert delivery.deadline == 2.0
+        assert delivery.advance(look_at(ready), 2.0) == (Clear(), Dropped())
+
+
+def test_a_signal_may_still_prove_that_the_program_took_it() -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.0)
+
+    assert delivery.signalled("signal", "its hook said so", 0.1) == (Proven("signal", "its hook said so"),)
