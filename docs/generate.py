@@ -14,6 +14,8 @@ from synapse.cli import exit_codes
 from synapse.cli.main import VERBS, find_verb
 from synapse.core import errors, wire_errors
 from synapse.core.lifecycle import NEXT_STATES
+from synapse.dialects.a2a_v0_3.errors import fault_of as former_fault_of
+from synapse.dialects.a2a_v1.errors import fault_of
 from synapse.dialects.synapse.card import CardFacts
 from synapse.dialects.synapse.errors import status_of
 from synapse.dialects.synapse.routes import synapse_dialect
@@ -25,7 +27,7 @@ NOTICE: Final = "<!-- written by scripts/docs; edit docs/generate.py instead -->
 # What each route is for. A route without a line here fails the generation.
 PURPOSES: Final = {
     "GET /.well-known/agent.json": "the agent card",
-    "POST /tasks/send": 'queue a message; answers `{"task": …}` once it is durable',
+    "POST /tasks/send": 'queue a message (with `task_id`: for a task that asks); answers `{"task": …}` once durable',
     "POST /tasks/send-priority": "the same with `?priority=1` to `5`; 5 interrupts first",
     "POST /tasks/create": "open a task that waits for a reply; nothing is typed",
     "GET /tasks": "tasks, newest first: `?status`, `context_id`, `parent_id`, `updated_after`, `limit`, `cursor`",
@@ -93,6 +95,8 @@ def _http() -> str:
             "",
             'Errors are `{"error": {"code": …, "message": …, "hint": …}}`; the codes are in [errors](errors.md).',
             "",
+            "The same address speaks [standard A2A](../howto/standard-a2a.md), 1.0 and 0.3, as JSON-RPC and as REST.",
+            "",
         ]
     )
 
@@ -127,11 +131,18 @@ def _settings() -> str:
 
 def _errors() -> str:
     rows = [
-        f"| `{kind.code}` | {_first_line(kind)} | {status_of(kind)} | {exit_codes.exit_code(kind.code)} |"
+        f"| `{kind.code}` | {_first_line(kind)} | {_statuses(kind)} | {exit_codes.exit_code(kind.code)} |"
         for kind in _all_errors()
     ]
-    head = "| code | meaning | HTTP (synapse dialect) | exit code |\n|---|---|---|---|\n"
+    columns = "code", "meaning", "HTTP, synapse dialect", "A2A 1.0: JSON-RPC, HTTP, reason", "A2A 0.3", "exit code"
+    head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
     return f"# Errors\n\n{NOTICE}{head}" + "\n".join(rows) + "\n"
+
+
+def _statuses(kind: type[errors.SynapseError]) -> str:
+    """How each dialect tells it."""
+    new, old = fault_of(kind), former_fault_of(kind)
+    return f"{status_of(kind)} | {new.code}, {new.http}, `{new.reason}` | {old.code}, {old.http}"
 
 
 def _first_line(kind: type[errors.SynapseError]) -> str:

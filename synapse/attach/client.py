@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
 import threading
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
 from synapse.attach.frames import Exited, Hello, Resize, Role, Take, decode_to_viewer, encode
 from synapse.attach.person import PersonTerminal
-from synapse.core.errors import AccessDenied, AgentFailed
+from synapse.core.errors import AccessDenied, AgentFailed, SynapseError, UnsupportedOperation
 from synapse.terminal.keys import Key, KeyParser, Kind
 
 _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
 """A cut key sequence comes whole within this time."""
+_NO_SUCH_ROUTE: Final = 404
 _HOST_CLOSED: Final = "the agent's host has closed the connection"
 _RESIZED: Final = bytes((signal.SIGWINCH,))
 _OVER: Final = b"\x00"
@@ -51,6 +53,8 @@ class Detached:
 
     why: str
     status: int | None = None
+    lost: bool = False
+    """True if the host went away without a word."""
 
 
 def attach(socket_path: str, options: AttachOptions, person: PersonTerminal) -> Detached:
@@ -58,21 +62,39 @@ def attach(socket_path: str, options: AttachOptions, person: PersonTerminal) -> 
 
     Raises:
         AccessDenied: the host refuses.
+        UnsupportedOperation: the agent has no terminal.
         AgentFailed: there is no host behind that socket.
     """
     try:
         connection = unix_connect(socket_path, "ws://localhost/attach", max_size=None, compression=None)
     except InvalidStatus as refused:
-        raise AccessDenied(f"the agent's host refuses: {_reason(refused)}") from refused
+        raise _refusal(refused) from refused
     except OSError as error:
         raise AgentFailed(f"no agent answers at {socket_path}: {error.strerror}", hint="`synapse list`") from error
     with connection:
         return _Attachment(connection, options, person).run()
 
 
-def _reason(refused: InvalidStatus) -> str:
-    body = refused.response.body
-    return bytes(body).decode(errors="replace").strip() if body else str(refused)
+def _refusal(refused: InvalidStatus) -> SynapseError:
+    if refused.response.status_code == _NO_SUCH_ROUTE:
+        return UnsupportedOperation(
+            "this agent has no terminal to attach to", hint="`synapse status` says what it does"
+        )
+    why, hint = _told(bytes(refused.response.body or b""))
+    return AccessDenied(f"the agent's host refuses: {why or refused}", hint=hint)
+
+
+def _told(body: bytes) -> tuple[str, str]:
+    """The sentence and the hint of an error that a host has answered with."""
+    try:
+        said: Any = json.loads(body)
+    except ValueError:
+        return body.decode(errors="replace").strip(), ""
+    match said:
+        case {"error": {"message": str() as why, "hint": str() as hint}}:
+            return why, hint
+        case _:
+            return "", ""
 
 
 class _Attachment:
@@ -96,14 +118,15 @@ class _Attachment:
         try:
             self._write(_ENTER_SCREEN if self._person.is_terminal else b"")
             columns, rows = self._person.size()
-            self._connection.send(encode(Hello(columns, rows, self._options.types, self._options.take)))
+            takes = self._options.types and self._options.take
+            self._connection.send(encode(Hello(columns, rows, self._options.types, takes)))
             shower.start()
             ended = self._pass_keys()
             self._connection.close()
             shower.join(timeout=1)
             return self._ended or ended
         except ConnectionClosed:
-            return self._ended or Detached(_HOST_CLOSED)
+            return self._ended or Detached(_HOST_CLOSED, lost=True)
         finally:
             self._person.restore()
             signal.set_wakeup_fd(told_before)
@@ -116,7 +139,7 @@ class _Attachment:
             patience = _ESCAPE_SECONDS if parser.pending else None
             ready, _, _ = select.select(sources, (), (), patience)
             if self._wakes in ready and self._is_over():
-                return Detached(_HOST_CLOSED)
+                return Detached(_HOST_CLOSED, lost=True)
             if self._person.source not in ready:
                 keys = parser.flush() if not ready else []
             elif data := os.read(self._person.source, _READ_SIZE):
@@ -138,10 +161,13 @@ class _Attachment:
         for key in keys:
             if _is_pressed(key, self._options.detach_key):
                 return False
-            if not self._types and _is_pressed(key, self._options.take_key):
-                self._connection.send(encode(Take()))
-            else:
+            if not self._options.types:
+                continue
+            if not _is_pressed(key, self._options.take_key):
                 self._connection.send(key.raw)
+            # The keyboard may have come to us unseen a moment ago; to the program this key may mean to quit.
+            elif not self._types:
+                self._connection.send(encode(Take()))
         return True
 
     def _show(self) -> None:

@@ -1,7 +1,7 @@
 """Lets people look at an agent's terminal over a connection, and one of them type.
 
-The first who wishes to type does; a later one may take that over. The size follows the one who types, unless the agent
-has a person's terminal of its own.
+The first who wishes to type does; a later one may take that over. At an agent that has a person's terminal of its own
+that person types, until somebody takes it over; the size is that terminal's then, otherwise the typist's.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _PLAIN: Final = (
     b"\x1b[?1;66;9;1000;1002;1003;1004;1005;1006;1015;1016;2004;2031l\x1b[?1007h\x1b[=0;1u\x1b[>4;0m\x1b[?7h\x1b[?25h"
     b"\x1b[r\x1b[0m\x1b[H"
 )
+_DRAIN_SECONDS: Final = 0.05
+"""How often to look whether a program has read what was written."""
+_ROOM_SECONDS: Final = 2.0
 
 
 class WatchedTerminal(Protocol):
@@ -47,6 +50,11 @@ class WatchedTerminal(Protocol):
     def unwatch(self, watcher: Callable[[bytes], None]) -> None: ...
 
     def type_keys(self, data: bytes) -> None: ...
+
+    @property
+    def takes_keys(self) -> bool:
+        """False while the program has so much to read that further keys would be dropped."""
+        ...
 
     def resize(self, columns: int, rows: int) -> None: ...
 
@@ -101,7 +109,7 @@ class AttachServer:
             self._terminal.unwatch(seat.viewer.receive)
             self._seats.remove(seat)
             if self._typist is seat:
-                self._give_role(next((other for other in self._seats if other.wishes_to_type), None))
+                self._give_role(next((other for other in self._seats if self._may_type(other)), None))
 
     def _watch(self, seat: _Seat) -> None:
         """Begin anew with a picture of what is there now."""
@@ -154,15 +162,22 @@ class AttachServer:
                 if frame is not None:
                     self._obey(frame, seat)
             elif self._typist is seat:
+                await self._wait_for_room()
                 keyboard.receive(said)
             elif seat.told.empty():
                 seat.told.put_nowait(Role(types=False))
 
+    async def _wait_for_room(self) -> None:
+        """Read no further keys for a while if the program does not; after that they are lost, as on any terminal."""
+        end = asyncio.get_running_loop().time() + _ROOM_SECONDS
+        while not self._terminal.takes_keys and asyncio.get_running_loop().time() < end:
+            await asyncio.wait((self._terminal.exited,), timeout=_DRAIN_SECONDS)
+
     def _obey(self, frame: ToHost, seat: _Seat) -> None:
         match frame:
             case Hello(columns, rows, types, take):
-                seat.size, seat.wishes_to_type = (columns, rows), types or take
-                if take or (types and self._typist is None):
+                seat.size, seat.wishes_to_type = (columns, rows), types
+                if types and (take or (self._typist is None and self._may_type(seat))):
                     self._give_role(seat)
                 else:
                     seat.told.put_nowait(Role(types=self._typist is seat))
@@ -171,10 +186,14 @@ class AttachServer:
                 if self._typist is seat:
                     self._fit(seat)
             case Take():
-                seat.wishes_to_type = True
-                self._give_role(seat)
+                if seat.wishes_to_type:
+                    self._give_role(seat)
             case _:
                 assert_never(frame)
+
+    def _may_type(self, seat: _Seat) -> bool:
+        """True if it gets the keyboard without taking it."""
+        return seat.wishes_to_type and not self._terminal.has_person
 
     def _give_role(self, seat: _Seat | None) -> None:
         before, self._typist = self._typist, seat

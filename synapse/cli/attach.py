@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from synapse.cli.exit_codes import NOT_RESPONDING
-from synapse.cli.hosts import find_agent, open_registry, refusal
+from synapse.cli.hosts import find_agent, open_registry
 from synapse.cli.speech import say
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
-from synapse.core.errors import AccessDenied, InvalidSettings, SynapseError, UnsupportedOperation
-from synapse.core.json_text import object_in
-from synapse.registries.files import is_alive
+from synapse.core.errors import InvalidSettings, UnsupportedOperation
 from synapse.runtime.settings import load_settings
-from synapse.transports.client import as_object
 
 EXAMPLES = """
 synapse attach codex                 look and type; the detach key (ctrl-]) leaves it running
@@ -45,21 +42,11 @@ def run(arguments: list[str]) -> int:
     wishes = AttachOptions(
         types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key)
     )
-    try:
-        ended = attach(entry.socket, wishes, PersonTerminal())
-    except AccessDenied as denied:
-        raise _told(denied) from denied
+    ended = attach(entry.socket, wishes, PersonTerminal())
     say(f"[{short_name(entry)}] {ended.why}")
-    if ended.status is None and not is_alive(entry):
+    if ended.lost:
         return NOT_RESPONDING
     return ended.status or 0
-
-
-def _told(denied: AccessDenied) -> SynapseError:
-    """The error that the host refused the connection with, in its own words."""
-    body = getattr(getattr(denied.__cause__, "response", None), "body", b"") or b""
-    told = object_in(as_object(bytes(body)), "error")
-    return refusal(told, str(denied)) if told else denied
 
 
 def control_key(name: str) -> str:

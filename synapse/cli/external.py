@@ -109,9 +109,7 @@ async def _send(externals: Externals, options: Namespace) -> int:
     else:
         say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
     if EXITS.get(answer.state) == TIMED_OUT:
-        say(
-            f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout says how long to wait)"
-        )
+        say(f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout waits longer)")
     return EXITS.get(answer.state, DONE)
 
 

@@ -41,7 +41,7 @@ def leave(target: str, past: list[AgentEntry], body: dict[str, Any], options: Op
     except QueueFull:
         raise
     except Conflict as conflict:
-        return _send(inbox, target, body, options, conflict)
+        return _send(target, body, options, conflict)
     if options.has("--json"):
         give_json({"task": task, "reply": None, "receipt": "queued"})
     else:
@@ -61,30 +61,27 @@ def _doubt_name(name: str, task_id: str, settings: Settings) -> None:
         )
 
 
-def _send(inbox: str, target: str, body: dict[str, Any], options: Options, conflict: Conflict) -> int:
+def _send(target: str, body: dict[str, Any], options: Options, conflict: Conflict) -> int:
     """The agent has started meanwhile, so it is asked itself."""
     registry = open_registry()
-    entry = _started(inbox, registry)
-    if entry is None:
-        if not matching(target, registry.entries()):
-            raise conflict
-        entry = find_agent(target, registry)
+    if not wait_until_started(target, registry):
+        raise conflict
+    entry = find_agent(target, registry)
     task = post_message(entry, body, registry, priority=options.text("--priority"), timeout=ANSWER_SECONDS)
     report_sent(entry, task, options)
     return 0
 
 
-def _started(inbox: str, registry: FileRegistry) -> AgentEntry | None:
-    """The agent that has this inbox, once it can be asked: it takes the inbox some moments before it listens."""
+def wait_until_started(target: str, registry: FileRegistry) -> bool:
+    """Whether the agent can be asked by now: it takes its inbox some moments before it listens."""
     clock = SystemClock()
     deadline = clock.monotonic() + _STARTING_SECONDS
-    while clock.monotonic() < deadline:
-        for entry in registry.entries():
-            if entry.inbox == inbox:
-                return entry
+    while not matching(target, registry.entries()):
+        if clock.monotonic() >= deadline:
+            return False
         # A new file in the registry tells nobody.
         select.select([], [], [], _LOOK_SECONDS)
-    return None
+    return True
 
 
 def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[str, str]:

@@ -5,7 +5,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
     from synapse.core.errors import SynapseError
 
@@ -63,44 +63,27 @@ def main(argv: "list[str]") -> int:
         return _complain(error, as_json=wants_json(arguments))
     except ExceptionGroup as errors:
         # A host runs its parts in a group; what any of them foresaw is said as a sentence too.
-        found = errors.subgroup(_foreseen())
-        if found is None:
+        first = _first(errors)
+        if not isinstance(first, _foreseen()):
             raise
-        return _complain(_first(found), as_json=wants_json(arguments))
+        return _complain(first, as_json=wants_json(arguments))
 
 
 def _complain(error: "SynapseError | OSError", *, as_json: bool) -> int:
-    """Say what went wrong; when it is the output that cannot be written, on stderr."""
+    """Say what went wrong: on stderr as well when the output, where it belongs, cannot be written."""
     from synapse.cli.speech import complain
 
-    unwritable = _unwritable_output()
-    if unwritable is not None:
-        return complain(
-            OSError(unwritable.errno, f"the output cannot be written: {unwritable.strerror}"), as_json=False
-        )
     try:
         return complain(error, as_json=as_json)
     except OSError:
-        _unwritable_output()
         return complain(error, as_json=False)
 
 
-def _unwritable_output() -> "OSError | None":
-    """Why what was written did not leave us, if so; then it is given up, or the interpreter would fail on it again."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        _leave_quietly()
-        return error
-    return None
-
-
-def _first(errors: "BaseExceptionGroup[Any]") -> "Any":
-    error: Any = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _first(errors: "BaseExceptionGroup[BaseException]") -> BaseException:
+    first: BaseException = errors
+    while inner := getattr(first, "exceptions", ()):
+        first = inner[0]
+    return first
 
 
 def _foreseen() -> "tuple[type[SynapseError], type[OSError]]":

@@ -52,7 +52,7 @@ def run(arguments: list[str]) -> int:
             short_id(task),
             str(object_in(task, "metadata").get("priority", "")),
             sender_of(task),
-            f"[{attention_of(task)}] {message_of(task)}" if attention_of(task) else message_of(task),
+            f"{message_of(task)} [{attention_of(task)}]" if attention_of(task) else message_of(task),
         )
         for entry, task in waiting
     ]

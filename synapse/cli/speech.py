@@ -52,6 +52,10 @@ def _write(stream: "TextIO | None", text: str) -> None:
     if stream is None:
         return  # it was closed by whoever started us
     # Straight to the bytes: a locale that has no arrows or kana must not turn a result into an error.
-    stream.flush()
-    stream.buffer.write((text + "\n").encode("utf-8", "replace"))
-    stream.buffer.flush()
+    try:
+        stream.flush()
+        stream.buffer.write((text + "\n").encode("utf-8", "replace"))
+        stream.buffer.flush()
+    except OSError as error:
+        # The same error, with what it is about; a closed pipe stays one.
+        raise OSError(error.errno, f"the output cannot be written: {error.strerror}") from error

@@ -108,10 +108,7 @@ def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 def _ask_as_made(current: Ask, former: Ask, wire: WireRequest) -> Call | StreamCall | WireAnswer:
-    call = current(wire)
-    if isinstance(call, WireAnswer):
-        return call
-    older = former(wire)
+    call, older = current(wire), former(wire)
     if isinstance(call, Call) and isinstance(older, Call):
         return call._replace(encode=partial(_encode_as_made, call, older))
     if isinstance(call, StreamCall) and isinstance(older, StreamCall):

@@ -52,7 +52,8 @@ def take_place(
         PortTaken, InvalidSettings: they cannot be had.
         InvalidRequest: the name cannot be one.
     """
-    if name:
+    # An agent may be named like its own profile: that name then means it among all of its kind.
+    if name not in ("", agent_type):
         check_name(name, settings)
     tcp = bind_port(port, settings.host) if port is not None else bind_first_free(ports, settings.host)
     try:
@@ -117,8 +118,8 @@ async def leave_inbox(entry: AgentEntry, store: TaskStore) -> None:
 
 
 def inbox_of(agent_type: str, name: str, folder: str) -> str:
-    """The inbox that an agent of this profile, name and folder takes first."""
-    return name or f"{agent_type}@{folder}"
+    """The inbox that an agent of this profile, name and folder takes first; the profile's own name is no name."""
+    return f"{agent_type}@{folder}" if name in ("", agent_type) else name
 
 
 def _inboxes(entry: AgentEntry) -> list[str]:

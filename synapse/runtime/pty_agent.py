@@ -79,7 +79,8 @@ async def _start(
     company = _company(person, LineRouting(lines.resolve, lines.send))
     program = await _start_program(plain, arguments, profile, company, signals)
     lines.say = program.say
-    driver = PtyDriver(program, profile, clock, Composer(settings.home / "files", profile.limit_bytes))
+    composer = Composer(settings.home / "files", profile.limit_bytes, envelope=profile.envelope)
+    driver = PtyDriver(program, profile, clock, composer)
     signals.start(driver, program.pid)
     driver.look_again = signals.look
     if person is not None:

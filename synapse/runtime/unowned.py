@@ -74,7 +74,15 @@ class Unowned:
             metadata=metadata,
         )
         async with self._lease(inbox):
-            depth = len(await self._store.open_tasks(inbox))
+            taken = await self._store.find_message(inbox, LOCAL_SCOPE, message.message_id)
+            if taken is not None:
+                # Sent again because no answer had come: the agent's host had it.
+                return await self._store.load(taken.task_id)
+            waiting = await self._store.open_tasks(inbox)
+            for task in waiting:
+                if task.message.message_id == message.message_id:
+                    return task
+            depth = len(waiting)
             if depth >= self._settings.queue_limit:
                 raise QueueFull(f"{depth} messages wait for '{inbox}' already", hint="`synapse queue` shows them")
             return await self._journal.record(opened)

@@ -18,6 +18,8 @@ from synapse.terminal.rules import Pattern
 # At most so many letters of frame stand before and after a row of a message; one CLI puts the time of day there.
 _FRAME_BEFORE: Final = 3
 _FRAME_AFTER: Final = 8
+# Fewer letters than this may begin both a message and another row by chance.
+_TELLING: Final = 8
 # So many letters at its end tell a message from anything else.
 _TELLING_END: Final = 40
 
@@ -42,8 +44,11 @@ def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
 
 def _places_below_message(lines: Sequence[str], wanted: str, profile: Profile) -> list[int]:
     """Return the row below each place where the program shows the message."""
-    header = wanted[: wanted.find("]") + 1] or wanted
-    begins = [(row, _beginning(lines, row, header, profile)) for row in range(len(lines))]
+    if profile.envelope:
+        header = wanted[: wanted.find("]") + 1] or wanted
+        begins = [(row, _beginning(lines, row, header, profile)) for row in range(len(lines))]
+    else:
+        begins = _bare_beginnings(lines, wanted, profile)
     return [_message_end(lines, row, at, wanted, profile.answer.strip) for row, at in begins if at >= 0]
 
 
@@ -54,6 +59,22 @@ def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) ->
     # The header itself may be wrapped on a narrow screen.
     at = compact("".join(lines[row : row + 2])).find(header)
     return at if at < len(compact(lines[row])) else -1
+
+
+def _bare_beginnings(lines: Sequence[str], wanted: str, profile: Profile) -> list[tuple[int, int]]:
+    """Where rows begin with a message that has no header, behind the prompt alone; else where they end with it."""
+    strict, loose = list[tuple[int, int]](), list[tuple[int, int]]()
+    for row, line in enumerate(lines):
+        echo = profile.answer.echo.search(line) if profile.answer.echo else None
+        if profile.answer.echo is not None and echo is None:
+            continue
+        shown, at = compact(line), len(compact(line[: echo.end()])) if echo else 0
+        is_wrapped = len(shown) - at >= _TELLING and wanted.startswith(shown[at:])
+        if shown[at:] == wanted or is_wrapped:
+            strict.append((row, at))
+        elif shown.endswith(wanted):
+            loose.append((row, len(shown) - len(wanted)))
+    return strict or loose
 
 
 def _places_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[int]:

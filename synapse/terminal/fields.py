@@ -59,8 +59,8 @@ class Fields:
             self.refuse(key, "must be a whole number that is not negative", value)
         return value
 
-    def yes(self, key: str) -> bool:
-        value = self.value(key, False)
+    def yes(self, key: str, *, default: bool = False) -> bool:
+        value = self.value(key, default)
         return value if isinstance(value, bool) else self.refuse(key, "must be true or false", value)
 
     def pattern(self, key: str) -> re.Pattern[str] | None:

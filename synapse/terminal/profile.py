@@ -108,6 +108,10 @@ class Profile:
     """A longer message goes as a private file and a reference."""
     clear_keys: bytes = b"\x15"
     """Keys that clear a one-line input."""
+    envelope: bool = True
+    """False to type the bare text, for a program that takes every line for its own language."""
+    instructions: bool = True
+    """False for a program that cannot read: it is not told at its start how to send and reply."""
     typing: Typing = field(default_factory=Typing)
     interrupt: Interrupt = field(default_factory=Interrupt)
     times: Times = field(default_factory=Times)
@@ -142,6 +146,8 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         install_hint=top.text("install_hint"),
         limit_bytes=top.whole("limit_bytes", LINE_LIMIT_BYTES),
         clear_keys=b"".join(top.keys("clear_keys")) or b"\x15",
+        envelope=top.yes("envelope", default=True),
+        instructions=top.yes("instructions", default=True),
         typing=_typing(top.table("typing")),
         interrupt=_interrupt(top.table("interrupt")),
         times=_times(top.table("times"), has_prompt="prompt" in top),

@@ -25,7 +25,7 @@ class Withdrawal:
     def __init__(self, seeker: ProofSeeker, profile: Profile, now: float) -> None:
         self._seeker = seeker
         self._profile = profile
-        self._since = now
+        self._since = self._undisturbed_since = now
         self._pressed_at: float | None = None
         self.is_over = False
         """True once nothing more is done."""
@@ -36,28 +36,27 @@ class Withdrawal:
         """Take what is seen now; return whether to press the clearing keys."""
         if dialog_open(look):
             # The text may wait behind it, and keys would answer it.
+            self._undisturbed_since = now
             return self._wait_until(self._since + self._profile.times.dialog, now)
-        end = self._since + self._profile.times.echo
+        end = self._undisturbed_since + self._profile.times.echo
         if look.picture is None or look.is_half_painted:
             return self._wait_until(end, now)
+        if look.state == EXITED or self._seeker.person_came_in(look, now):
+            self.is_over = True
+            return False
         seen = self._seeker.shown(look.picture)
-        if self._is_foreign(seen, look, now):
-            self.is_over = True
-        elif seen in (Shown.WHOLE, Shown.PART):
+        if seen in (Shown.WHOLE, Shown.PART):
             return self._press_again(end, now)
-        elif self._pressed_at is not None:
+        if self._pressed_at is not None:
             self.is_over = True
-        elif now >= end:
-            # It never showed the text and may have it all the same; on an empty input the keys do nothing.
-            self.is_over = True
-            return True
-        else:
-            self.deadline = end
-        return False
+            return False
+        # The text may still come, and a page that is being painted may hide it.
+        self._wait_until(end, now)
+        return self.is_over and self._may_be_ours(seen)
 
-    def _is_foreign(self, seen: Shown, look: Look, now: float) -> bool:
-        is_hidden = seen is Shown.HIDDEN and self._profile.prompt is not None
-        return look.state == EXITED or seen is Shown.FOREIGN or is_hidden or self._seeker.person_came_in(look, now)
+    def _may_be_ours(self, seen: Shown) -> bool:
+        """A program may have taken the text and not shown it; on an empty input the keys do nothing."""
+        return seen is Shown.NOTHING or (seen is Shown.HIDDEN and self._profile.prompt is None)
 
     def _press_again(self, end: float, now: float) -> bool:
         if self._pressed_at is not None and now < self._pressed_at + _AGAIN_SECONDS:

@@ -1,10 +1,11 @@
 """A full-screen program with bracketed paste that writes down, durably, every paste, key and submission.
 
-    page_recorder.py LOG [--slow SECONDS] [--dialogs N]
+    page_recorder.py LOG [--slow SECONDS] [--dialogs N] [--trust]
 
 It paints a frame with `> text`, what was submitted above it, and a mark while it works. A text that ends in `@word` or
 `/word` has a completion popup: Enter then picks from it and does not submit. After every Nth submission a dialog takes
-the frame's place for a while; what is typed then is written down as typed into a dialog. ESC drops the work.
+the frame's place for a while; what is typed then is written down as typed into a dialog. `--trust` begins with one, and
+SIGUSR1 opens one that stays until SIGUSR2. ESC drops the work.
 The log is as in line_recorder.py.
 """
 
@@ -14,6 +15,7 @@ import json
 import os
 import re
 import select
+import signal
 import struct
 import termios
 import time
@@ -118,6 +120,10 @@ class Page:
             cut = [f"[Pasted text #1 +{len(cut)} lines]"]
         return ["> " + cut[0], *("  " + row for row in cut[1:])]
 
+    def ask(self, seconds: float) -> None:
+        self.asks_until = time.monotonic() + seconds
+        self.paint()
+
     def wait(self) -> float | None:
         until = max(self.works_until, self.asks_until)
         return max(0.0, until - time.monotonic()) if until else None
@@ -132,11 +138,16 @@ def main() -> None:
     parser.add_argument("log")
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--dialogs", type=int, default=0)
+    parser.add_argument("--trust", action="store_true")
     options = parser.parse_args()
     log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     tty.setraw(0)
     os.write(1, b"\x1b[?1049h\x1b[?2004h\x1b[2J")
     page = Page(log, options)
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: page.ask(3600.0))
+    signal.signal(signal.SIGUSR2, lambda _number, _frame: page.ask(0.0))
+    if options.trust:
+        page.ask(DIALOG_SECONDS)
     while True:
         page.paint()
         if select.select((0,), (), (), page.wait())[0]:

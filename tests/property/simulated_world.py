@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 
 from synapse.core.agent import READY
-from synapse.terminal.delivery import Delivery, Intend, Phase, Withdrawn, Write
+from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, Withdrawn, Write
 from synapse.terminal.draft import PersonDraft
 from synapse.terminal.echo import Shown, compact, shown
 from synapse.terminal.evidence import Evidence, Look
@@ -31,7 +31,7 @@ PROFILES = {
     "page": page_profile(),
     "quiet": quiet_profile(times={"dialog": 60.0}),
 }
-ENDED = (Phase.PROVEN, Phase.DOUBTFUL, Phase.WITHDRAWN)
+ENDED = (Phase.PROVEN, Phase.DOUBTFUL, Phase.WITHDRAWN, Phase.DROPPED)
 END_OF_TIME = 200.0
 GRAIN = 1e-6
 
@@ -44,7 +44,7 @@ def bound(profile: Profile) -> float:
 
 @dataclass(frozen=True)
 class Happening:
-    """Something that comes from outside: a person's keys, a dialog, a notice."""
+    """Something that comes from outside: a person's keys, a dialog, a notice, a cancel."""
 
     at: float
     what: str
@@ -90,6 +90,8 @@ class World:
         self.writes: list[bytes] = []
         self.intended_at: float | None = None
         self.ended_at: float | None = None
+        self.typed_at: float | None = None
+        self.dropped_at: float | None = None
         self._chance = Random(scenario.seed)
         self._recorded = False
         self._last_output = 0.0
@@ -126,6 +128,10 @@ class World:
                 self._look()
             case "dialog":
                 self._schedule(self.program.open_dialog())
+            case "cancel":
+                if self.delivery.drop(self.now):
+                    self.dropped_at = self.now
+                self._look()
             case _:
                 self._schedule(self.program.chatter())
 
@@ -173,6 +179,10 @@ class World:
                     self._at(self.now + self.scenario.intent_takes, self._record)
                 case Write(data):
                     self._write(data, look)
+                case Clear():
+                    self._clear()
+                case Dropped():
+                    assert self.dropped_at is not None, "dropped without being asked"
                 case Withdrawn():
                     assert not self.writes, "withdrawn after bytes were written"
                 case _:
@@ -194,8 +204,10 @@ class World:
 
     def _write(self, data: bytes, look: Look) -> None:
         assert self._recorded, "written before the intent was durable"
+        assert self.dropped_at is None, "written although it was canceled"
         assert find_dialog(self.screen.picture(), self.profile) is None, "written while a dialog is on the screen"
         if not self.writes:
+            self.typed_at = self.now
             assert look.state == READY, "written while the program is not ready"
             assert self.now - self._last_key >= self.profile.times.person - GRAIN, "written while a person types"
             prompt = read_prompt(self.screen.picture(), self.profile)
@@ -206,6 +218,13 @@ class World:
         self.writes.append(data)
         self._schedule(self.program.receive(data, SYNAPSE))
         self.delivery.written(self.now)
+
+    def _clear(self) -> None:
+        assert self.dropped_at is not None, "cleared without being asked"
+        assert find_dialog(self.screen.picture(), self.profile) is None, "cleared while a dialog is on the screen"
+        assert self.typed_at is not None, "cleared though nothing was typed"
+        assert self._last_key <= self.typed_at, "cleared a person's line"
+        self._schedule(self.program.receive(self.profile.clear_keys, SYNAPSE))
 
     def _at(self, when: float, action: Callable[[], None]) -> None:
         self._order += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -81,3 +83,38 @@ def test_a_program_that_behaves_gets_the_message_and_it_is_proven(kind: str, bod
 
     assert world.delivery.phase is Phase.PROVEN
     assert world.taken == 1
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["line", "page", "quiet"])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data(), at=st.floats(0.9, 2.5))
+def test_a_message_that_is_canceled_in_time_is_never_submitted_by_us(kind: str, data: st.DataObject, at: float) -> None:
+    scenario = data.draw(scenarios(kind))
+    cancel = Happening(at=at, what="cancel")
+    world = World(replace(scenario, happenings=(*scenario.happenings, cancel)))
+
+    world.run()
+
+    event(f"{scenario.kind} {world.delivery.phase.name}")
+    if world.dropped_at is not None:
+        assert world.delivery.phase is Phase.DROPPED
+        assert all(submission.enter_by != SYNAPSE for submission in world.program.submissions)
+        assert len(world.writes) <= 1
+        assert world.ended_at is not None
+        assert world.ended_at - world.dropped_at <= bound(world.profile)
+
+
+@settings(max_examples=200, deadline=None)
+@given(kind=st.sampled_from(("line", "page")), body=bodies, lag=lags, seed=seeds, at=st.floats(0.9, 2.5))
+def test_a_canceled_message_leaves_nothing_in_the_input_of_a_program_that_behaves(
+    kind: str, body: str, lag: float, seed: int, at: float
+) -> None:
+    cancel = Happening(at=at, what="cancel")
+    world = World(Scenario(kind=kind, body=body, lag=lag, seed=seed, happenings=(cancel,)))
+
+    world.run()
+
+    if world.dropped_at is not None:
+        assert world.taken == 0
+        assert world.program.draft == []

@@ -12,6 +12,7 @@ from synapse.drivers.pty.notices import Notices
 from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.watched_screen import WatchedScreen
 from synapse.terminal.at_line import Action, AtLine, Clear, Forward, Resolve, Say, Send
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
 
@@ -128,12 +129,19 @@ class Desk:
         lines stay on the screen although the input is empty.
         """
         picture = self._screen.picture()
-        prompt = read_prompt(picture, self._profile) if picture else None
-        if picture is None or prompt is None or not self._notices.reads_cooked_lines():
-            return None
-        row, line = cursor_line(picture)
-        label = line[: line.rindex(prompt.text)] if prompt.text in line else ""
-        return _Remnant(self._screen.version, row, label, self._clock.monotonic() + _LOAD_SECONDS)
+        found = self._find_label(picture) if picture and self._notices.reads_cooked_lines() else None
+        return _Remnant(self._screen.version, *found, self._clock.monotonic() + _LOAD_SECONDS) if found else None
+
+    def _find_label(self, picture: Picture) -> tuple[int, str] | None:
+        """The row that the input begins on, and what stands in front of it there."""
+        prompt = read_prompt(picture, self._profile)
+        if prompt is not None:
+            row, line = cursor_line(picture)
+            return row, line[: line.rindex(prompt.text)] if prompt.text in line else ""
+        # A line that was wrapped at a blank does not look like one line.
+        rule, rows = self._profile.prompt, range(picture.cursor[0], -1, -1)
+        matches = ((row, rule.pattern.search(picture.lines[row])) for row in rows) if rule else ()
+        return next(((row, match.string[: match.start("text")]) for row, match in matches if match), None)
 
     def _wipe_remnant(self, now: float) -> None:
         if self._remnant is None or now < self._pump.last_output + _ERASED_SECONDS:

@@ -37,6 +37,7 @@ from synapse.terminal.delivery import (
     Delivery,
     Dropped,
     Intend,
+    Phase,
     Proven,
     Step,
     Withdrawn,
@@ -92,6 +93,7 @@ class PtyDriver:
         self._expected: Source | None = None
         self._has_told = False
         self._is_unread = False
+        self._may_leave_text = False
         self.look_again: Callable[[], None] = _nothing
         """Reads what the program has told by now; called when it is typed into, and before its screen is believed to
         say that a turn is over."""
@@ -243,6 +245,7 @@ class PtyDriver:
             async for event in events:
                 yield event
         if isinstance(event, Submitted):
+            self._may_leave_text = False
             tracker = TurnTracker(self._profile, self._now(), has_worked=delivery.saw_work)
             async with aclosing(self._follow(tracker, text)) as events:
                 async for event in events:
@@ -253,9 +256,7 @@ class PtyDriver:
         while True:
             for step in await self._delivery_steps(delivery):
                 if isinstance(step, Write):
-                    self.program.write(step.data)
-                    self._is_unread = True
-                    self.look_again()
+                    self._write(step.data, is_text=delivery.phase is Phase.TYPED)
                     continue
                 if isinstance(step, Clear):
                     self.program.clear_input()
@@ -296,6 +297,16 @@ class PtyDriver:
         if verdict.source not in (Source.SIGNAL, Source.TRANSCRIPT):
             return step
         return Working(verdict.source, verdict.why) if isinstance(step, Working) else Waiting(verdict.why, step.hint)
+
+    def _write(self, data: bytes, *, is_text: bool) -> None:
+        # A line that was typed and never proven would be submitted together with this one. It is in the terminal of a
+        # line program, or in its line editor, and what the program has printed since may hide it.
+        is_hidden = is_text and self._may_leave_text and self._profile.reads_lines
+        if is_hidden and not self.program.drop_unread():
+            self.program.write(self._profile.clear_keys)
+        self.program.write(data)
+        self._is_unread = self._may_leave_text = True
+        self.look_again()
 
     async def _delivery_steps(self, delivery: Delivery) -> tuple[Step, ...]:
         """Look until there is something to do for the delivery."""

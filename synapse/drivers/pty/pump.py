@@ -85,6 +85,8 @@ class Pump:
         self._source_open = person is not None
         self._watched: dict[int, int] = {}
         self._line_open = False
+        # Two counts, as each has one thread that writes it: the loop's, and the pump's.
+        self._keys_given = self._keys_taken = 0
         self._thread = threading.Thread(target=self._run, name="pty-pump", daemon=True)
 
     def start(self, desk: PersonDesk) -> None:
@@ -96,12 +98,18 @@ class Pump:
         threading.Thread(target=self._load_screen, name="pty-screen", daemon=True).start()
 
     def type_keys(self, data: bytes) -> None:
-        """Take keys of a person elsewhere, as if typed at the terminal. Any thread.
+        """Take keys of a person elsewhere, as if typed at the terminal. The loop's thread.
 
         They are dropped when the program has very much to read already, as a terminal does.
         """
-        if self.input.pending < _MOST_UNREAD:
-            self.call_soon(lambda: self._take_keys(data))
+        if self.takes_keys:
+            self._keys_given += len(data)
+            self.call_soon(lambda: self._take_given(data))
+
+    @property
+    def takes_keys(self) -> bool:
+        """False while so much waits for the program that further keys of somebody elsewhere would be dropped."""
+        return self._keys_given - self._keys_taken + self.input.pending < _MOST_UNREAD
 
     def call_soon(self, job: Callable[[], None]) -> None:
         """Have `job` done by the pump's thread, between two events. Any thread."""
@@ -263,6 +271,10 @@ class Pump:
         self.draft.typed(data)
         if self._desk is not None:
             self._desk.typed(data)
+
+    def _take_given(self, data: bytes) -> None:
+        self._keys_taken += len(data)
+        self._take_keys(data)
 
     def _end_of_input(self) -> bytes:
         """What a person types to end the input. If a line was begun the first only ends that line, and programs that

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import termios
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +15,7 @@ from synapse.core.clock import Clock
 from synapse.drivers.pty.desk import Desk, LineRouting
 from synapse.drivers.pty.lifeline import Lifeline
 from synapse.drivers.pty.pump import PersonStreams, Pump
-from synapse.drivers.pty.spawn import Launch, Program, set_size, spawn
+from synapse.drivers.pty.spawn import Launch, Program, drop_unread, set_size, spawn
 from synapse.drivers.pty.watched_screen import WatchedScreen, Watcher
 from synapse.terminal.profile import Profile
 
@@ -89,6 +90,14 @@ class RunningProgram:
         """Type for the driver."""
         self.pump.input.write(data)
 
+    def drop_unread(self) -> bool:
+        """Drop what was typed and not read yet; False if it may be in the line that the program edits itself."""
+        try:
+            return drop_unread(self._program.tty)
+        except (OSError, termios.error):
+            # The program is gone, and all that was typed with it.
+            return True
+
     def clear_input(self) -> None:
         """Press the keys that clear the input, for the driver."""
         self._desk.clear()
@@ -96,6 +105,11 @@ class RunningProgram:
     def type_keys(self, data: bytes) -> None:
         """Type for a person who watches from elsewhere; their `@agent` lines are found too."""
         self.pump.type_keys(data)
+
+    @property
+    def takes_keys(self) -> bool:
+        """False while keys that are typed from elsewhere would be dropped."""
+        return self.pump.takes_keys
 
     def say(self, text: str) -> None:
         """Show a person a line of ours, without breaking what the program has painted."""

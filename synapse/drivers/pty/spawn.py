@@ -50,6 +50,8 @@ class Program:
     pid: int
     terminal: int
     """The controlling side of the pseudo-terminal, not blocking."""
+    tty: str
+    """The path of the program's own side."""
     reaped_pid: int
     report: int | None
     """Where a session leader tells what becomes of the program; None when it is our own child."""
@@ -94,6 +96,18 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
+def drop_unread(tty: str) -> bool:
+    """Drop what was typed at a terminal and not read yet; False if it has gone to a program that edits its own line."""
+    side = os.open(tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        if not termios.tcgetattr(side)[3] & termios.ICANON:
+            return False
+        termios.tcflush(side, termios.TCIFLUSH)
+        return True
+    finally:
+        os.close(side)
+
+
 def _apply_settings(terminal: int, settings: TerminalSettings | None) -> None:
     if settings is None:
         settings = termios.tcgetattr(terminal)
@@ -104,7 +118,7 @@ def _apply_settings(terminal: int, settings: TerminalSettings | None) -> None:
 def _spawn_alone(path: str, launch: Launch, terminal: int, name: str) -> Program:
     pid = _posix_spawn(path, launch.command, launch.env, name)
     os.set_blocking(terminal, False)
-    return Program(pid=pid, terminal=terminal, reaped_pid=pid, report=None)
+    return Program(pid=pid, terminal=terminal, tty=name, reaped_pid=pid, report=None)
 
 
 def _spawn_led(path: str, launch: Launch, terminal: int, name: str, person: int) -> Program:
@@ -127,7 +141,7 @@ def _spawn_led(path: str, launch: Launch, terminal: int, name: str, person: int)
         os.waitpid(reaped, 0)
         raise
     os.set_blocking(terminal, False)
-    return Program(pid=pid, terminal=terminal, reaped_pid=reaped, report=report)
+    return Program(pid=pid, terminal=terminal, tty=name, reaped_pid=reaped, report=report)
 
 
 def _first_report(report: int, path: str) -> int:

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.server import ServerConnection, unix_serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
 from synapse.attach.server import AttachServer
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
 from synapse.drivers.pty.desk import LineRouting
+from synapse.drivers.pty.pump import PersonStreams
 from synapse.drivers.pty.running_program import Company
 from tests.integration.attach.seat import Seat, children, seated
 from tests.integration.pty.terminals import Stage, agent, answer, dummy, line_program, staged
@@ -162,13 +164,15 @@ def second_takes_over(first: Seat, second: Seat) -> None:
     second.types("\x1d")
     second.sees("left: detached")
     first.sees("your keys reach the agent now")
-    first.types("three\r")
+    # Pressed a moment too late: to the program it would mean to quit.
+    first.types("\x1cthree\r")
     first.sees("echo: three")
 
 
 def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
+        seat.types("\x1c")
         seat.types("hello\r")
         seat.types("\x1d")
         seat.sees("left: detached")
@@ -176,7 +180,7 @@ def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
     async def scene() -> None:
         async with room(dummy().command, tmp_path) as here:
             await here.stage.ready()
-            await visit(here, "look", story=story)
+            await visit(here, "look", "take", story=story)
 
             assert "hello" not in here.stage.screen()
 
@@ -200,6 +204,32 @@ def taking_visitor(here: Room) -> None:
             first.sees("looking only")
             second.types("mine\r")
             second.sees("echo: mine")
+
+
+def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_path: Path) -> None:
+    def story(seat: Seat) -> None:
+        seat.sees("looking only")
+        seat.types("not mine\r")
+        seat.types("\x1c")
+        seat.sees("your keys reach the agent now")
+        seat.types("mine\r")
+        seat.sees("echo: mine")
+
+    async def scene() -> None:
+        keys, their_keys = os.pipe()
+        sink = os.open(os.devnull, os.O_WRONLY)
+        person = PersonStreams(keys, sink)
+        try:
+            async with room(dummy().command, tmp_path, company=Company(person=person)) as here:
+                await here.stage.ready()
+                await visit(here, story=story)
+
+                assert "not mine" not in here.stage.screen()
+        finally:
+            for number in (keys, their_keys, sink):
+                os.close(number)
+
+    asyncio.run(scene())
 
 
 def test_the_detach_key_can_be_another(tmp_path: Path) -> None:
@@ -322,3 +352,28 @@ def test_an_agent_may_not_attach(tmp_path: Path) -> None:
 def test_a_socket_without_a_host_is_told(tmp_path: Path) -> None:
     with seated(sys.executable, CLIENT, str(tmp_path / "nobody.sock")) as seat:
         seat.sees("refused: no agent answers")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (403, "refused: the agent's host refuses: only a person may attach"),
+        (404, "refused: this agent has no terminal to attach to"),
+    ],
+)
+def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, status: int, said: str) -> None:
+    body = '{"error": {"code": "person_required", "message": "only a person may attach", "hint": ""}}'
+
+    async def serve(_: ServerConnection) -> None:
+        raise AssertionError("nobody comes so far")
+
+    def refuse(connection: ServerConnection, _: Request) -> Response:
+        return connection.respond(status, body)
+
+    async def scene() -> None:
+        path = str(tmp_path / "refusing.sock")
+        async with unix_serve(serve, path, process_request=refuse):
+            with seated(sys.executable, CLIENT, path) as seat:
+                await asyncio.to_thread(seat.sees, said)
+
+    asyncio.run(scene())

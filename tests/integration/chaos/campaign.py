@@ -40,9 +40,9 @@ from tests.integration.recovery.journal_file import all_events, all_tasks
 SENDERS: Final = 4
 AGENTS: Final = (
     ("plain", LINE_RULES, ("line_recorder",), 6.0),
-    ("slow", LINE_RULES, ("line_recorder", "--slow", "0.25", "--dialogs", "7"), 3.0),
+    ("slow", LINE_RULES, ("line_recorder", "--slow", "0.25", "--dialogs", "7", "--trust"), 3.0),
     ("flood", LINE_RULES, ("line_recorder", "--flood", "60", "--dialogs", "11"), 4.0),
-    ("page", PAGE_RULES, ("page_recorder", "--slow", "0.15", "--dialogs", "9"), 4.0),
+    ("page", PAGE_RULES, ("page_recorder", "--slow", "0.15", "--dialogs", "9", "--trust"), 4.0),
     ("echoless", LINE_RULES, ("line_recorder", "--echoless"), 0.4),
 )
 """Name, profile rules, program and its arguments, and the share of the messages that it gets."""

@@ -116,13 +116,15 @@ class House:
         (self.folder / "config" / "synapse" / "profiles" / f"{name}.toml").write_text(text, encoding="utf-8")
         return log
 
-    def start(self, profile: str, *, name: str = "", launcher: Sequence[str] = ()) -> RunningHost:
-        """Start a host and return it once it accepts messages."""
-        command = [sys.executable, "-P", *(launcher or ("-m", "synapse.cli.main")), profile, "--headless", "--json"]
+    def start(
+        self, profile: str, *, name: str = "", launcher: Sequence[str] = (), tracer: Sequence[str] = ()
+    ) -> RunningHost:
+        """Start a host and return it once it accepts messages; `tracer` is a command that runs it."""
+        python = [*tracer, sys.executable, "-P", *(launcher or ("-m", "synapse.cli.main"))]
         names = ["--name", name] if name else []
         with (self.folder / f"{name or profile}.out").open("ab") as output:
             process = subprocess.Popen(
-                [*command, "--no-instructions", *names],
+                [*python, profile, "--headless", "--json", "--no-instructions", *names],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

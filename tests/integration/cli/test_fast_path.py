@@ -61,3 +61,21 @@ def test_help_and_list_do_without_the_heavy_ones(tmp_path: Path) -> None:
 
     assert not modules_of([*COMMAND, "--help"], environ) & (heavy | {"argparse", "re"})
     assert not modules_of([*COMMAND, "list"], environ) & heavy
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["list", "--json"], ["send", "nobody", "hi", "--json"]])
+def test_a_result_that_cannot_be_written_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[str]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            env=Session(tmp_path).environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            timeout=20,
+            check=False,
+        )
+
+    assert done.returncode in (1, 3)
+    assert done.stderr.startswith("Error: ")
+    assert "Traceback" not in done.stderr

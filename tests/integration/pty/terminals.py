@@ -121,7 +121,8 @@ async def staged(
     launch = launch or Launch(command=command, env=environment(), columns=100, rows=30)
     with tempfile.TemporaryDirectory() as folder:
         program = await start_program(launch, profile, clock, company or Company())
-        driver = PtyDriver(program, profile, clock, Composer(Path(folder), profile.limit_bytes))
+        composer = Composer(Path(folder), profile.limit_bytes, envelope=profile.envelope)
+        driver = PtyDriver(program, profile, clock, composer)
         program.begin()
         program.load_screen()
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
-from synapse.core.driver import Answered, Doubted, NotNow, Progress, Submitted, Typing
+from synapse.core.driver import Doubted, NotNow, Progress, Submitted, Typing
 from synapse.core.errors import AgentExited
 from synapse.core.message import DataPart, FilePart
 from tests.integration.pty.terminals import (

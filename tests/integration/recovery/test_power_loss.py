@@ -15,7 +15,7 @@ import pytest
 
 from synapse.core.task import Task
 from synapse.service.journal import rebuild
-from tests.integration.chaos.house import LINE_RULES, House, RunningHost, open_house, until
+from tests.integration.chaos.house import LINE_RULES, House, RunningHost, open_house, steps_of, until
 from tests.integration.recovery.journal_file import all_events, all_tasks
 
 pytestmark = pytest.mark.integration
@@ -120,6 +120,31 @@ def test_a_log_that_is_torn_anywhere_behind_an_accepted_message_still_holds_it()
 
             assert set(accepted) <= {task.id for task in all_tasks(torn)}
             is_whole(torn)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_no_message_is_accepted_before_the_disk_has_it() -> None:
+    """A copy of the files cannot tell what the disk has; the order of the system calls can."""
+    with open_house() as house:
+        house.add_profile("busy", LINE_RULES, "line_recorder", "--slow", "60")
+        trace = house.folder / "trace"
+        calls = "trace=fdatasync,fsync,write,writev,sendto,sendmsg"
+        host = house.start("busy", name="one", tracer=("strace", "-D", "-f", "-o", str(trace), "-e", calls))
+        busy = host.accepted("long work")
+        host.wait_for(busy, lambda task: "turn_started" in steps_of(task), "the work to begin")
+        begin = len(trace.read_text(encoding="utf-8", errors="replace"))
+        for number in range(10):
+            host.accepted(f"message {number}")
+        traced = trace.read_text(encoding="utf-8", errors="replace")[begin:].splitlines()
+
+    # D: the disk has it. A: an answer of ours.
+    story = "".join("D" if "sync" in line and line.endswith("= 0") else "A" for line in traced if is_telling(line))
+    assert story.count("A") >= 10
+    assert "AA" not in story, story
+
+
+def is_telling(line: str) -> bool:
+    return ("sync" in line and line.endswith("= 0")) or "HTTP/1.1 2" in line
 
 
 def is_whole(store: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.runtime.logs import log_to
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 NO_SUCH_PID = 2**22 + 1
@@ -231,3 +234,55 @@ def test_stop_needs_a_name_or_all(synapse: Cli) -> None:
     assert synapse("stop").code == 2
     assert synapse("stop", "codex", "--all").code == 2
     assert synapse("stop", "codex").code == 3
+
+
+def test_logs_are_found_by_the_name_that_an_ended_agent_had(synapse: Cli, home: Path) -> None:
+    for port in (8119, 8120):
+        log_of(home, f"synapse-codex-{port}").write_text(f"{port}\n", encoding="utf-8")
+
+    assert synapse("logs", "reviewer").out == "8120\n"
+    assert synapse("logs", "codex").code == 4
+
+
+def log_of(home: Path, agent_id: str) -> Path:
+    """Begin the log of an agent with a name, and end it."""
+    root = logging.getLogger()
+    previous = root.handlers[:], root.level
+    try:
+        path = log_to(home / "logs", agent_id, "reviewer")
+        cast("logging.StreamHandler[TextIO]", root.handlers[0]).stream.close()
+    finally:
+        root.handlers[:] = previous[0]
+        root.setLevel(previous[1])
+    return path
+
+
+def test_a_sender_that_nobody_proved_is_marked(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    sender = {"sender_id": "synapse-claude-8100", "sender_type": "claude", "sender_endpoint": ""}
+    task = host.open(
+        {
+            "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}]},
+            "metadata": {"sender": sender, "sender_verified": False},
+        }
+    )
+    host.state["current_task"] = task
+
+    for shown in (synapse("queue"), synapse("status", "codex"), synapse("status", task["id"][:8]), synapse("list")):
+        assert "synapse-claude-8100 (unverified)" in shown.out
+
+
+def test_a_message_that_is_held_can_be_taken_back(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.state["attention"] = [{"task_id": "54241e7e-1", "text": "held", "receipt": "queued"}]
+
+    assert "(synapse cancel 54241e7e takes it back)" in synapse("list").err
+
+
+def test_nobody_attaches_to_a_script(synapse: Cli, start: HostFactory) -> None:
+    start("scripted", 8180)
+
+    ran = synapse("attach", "scripted")
+
+    assert ran.code == 7
+    assert "has no terminal" in ran.err

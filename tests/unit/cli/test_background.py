@@ -6,6 +6,7 @@ import pytest
 
 from synapse.cli.attach import control_key
 from synapse.cli.background import Launch
+from synapse.cli.hosts import not_responding
 from synapse.cli.restart import as_it_was
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
@@ -61,3 +62,11 @@ def test_a_detach_key_can_be_written_in_several_ways(name: str) -> None:
 def test_a_key_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(InvalidSettings):
         control_key(name)
+
+
+def test_a_hint_keeps_the_name() -> None:
+    with pytest.raises(UnsupportedOperation) as refused:
+        as_it_was(ENTRY, ["python", "synapse", "codex"])
+
+    assert refused.value.hint.endswith("synapse start codex --name reviewer")
+    assert "--name reviewer" in not_responding(ENTRY).hint

@@ -9,6 +9,7 @@ import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.stores.sqlite_file import file_lock
 from tests.unit.cli.conftest import Cli, HostFactory
 
 
@@ -103,3 +104,14 @@ def test_an_agent_whose_cli_does_not_tell_what_it_does_is_noted(synapse: Cli, st
     assert "its hooks are off" in ran.out
     assert "synapse status codex-8120 --explain" in ran.out
     assert "the prompt is there" not in ran.out
+
+
+def test_a_store_whose_lock_somebody_keeps_is_a_problem(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.cli.checkup.LOCK_SECONDS", 0.1)
+    synapse("send", "reviewer", "later", "--queue")
+    assert levels(synapse)["store"] == "ok"
+
+    with file_lock(home / "store.db", 1):
+        assert levels(synapse)["store"] == "problem"

@@ -46,13 +46,13 @@ def test_json_everywhere(synapse: Cli, stranger: Stranger) -> None:
 
 @pytest.mark.parametrize(
     ("state", "code"),
-    [("TASK_STATE_FAILED", 1), ("TASK_STATE_REJECTED", 7), ("TASK_STATE_INPUT_REQUIRED", 6)],
+    [("TASK_STATE_FAILED", 1), ("TASK_STATE_REJECTED", 7), ("TASK_STATE_INPUT_REQUIRED", 6), ("TASK_STATE_WORKING", 5)],
 )
 def test_the_exit_code_says_what_became_of_it(synapse: Cli, stranger: Stranger, state: str, code: int) -> None:
     answers(stranger, state, "because")
     synapse("external", "add", stranger.url, "--alias", "other")
 
-    assert synapse("external", "send", "other", "hi").code == code
+    assert synapse("external", "send", "other", "hi", "--timeout", "1").code == code
 
 
 def test_an_agent_that_cannot_be_reached_does_not_respond(synapse: Cli) -> None:

@@ -159,3 +159,25 @@ def test_external_agents_need_an_action(synapse: Cli) -> None:
     assert synapse("external").code == 2
     assert synapse("external", "list", "--json").json == []
     assert synapse("external", "send", "nobody", "hi").code == 3
+
+
+def test_a_mistyped_verb_is_named_whatever_follows(synapse: Cli) -> None:
+    for ran in (synapse("sned", "codex", "hello", "--response"), synapse("sned", "--help"), synapse("help", "sned")):
+        assert ran.code == 3
+        assert "Did you mean 'send'?" in ran.err
+
+
+@pytest.mark.parametrize("arguments", [["cancel", "abcdef"], ["send", "codex", "x", "--priority", "9"]])
+def test_an_error_names_the_next_step(synapse: Cli, arguments: list[str]) -> None:
+    assert synapse(*arguments, "--json").json["error"]["hint"]
+
+
+def test_what_went_wrong_in_a_group_is_a_sentence_too(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: list[str]) -> int:
+        raise ExceptionGroup("host", [ExceptionGroup("part", [errors.StoreFull("no space left")])])
+
+    monkeypatch.setattr("synapse.cli.guide.run", fail)
+
+    ran = synapse("guide", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (1, "store_full")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
+from synapse.cli import leaving
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.registries.processes import start_time
+from synapse.runtime.place import holder_is_alive
+from synapse.runtime.settings import load_settings
+from synapse.stores.sqlite import SqliteStore
 from tests.unit.cli.conftest import Cli, HostFactory
 
 NO_SUCH_PID = 2**22 + 1
@@ -70,3 +77,91 @@ def test_it_cannot_be_resolved_while_nobody_runs(synapse: Cli) -> None:
 @pytest.mark.parametrize("option", ["--response", "--wait=submitted"])
 def test_nothing_is_there_to_wait_for(synapse: Cli, option: str) -> None:
     assert synapse("send", "reviewer", "later", "--queue", option).code == 2
+
+
+@pytest.mark.parametrize("target", ["no such/name", "-x", "n" * 41])
+def test_a_name_that_no_agent_can_have_is_refused(synapse: Cli, target: str) -> None:
+    assert synapse("send", "--target", target, "later", "--queue").code == 2
+
+
+def test_a_name_that_may_be_a_mistake_is_doubted(synapse: Cli) -> None:
+    ran = synapse("send", "cloude", "later", "--queue")
+
+    assert ran.code == 0
+    assert "did you mean 'claude'?" in ran.err
+    assert "cloude" in synapse("queue", "cloude").out
+    assert "did you mean" not in synapse("send", "reviewer", "later", "--queue").err
+
+
+def test_a_message_that_no_host_would_take_is_not_left(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNAPSE_MAX_BODY_BYTES", "1000")
+
+    ran = synapse("send", "reviewer", "x" * 1000, "--queue", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (7, "body_too_large")
+
+
+def test_no_more_are_left_than_may_wait(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNAPSE_QUEUE_LIMIT", "1")
+    synapse("send", "reviewer", "first", "--queue")
+
+    assert synapse("send", "reviewer", "second", "--queue", "--json").json["error"]["code"] == "queue_full"
+
+
+def test_a_message_whose_time_is_over_waits_no_longer(synapse: Cli) -> None:
+    task = synapse("send", "reviewer", "later", "--queue", "--ttl", "0.001", "--json").json["task"]
+
+    assert synapse("queue", "--json").json == []
+    shown = synapse("status", task["id"], "--json").json["task"]
+    assert (shown["status"], shown["metadata"]["reason"]) == ("failed", "expired")
+
+
+def test_an_agent_that_starts_meanwhile_is_asked_itself(
+    synapse: Cli, start: HostFactory, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.runtime.unowned._LEASE_TRIES", 2)
+    settings = load_settings(folder=home)
+    asyncio.run(hold(settings.store, "reviewer"))
+    host = start(name="reviewer")
+    host.registry.remove(host.entry.agent_id)
+    host.entry.inbox = "reviewer"
+
+    def appear(target: str, registry: FileRegistry) -> bool:
+        host.registry.write(host.entry)
+        return started(target, registry)
+
+    started = leaving.wait_until_started
+    monkeypatch.setattr(leaving, "wait_until_started", appear)
+
+    ran = synapse("send", "reviewer", "hello", "--queue")
+
+    assert ran.code == 0
+    assert [task["message"]["parts"][0]["text"] for task in host.tasks.values()] == ["hello"]
+    assert "[→ reviewer] sent" in ran.err
+
+
+def test_an_inbox_that_stays_held_by_nobody_we_know_is_a_conflict(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.runtime.unowned._LEASE_TRIES", 2)
+    monkeypatch.setattr("synapse.cli.leaving._STARTING_SECONDS", 0.1)
+    asyncio.run(hold(load_settings(folder=home).store, "reviewer"))
+
+    assert synapse("send", "reviewer", "hello", "--queue").code == 7
+
+
+def test_a_message_that_is_left_again_with_its_id_waits_once(synapse: Cli) -> None:
+    for _ in range(2):
+        assert synapse("send", "reviewer", "later", "--queue", "--message-id", "m-1").code == 0
+
+    assert len(synapse("queue", "--json").json) == 1
+
+
+async def hold(path: Path, inbox: str) -> None:
+    """Take an inbox for a process that lives as long as this test."""
+    store = await SqliteStore.open(path)
+    parent = os.getppid()
+    assert await store.claim_inbox(inbox, f"{parent}:{start_time(parent)}", holder_is_alive)
+    await store.close()

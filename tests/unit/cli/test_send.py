@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.registries.processes import start_time
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 NO_SUCH_PID = 2**22 + 1
@@ -302,3 +304,32 @@ def test_help_names_every_option_and_the_exit_codes(synapse: Cli) -> None:
     assert ran.code == 0
     assert "--reply-to" in ran.out
     assert "exit codes:" in ran.out
+
+
+def test_a_host_that_is_too_slow_may_still_have_the_message(synapse: Cli, home: Path) -> None:
+    entry = AgentEntry("synapse-codex-8120", "codex", name="rev", port=8120, socket=str(home / "slow.sock"))
+    entry.pid, entry.pid_started = os.getpid(), start_time(os.getpid()) or 0
+    FileRegistry(home / "registry").write(entry)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(entry.socket)
+        listener.listen()
+        ran = synapse("send", "rev", "hi", "--timeout", "0.1", "--message-id", "m-1")
+
+    assert ran.code == 8
+    assert "may still be delivered" in ran.err
+    assert "--message-id m-1" in ran.err
+
+
+def test_a_message_that_is_sent_again_with_its_id_is_the_same(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    for _ in range(2):
+        synapse("send", "codex", "hi", "--message-id", "m-1")
+
+    assert len(host.tasks) == 1
+
+
+def test_only_a_reply_that_was_taken_is_called_one(synapse: Cli, start: HostFactory) -> None:
+    start()
+
+    assert "[→ codex-8120] sent" in synapse("send", "codex", "done", "--reply-to", "deadbeef").err

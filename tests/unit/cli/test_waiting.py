@@ -233,3 +233,53 @@ def test_an_answer_cannot_act_on_a_terminal(synapse: Cli, start: HostFactory, mo
     assert synapse("send", "codex", "hi", "--response").out == "a\x1b[2Jb\n\tc\n"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert synapse("send", "codex", "hi", "--response").out == "a[2Jb\n\tc\n"
+
+
+def test_an_answer_to_a_question_goes_to_its_task(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.on_send = lambda task: host.change(task, status="input_required")
+
+    ran = synapse("send", "codex", "deploy", "--response")
+
+    (task_id,) = host.tasks
+    assert ran.code == 6
+    assert f'synapse send codex-8120 "…" --task {task_id[:8]}' in ran.err
+    host.on_send = lambda task: None
+    synapse("send", "codex", "staging", "--task", task_id[:8])
+    assert host.requests[-1][2]["message"]["task_id"] == task_id[:8]
+
+
+@pytest.mark.parametrize("other", ["--queue", "--reply-to=abc"])
+def test_an_answer_to_a_question_is_neither_left_nor_a_reply(synapse: Cli, other: str) -> None:
+    assert synapse("send", "codex", "staging", "--task", "abc", other).code == 2
+
+
+def test_who_waits_is_told_at_once_that_a_dialog_is_open(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.state |= {"state": "waiting", "why": "it asks to run a command"}
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.3")
+
+    assert ran.code == 6
+    assert ran.err.index("codex-8120 waits for a person: it asks") < ran.err.index("Error:")
+
+
+def test_who_waits_is_told_once_what_keeps_the_prompt(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = start()
+    host.state["gate"] = "there is text in the prompt"
+    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
+
+    assert ran.code == 5
+    assert ran.err.count("nothing is typed at codex-8120: there is text in the prompt") == 1
+
+
+def test_a_machine_is_told_which_task_goes_on(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.2", "--json")
+
+    assert (ran.code, ran.json["error"]["task_id"]) == (5, next(iter(host.tasks)))

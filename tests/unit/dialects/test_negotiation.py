@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -138,3 +139,7 @@ def test_documents_require_nothing_and_the_rest_of_the_dialect_stays() -> None:
     assert demanding.routes[1] == dialect.routes[1]
     assert demanding.rpc is not None
     assert demanding.rpc.faults_as_events == frozenset("X")
+
+
+def test_a_dialect_without_methods_gets_none() -> None:
+    assert requiring(replace(a_dialect(), rpc=None), ["urn:a"]).rpc is None

@@ -122,3 +122,28 @@ def test_a_frame_beside_an_empty_line_of_the_message_does_not_end_it() -> None:
 
 def test_where_there_is_no_prompt_to_be_seen_the_answer_goes_to_the_end() -> None:
     assert answer_text(["▸ " + TEXT[:40], "  " + TEXT[40:], "● yes"], TEXT, page_profile()) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "answer"),
+    [
+        (["2^10", "1024", ""], "2^10", "1024"),
+        (["1", "1", ""], "1", "1"),
+        (["2", "12", "22", "3", ""], "2", "12\n22\n3"),
+        (["bc 1.07", "calc: 1+1", "2", ""], "1+1", "2"),
+    ],
+)
+def test_a_bare_message_is_found_by_itself(lines: list[str], text: str, answer: str) -> None:
+    assert answer_text(lines, text, quiet_profile(envelope=False)) == answer
+
+
+def test_a_bare_message_is_found_behind_the_prompt_alone() -> None:
+    lines = ["> 1", "old", "> 1", "21", "> 31 is no echo of it", "> "]
+
+    assert answer_text(lines, "1", line_profile(envelope=False)) == "21\n> 31 is no echo of it"
+
+
+def test_a_bare_message_that_was_wrapped_is_found() -> None:
+    lines = ["> select a_long_name", "from a_table;", "42", "> "]
+
+    assert answer_text(lines, "select a_long_name from a_table;", line_profile(envelope=False)) == "42"

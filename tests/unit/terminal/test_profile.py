@@ -28,6 +28,14 @@ def test_a_command_is_all_that_a_profile_needs() -> None:
     assert profile.limit_bytes == LINE_LIMIT_BYTES < 4096
     assert profile.reads_lines
     assert profile.times.quiet == 1.0
+    assert profile.envelope
+    assert profile.instructions
+
+
+def test_a_program_that_cannot_read_gets_neither_header_nor_instructions() -> None:
+    profile = parse_profile({"command": ["bc"], "envelope": False, "instructions": False}, "bc")
+
+    assert (profile.envelope, profile.instructions) == (False, False)
 
 
 def test_a_command_may_be_one_word() -> None:

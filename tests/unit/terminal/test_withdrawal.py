@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from synapse.core.agent import EXITED, WAITING
 from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, Proven
+from synapse.terminal.picture import Picture
 from tests.unit.terminal.deliveries import entered_delivery, typed_delivery
 from tests.unit.terminal.scenes import (
     TEXT,
@@ -62,17 +65,27 @@ def test_after_enter_it_is_too_late() -> None:
     assert delivery.phase is Phase.ENTERED
 
 
-def test_what_a_person_or_the_program_put_there_is_left_alone() -> None:
-    for look in (
-        look_at(page("something else")),
-        look_at(page(TEXT), person_idle_for=0.01),
-        look_at(screen_of("no prompt", bracketed_paste=True)),
-        look_at(page(TEXT), EXITED),
-    ):
-        delivery = typed_delivery(page_profile(), page())
-        delivery.drop(0.1)
+def test_what_a_person_typed_is_left_alone() -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.1)
 
-        assert delivery.advance(look, 0.1) == (Dropped(),)
+    assert delivery.advance(look_at(page(TEXT), person_idle_for=0.01), 0.1) == (Dropped(),)
+
+
+def test_a_program_that_has_ended_gets_no_keys() -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.1)
+
+    assert delivery.advance(look_at(page(TEXT), EXITED), 0.1) == (Dropped(),)
+
+
+@pytest.mark.parametrize("shown", [page("something else"), screen_of("no prompt", bracketed_paste=True)])
+def test_what_the_program_shows_instead_is_left_alone_when_it_stays(shown: Picture) -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.0)
+
+    assert delivery.advance(look_at(shown), 0.1) == ()
+    assert delivery.advance(look_at(shown), 2.0) == (Dropped(),)
 
 
 def test_nothing_is_pressed_while_a_dialog_is_open() -> None:
@@ -81,8 +94,10 @@ def test_nothing_is_pressed_while_a_dialog_is_open() -> None:
     dialog = look_at(dialog_page(), WAITING, dialog="permission")
 
     assert delivery.advance(dialog, 0.2) == ()
-    assert delivery.advance(look_at(page(TEXT)), 30.0) == (Clear(),)
-    assert delivery.advance(look_at(page()), 30.1) == (Dropped(),)
+    assert delivery.advance(dialog, 30.0) == ()
+    assert delivery.advance(look_at(page()), 30.1) == ()
+    assert delivery.advance(look_at(page(TEXT)), 30.2) == (Clear(),)
+    assert delivery.advance(look_at(page()), 30.3) == (Dropped(),)
 
 
 def test_a_dialog_that_stays_ends_it_all_the_same() -> None:

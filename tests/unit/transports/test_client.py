@@ -159,3 +159,28 @@ def test_a_host_that_says_nothing_times_out(unix: Place) -> None:
 
 def test_a_request_without_a_body_announces_none() -> None:
     assert b"Content" not in compose(HostAddress("x"), "GET", "/status")
+
+
+def test_a_refusal_is_read_though_the_body_could_not_be_sent(unix: Place) -> None:
+    listener, address = unix
+    refused = threading.Event()
+
+    def refuse() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}")
+            # From here on whoever writes gets EPIPE.
+            connection.shutdown(socket.SHUT_RD)
+            refused.wait(5)
+
+    with listener:
+        listener.listen()
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        try:
+            answer = request(address, "POST", "/tasks/send", {"text": "x" * 8_000_000}, timeout=5)
+        finally:
+            refused.set()
+            thread.join(5)
+
+    assert answer.status == 413

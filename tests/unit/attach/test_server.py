@@ -1,0 +1,112 @@
+"""Those who look at an agent: who types, and what happens when the program does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from synapse.attach.frames import Hello, Role, Take, decode_to_viewer, encode
+from synapse.attach.server import AttachServer
+from synapse.core.caller import Caller
+
+
+class FakeTerminal:
+    """A terminal without a program; `takes_keys` is up to the test."""
+
+    def __init__(self, *, has_person: bool = False) -> None:
+        self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.has_person = has_person
+        self.size = (80, 24)
+        self.takes_keys = True
+        self.typed: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def watch(self, watcher: Callable[[bytes], None], begin: Callable[[bytes], None]) -> None:
+        begin(b"picture")
+
+    def unwatch(self, watcher: Callable[[bytes], None]) -> None:
+        """Nothing was kept."""
+
+    def type_keys(self, data: bytes) -> None:
+        self.typed.put_nowait(data)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.size = columns, rows
+
+
+class FakeChannel:
+    """A connection whose viewer is the test."""
+
+    def __init__(self) -> None:
+        self.to_host: asyncio.Queue[bytes | str | None] = asyncio.Queue()
+        self.heard: asyncio.Queue[bytes | str | None] = asyncio.Queue()
+        self.roles: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def accept(self) -> None:
+        """The test knows."""
+
+    async def receive(self) -> bytes | str | None:
+        said = await self.to_host.get()
+        self.heard.put_nowait(said)
+        return said
+
+    async def send(self, data: bytes | str) -> None:
+        if isinstance(data, str) and isinstance(frame := decode_to_viewer(data), Role):
+            self.roles.put_nowait(frame.types)
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Nothing to close."""
+
+
+def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_read() -> None:
+    async def scene() -> None:
+        terminal, channel = FakeTerminal(), FakeChannel()
+        visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
+        for said in (encode(Hello(80, 24)), b"a", b"b"):
+            channel.to_host.put_nowait(said)
+        assert await terminal.typed.get() == b"a"
+        assert await terminal.typed.get() == b"b"
+
+        terminal.takes_keys = False
+        for said in (b"c", b"d"):
+            channel.to_host.put_nowait(said)
+        while await channel.heard.get() != b"c":
+            pass
+        assert terminal.typed.empty()
+        assert channel.to_host.qsize() == 1
+
+        terminal.takes_keys = True
+        assert await terminal.typed.get() == b"c"
+        assert await terminal.typed.get() == b"d"
+        channel.to_host.put_nowait(None)
+        await visit
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_one_who_only_looks_never_gets_the_keyboard() -> None:
+    async def scene() -> None:
+        terminal, channel = FakeTerminal(), FakeChannel()
+        visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
+        for said in (encode(Hello(80, 24, types=False, take=True)), encode(Take()), b"x", None):
+            channel.to_host.put_nowait(said)
+        await visit
+
+        assert terminal.typed.empty()
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_over() -> None:
+    async def scene() -> None:
+        channel = FakeChannel()
+        server = AttachServer(FakeTerminal(has_person=True))
+        visit = asyncio.ensure_future(server(channel, Caller(via_socket=True)))
+
+        channel.to_host.put_nowait(encode(Hello(80, 24)))
+        assert await channel.roles.get() is False
+        channel.to_host.put_nowait(encode(Take()))
+        assert await channel.roles.get() is True
+        channel.to_host.put_nowait(None)
+        await visit
+
+    asyncio.run(asyncio.wait_for(scene(), 20))

@@ -1,0 +1,85 @@
+"""Which names an agent can have, and how patiently its inbox is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import InvalidRequest, NameTaken
+from synapse.core.store import IsAlive
+from synapse.registries.files import FileRegistry
+from synapse.registries.processes import start_time
+from synapse.runtime.place import check_name, take_inbox
+from synapse.runtime.settings import BUNDLED_PROFILES, Settings
+from synapse.stores.memory import MemoryStore
+
+SETTINGS = Settings(profile_folders=(BUNDLED_PROFILES,))
+OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
+
+
+@pytest.mark.parametrize("name", ["reviewer", "claude2", "claude-a", "synapse", "users", "a.b_c-1", "n" * 40])
+def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
+    check_name(name, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "claude",
+            "Claude",
+            "codex-8120",
+            "scripted",
+            "scripted-8180",
+            "user",
+            "synapse-system",
+            "synapse-dummy-8195",
+        ),
+        *("", "-x", "no such", "a/b", "n" * 41),
+    ],
+)
+def test_a_name_that_means_somebody_else_or_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        check_name(name, SETTINGS)
+
+
+class HeldForAMoment(MemoryStore):
+    """Somebody else has each inbox, for the first times that one asks."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self._times = times
+
+    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:  # type: ignore[explicit-override]  # see runtime.logs
+        self._times -= 1
+        return self._times < 0 and await super().claim_inbox(inbox, holder, is_alive)
+
+
+def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    me = entry()
+
+    asyncio.run(take_inbox(me, HeldForAMoment(3), FileRegistry(tmp_path)))
+
+    assert me.inbox == "reviewer"
+
+
+def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
+    async def run() -> None:
+        store, registry, other = MemoryStore(), FileRegistry(tmp_path), entry()
+        other.agent_id, other.inbox = "synapse-codex-8120", "reviewer"
+        other.pid, other.pid_started = os.getppid(), start_time(os.getppid()) or 0
+        registry.write(other)
+        await store.claim_inbox("reviewer", OTHER, lambda _: True)
+        await asyncio.wait_for(take_inbox(entry(), store, registry), 0.5)
+
+    with pytest.raises(NameTaken, match="synapse-codex-8120 is named 'reviewer' already"):
+        asyncio.run(run())
+
+
+def entry() -> AgentEntry:
+    started = start_time(os.getpid()) or 0
+    return AgentEntry("synapse-codex-8121", "codex", name="reviewer", port=8121, pid=os.getpid(), pid_started=started)
