@@ -274,8 +274,8 @@ FINISHED: Final = ("completed", "failed", "canceled")
 
 
 def status_of(task: dict[str, Any]) -> str:
-    status = task["status"]
-    return str(status["state"] if isinstance(status, dict) else status)  # pyright: ignore[reportUnknownArgumentType] # JSON
+    status: str | dict[str, str] = task["status"]
+    return status["state"] if isinstance(status, dict) else status
 
 
 def steps_of(task: dict[str, Any]) -> list[str]:

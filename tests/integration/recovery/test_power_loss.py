@@ -86,7 +86,7 @@ def test_every_accepted_message_is_in_a_copy_of_any_instant(with_index: bool) ->
         with Correspondence(hosts) as correspondence:
             for number in range(INSTANTS):
                 known = len(correspondence.accepted)
-                until(lambda known=known: len(correspondence.accepted) > known + 10, "more messages")  # type: ignore[misc]
+                until(lambda known=known: len(correspondence.accepted) > known + 10, "more messages")  # type: ignore[misc] # bound now
                 with frozen(hosts):
                     accepted = list(correspondence.accepted)
                     instants.append((copied(house, number, with_index=with_index), accepted))

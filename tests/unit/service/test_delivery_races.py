@@ -12,11 +12,9 @@ from synapse.core.driver import Answered, Asked, Doubted, Failed, NotNow, Submit
 from synapse.core.errors import AgentExited, Conflict, QueueFull, StoreLocked
 from synapse.core.message import TextPart
 from synapse.core.receipt import ReceiptStep
-from synapse.core.requests import CancelTask, CreateTask, Reply, ResolveTask, SendMessage
+from synapse.core.requests import CancelTask, Reply, ResolveTask, SendMessage
 from synapse.core.task import Task, TaskState
-from synapse.service.absences import Absences
-from tests.fakes.courier import Carried
-from tests.fakes.desk import CLAUDE, Desk, FixedRegistry, claude, say, working
+from tests.fakes.desk import Desk, claude, say, working
 from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.stores import SlowStore
 
@@ -311,60 +309,6 @@ def test_held_messages_count_as_waiting() -> None:
 
         with pytest.raises(QueueFull):
             await desk.send("one too many", sender=claude())
-
-    asyncio.run(story())
-
-
-def test_a_restart_tells_the_waiters_of_what_ran() -> None:
-    async def story() -> None:
-        before = Desk()
-        before.driver.go_on.clear()
-        async with working(before):
-            task = await before.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
-            await before.reached(task, "submitted")
-        async with working(Desk(store=before.store)) as after:
-            await after.recover()
-            await asyncio.wait_for(after.courier.something.wait(), 5)
-
-        assert [(one.sender_task_id, one.failed) for one in after.courier.carried] == [("t-1", True)]
-
-    asyncio.run(story())
-
-
-def test_an_agent_that_exits_tells_the_waiters_of_what_it_never_took_and_keeps_it_queued() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.ready.clear()
-        async with working(desk):
-            task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
-            desk.replies.leave("codex ended")
-            await asyncio.wait_for(desk.courier.something.wait(), 5)
-
-        assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "codex ended", True, True)]
-        assert (await desk.task(task.id)).state is TaskState.SUBMITTED
-
-    asyncio.run(story())
-
-
-def test_a_waiter_is_told_when_the_agent_that_it_waits_for_is_gone() -> None:
-    async def story() -> None:
-        desk = Desk()
-        metadata = {"waits_for": "synapse-gemini-8110"}
-        gone = await desk.service.handle(
-            CreateTask(message=say("review"), dialect="synapse", metadata=metadata), Caller()
-        )
-        there = await desk.service.handle(
-            CreateTask(message=say("review"), dialect="synapse", metadata={"waits_for": CLAUDE.agent_id}), Caller()
-        )
-        absences = Absences(desk.journal, FixedRegistry(), desk.clock)
-        await absences.give_up()
-        assert (await desk.task(gone.id)).state is TaskState.SUBMITTED
-        desk.clock.advance(30)
-        await absences.give_up()
-
-        ended = await desk.task(gone.id)
-        assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
-        assert (await desk.task(there.id)).state is TaskState.SUBMITTED
 
     asyncio.run(story())
 
