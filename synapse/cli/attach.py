@@ -24,8 +24,9 @@ def run(arguments: list[str]) -> int:
     """Attach until the person detaches or the agent ends; return the exit code."""
     parser = VerbParser("attach", examples=EXAMPLES, json=False)
     parser.add_argument("agent", metavar="AGENT")
-    parser.add_argument("--read-only", action="store_true", help="only look")
-    parser.add_argument("--take-over", action="store_true", help="take the keyboard from whoever has it")
+    role = parser.add_mutually_exclusive_group()
+    role.add_argument("--read-only", action="store_true", help="only look; no key reaches the agent")
+    role.add_argument("--take-over", action="store_true", help="take the keyboard at once (later: Ctrl-\\)")
     parser.add_argument("--detach-key", metavar="KEY", help="the key that leaves, as ctrl-] (setting detach_key)")
     options = parser.parse_args(arguments)
     settings = load_settings({"detach_key": options.detach_key})

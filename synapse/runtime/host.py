@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from synapse.core.errors import AgentExited, SynapseError
+from synapse.drivers.pty.composer import forget_files_before
 from synapse.registries.files import FileRegistry
 from synapse.runtime.courier import HostCourier
 from synapse.runtime.ids import new_id
@@ -128,10 +129,12 @@ class Host:
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
 
     async def _prune(self) -> None:
-        """Forget tasks that are too old to keep."""
+        """Forget tasks that are too old to keep, and the files that came with them."""
         if self._settings.keep_days and self._clock.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = self._clock.monotonic()
-            await self._store.prune(self._clock.now() - timedelta(days=self._settings.keep_days))
+            before = self._clock.now() - timedelta(days=self._settings.keep_days)
+            await self._store.prune(before)
+            await asyncio.to_thread(forget_files_before, self._settings.files, before.timestamp())
 
     def _intake(self, worker: AgentWorker) -> Intake:
         ttl = self._settings.message_ttl

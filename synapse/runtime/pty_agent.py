@@ -62,7 +62,7 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
         return await _start(me, profile, tuple(arguments), settings, person)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(run_host(place, start, settings, instructions=instructions))
+        return runner.run(run_host(place, start, settings, instructions=instructions and profile.instructions))
 
 
 async def _start(
@@ -79,7 +79,7 @@ async def _start(
     company = _company(person, LineRouting(lines.resolve, lines.send))
     program = await _start_program(plain, arguments, profile, company, signals)
     lines.say = program.say
-    composer = Composer(settings.home / "files", profile.limit_bytes, envelope=profile.envelope)
+    composer = Composer(settings.files, profile.limit_bytes, envelope=profile.envelope)
     driver = PtyDriver(program, profile, clock, composer)
     signals.start(driver, program.pid)
     driver.look_again = signals.look

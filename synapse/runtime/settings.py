@@ -53,6 +53,11 @@ class Settings:
     def logs(self) -> Path:
         return self.home / "logs"
 
+    @property
+    def files(self) -> Path:
+        """What came with messages, a folder for each task."""
+        return self.home / "files"
+
     def as_rows(self) -> list[tuple[str, object, str, str]]:
         """Name, value, source and meaning of each setting, in their order."""
         return [(name, getattr(self, name), self.sources.get(name, "default"), MEANINGS[name]) for name in MEANINGS]

@@ -7,6 +7,7 @@ from typing import Final
 
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
+from synapse.core.envelope import neutralise
 
 TITLE: Final = "[Synapse A2A Protocol Instructions]"
 
@@ -70,7 +71,7 @@ This message needs no answer and nothing to be done now."""
 
 def _others(me: AgentEntry, others: Sequence[AgentEntry]) -> str:
     lines = [
-        f"- {short_name(entry)} ({entry.agent_id}), works in {entry.working_dir or '?'}"
+        neutralise(f"- {short_name(entry)} ({entry.agent_id}), works in {entry.working_dir or '?'}")
         for entry in others
         if entry.agent_id != me.agent_id
     ]

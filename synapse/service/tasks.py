@@ -158,7 +158,8 @@ class TaskService:
         # A turn in doubt may never end by itself, so nobody waits for that.
         if task.attention and is_in_doubt(task) and await self._worker.abandon(task.id):
             return
-        await self._worker.interrupt()
+        if not self._worker.drop():
+            await self._worker.interrupt()
 
     async def _resolve(self, request: ResolveTask, caller: Caller) -> Task:
         return await self._doubts.resolve(request, await self._visible(request.task_id, caller), caller)

@@ -108,6 +108,10 @@ class AgentWorker:
         """Ask the agent to drop the turn that runs."""
         await self._driver.interrupt()
 
+    def drop(self) -> bool:
+        """Forget the message that is just being typed; True when it will not be submitted."""
+        return self._driver.drop()
+
     async def abandon(self, task_id: TaskId) -> bool:
         """Stop following the turn of a task in doubt, if it runs; the agent is left alone.
 
@@ -196,6 +200,8 @@ class AgentWorker:
                     if isinstance(event, Submitted | TurnStarted):
                         running.proven = True
                         running.settled.set()
+                        # It was canceled while it was typed, and the agent has it all the same.
+                        running.is_in_the_way = running.is_in_the_way or not is_open
                         await self._clear_way(running)
         finally:
             abandoned.cancel()
