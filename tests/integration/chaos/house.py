@@ -144,7 +144,7 @@ class House:
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=bound,
             check=False,
         )

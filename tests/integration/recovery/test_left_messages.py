@@ -23,7 +23,7 @@ def leave(house: House, target: str, text: str, *options: str, folder: Path | No
         cwd=folder or house.folder,
         env=house.environment,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=20,
         check=False,
     )

@@ -41,7 +41,7 @@ def asking(house: House, asker: RunningHost, *arguments: str) -> Generator[subpr
         env={**house.environment, "SYNAPSE_AGENT_ID": asker.entry.agent_id, "SYNAPSE_SOCKET": asker.entry.socket},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
     )
     try:
         yield process
