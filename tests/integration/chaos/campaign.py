@@ -46,6 +46,7 @@ AGENTS: Final = (
     ("echoless", LINE_RULES, ("line_recorder", "--echoless"), 0.4),
 )
 """Name, profile rules, program and its arguments, and the share of the messages that it gets."""
+VICTIMS: Final = ("host", "program", "both", "stopped", "frozen")
 LOOK_AGAIN: Final = 1.0
 """Seconds after which a person who saw nothing of a message believes that it is not there."""
 
@@ -74,7 +75,10 @@ class Campaign:
         senders = self._start_senders(letters)
         over = threading.Event()
         with ThreadPoolExecutor(len(AGENTS)) as killers:
-            killing = [killers.submit(self._kill_at_random, name, over) for name in self.hosts]
+            killing = [
+                killers.submit(self._kill_at_random, name, first, over)
+                for name, first in zip(self.hosts, VICTIMS, strict=True)
+            ]
             while any(sender.poll() is None for sender in senders):
                 self._decide(chance)
                 over.wait(0.2)
@@ -100,18 +104,25 @@ class Campaign:
             senders.append(subprocess.Popen(command, cwd=ROOT, env=self.house.environment))
         return senders
 
-    def _kill_at_random(self, name: str, over: threading.Event) -> None:
-        """Kill one agent, or what it runs, every now and then, and start it again."""
+    def _kill_at_random(self, name: str, first: str, over: threading.Event) -> None:
+        """Kill one agent, or what it runs, every now and then, and start it again.
+
+        Each agent begins with another victim, so that every run has at least one of each.
+        """
         chance = random.Random(f"{self.seed} {name}")
+        over.wait(chance.uniform(0.1, 1.0) * self.kill_every)
+        self._strike(name, first, chance, over)
         while not over.wait(chance.uniform(0.1, 1.9) * self.kill_every):
-            victim = chance.choices(("host", "program", "both", "stopped", "frozen"), (10, 5, 2, 2, 3))[0]
-            self.kills[victim] += 1
-            if victim == "frozen":
-                self._freeze(self.hosts[name], chance.uniform(0.2, 1.2), over)
-                continue
-            self._kill(self.hosts[name], victim)
-            over.wait(chance.choice((0.0, 0.0, 0.5)))
-            self.hosts[name] = self.house.start(name, name=name)
+            self._strike(name, chance.choices(VICTIMS, (10, 5, 2, 2, 3))[0], chance, over)
+
+    def _strike(self, name: str, victim: str, chance: random.Random, over: threading.Event) -> None:
+        self.kills[victim] += 1
+        if victim == "frozen":
+            self._freeze(self.hosts[name], chance.uniform(0.2, 1.2), over)
+            return
+        self._kill(self.hosts[name], victim)
+        over.wait(chance.choice((0.0, 0.0, 0.5)))
+        self.hosts[name] = self.house.start(name, name=name)
 
     def _freeze(self, host: RunningHost, seconds: float, over: threading.Event) -> None:
         """The host stands still for a while, perhaps in the middle of a write, and its program goes on."""

@@ -13,7 +13,7 @@ from synapse.core.events import Recorded, StateChanged
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.receipt import Receipt, ReceiptStep
 from synapse.core.task import Task, TaskId, TaskState
-from tests.integration.chaos.campaign import Campaign
+from tests.integration.chaos.campaign import VICTIMS, Campaign
 from tests.integration.chaos.house import Received, open_house
 from tests.integration.chaos.letters import Letter
 from tests.integration.chaos.verdict import Verdict, judge
@@ -32,8 +32,7 @@ def test_whatever_is_killed_nothing_is_lost_twice_or_typed_into_a_dialog() -> No
 
     assert verdict.complaints == [], f"CHAOS_SEED={seed}\n{campaign.report(verdict)}"
     assert verdict.accepted > MESSAGES * 0.9
-    assert campaign.kills["host"] > 3
-    assert campaign.kills["program"] > 0
+    assert set(campaign.kills) >= set(VICTIMS)
     assert verdict.received > MESSAGES / 2
 
 
