@@ -1,0 +1,155 @@
+"""`synapse keys`: the API keys that open a gateway."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from synapse.cli.exit_codes import DONE
+from synapse.cli.render import plain, table
+from synapse.cli.speech import give, give_json, say
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.caller import ACTIONS, LOCAL_SCOPE
+from synapse.core.errors import PersonRequired
+from synapse.registries.files import FileRegistry
+from synapse.runtime.keys import Grant, KeyFile
+from synapse.runtime.settings import Settings, load_settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.service.api_keys import PREFIX, ApiKey, checked_actions, read_expiry
+from synapse.transports.credentials import agent_of, ancestry
+
+EXAMPLES = """
+synapse keys create ci
+synapse keys create reader --agents claude,codex --actions read --expires 30d
+synapse keys list
+synapse keys revoke ci
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Do what is asked about API keys and return the exit code."""
+    options = _parser().parse_args(arguments)
+    settings = load_settings()
+    return _ACTIONS[options.action](settings, KeyFile(settings.home, SystemClock()), options)
+
+
+def _parser() -> VerbParser:
+    parser = VerbParser("keys", examples=EXAMPLES, json=False)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    summaries = {
+        "create": "make a key and print it, once",
+        "list": "the keys, without what would let anybody in",
+        "revoke": "take a key away; a running gateway refuses it at once",
+    }
+    create, _, revoke = (actions.add_parser(name, help=text, summary=text) for name, text in summaries.items())
+    create.add_argument("name", metavar="NAME")
+    create.add_argument("--agents", default="", metavar="A,B", help="only these agents, by their names at the gateway")
+    create.add_argument("--actions", default="", metavar="X,Y", help=f"only these of {', '.join(ACTIONS)}")
+    create.add_argument("--expires", default="", metavar="WHEN", help="30d, 12h, or a date such as 2030-01-01")
+    sees = create.add_mutually_exclusive_group()
+    sees.add_argument("--scope", choices=[LOCAL_SCOPE], default="", help="share the tasks of this machine's own user")
+    sees.add_argument("--all-tasks", action="store_true", help="see the tasks of everybody, not only its own")
+    revoke.add_argument("name", metavar="NAME")
+    return parser
+
+
+class _ActionParser(VerbParser):
+    """The parser of one action; argparse names it by itself."""
+
+    def __init__(self, prog: str, summary: str) -> None:
+        super().__init__(prog.removeprefix("synapse "), examples=EXAMPLES, summary=summary)
+
+
+def _create(settings: Settings, keys: KeyFile, options: Namespace) -> int:
+    _require_person(settings)
+    grant = Grant(
+        actions=checked_actions(_words(options.actions)) if options.actions else None,
+        agents=frozenset(_words(options.agents)) if options.agents else None,
+        expires_at=read_expiry(options.expires, SystemClock().now()) if options.expires else None,
+        scope=options.scope,
+        all_tasks=options.all_tasks,
+    )
+    key, text = keys.create(options.name, grant)
+    if options.json:
+        give_json({**_facts(key, None), "key": text})
+    else:
+        give(text)
+        say(f"this is the key '{key.name}'; it is shown once and kept nowhere  (synapse keys revoke {key.name})")
+    return DONE
+
+
+def _list(_settings: Settings, keys: KeyFile, options: Namespace) -> int:
+    known = [(key, keys.last_used(key.key_id)) for key in keys.all()]
+    if options.json:
+        give_json([_facts(key, used) for key, used in known])
+    elif known:
+        titles = ("NAME", "KEY", "ACTIONS", "AGENTS", "TASKS", "CREATED", "EXPIRES", "LAST USED")
+        give(table(titles, [_row(key, used) for key, used in known], elastic=3))
+    else:
+        say("there is no API key  (synapse keys create NAME)")
+    return DONE
+
+
+def _revoke(settings: Settings, keys: KeyFile, options: Namespace) -> int:
+    _require_person(settings)
+    key = keys.revoke(options.name)
+    if options.json:
+        give_json(_facts(key, None))
+    else:
+        say(f"the key '{key.name}' lets nobody in any more")
+    return DONE
+
+
+_ACTIONS: Mapping[str, Callable[[Settings, KeyFile, Namespace], int]] = {
+    "create": _create,
+    "list": _list,
+    "revoke": _revoke,
+}
+
+
+def _require_person(settings: Settings) -> None:
+    """An agent must not let itself, or others, in at the gateway."""
+    agent_id = agent_of(ancestry(os.getpid()), FileRegistry(settings.registry).entries())
+    if agent_id and not settings.agents_may_approve:
+        raise PersonRequired(
+            f"keys are made and revoked by a person, and this command belongs to the agent {agent_id}",
+            hint="type it in a terminal of your own",
+        )
+
+
+def _words(text: str) -> list[str]:
+    return [word for piece in text.split(",") if (word := piece.strip())]
+
+
+def _facts(key: ApiKey, used: datetime | None) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "prefix": f"{PREFIX}{key.key_id}",
+        "actions": sorted(key.actions) if key.actions is not None else list(ACTIONS),
+        "agents": sorted(key.agents) if key.agents is not None else None,
+        "scope": key.caller().scope,
+        "all_tasks": key.all_tasks,
+        "created": _time(key.created_at),
+        "expires": _time(key.expires_at) or None,
+        "last_used": _time(used) or None,
+    }
+
+
+def _row(key: ApiKey, used: datetime | None) -> tuple[str, ...]:
+    return (
+        key.name,
+        f"{PREFIX}{key.key_id}…",
+        "all" if key.actions is None else ",".join(sorted(key.actions)),
+        "all" if key.agents is None else plain(",".join(sorted(key.agents))),
+        "all" if key.all_tasks else key.scope or "own",
+        _time(key.created_at)[:10],
+        _time(key.expires_at)[:16] or "never",
+        _time(used)[:16] or "never",
+    )
+
+
+def _time(moment: datetime | None) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z") if moment else ""
