@@ -72,6 +72,8 @@ class WireEvent(NamedTuple):
     id: str
     name: str
     data: bytes
+    then: WireEvent | None = None
+    """What follows at once, where one update is told in two events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,9 @@ class Call(NamedTuple):
     encode: Callable[[Any], bytes]
     encode_error: Callable[[SynapseError], WireAnswer] | None = None
     """How an error is told, when not as the dialect does elsewhere."""
+    status: int = 200
+    answer: Callable[[Any], WireAnswer] | None = None
+    """How the whole answer is made, where it is more than a body with a status."""
 
 
 class StreamCall(NamedTuple):

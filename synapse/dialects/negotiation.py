@@ -1,6 +1,7 @@
 """What a request says about itself before it is read: the version of A2A that it speaks, and the extensions it knows.
 
 A2A-Version given                                    it decides alone; one that is not spoken here is refused
+none, `content` is a text                            supervisor, which alone has that
 none, `content` is a list, or `kind`, or `user`      A2A 0.3
 none, `parts` with ROLE_…                            A2A 1.0; by the letter it were 0.3, but it can mean nothing else
 none, no message in the body                         not decided here
@@ -19,6 +20,7 @@ from synapse.dialects.dialect import Call, CallRoute, Dialect, Params, StreamCal
 
 A2A_1_0: Final = "a2a_v1"
 A2A_0_3: Final = "a2a_v0_3"
+SUPERVISOR: Final = "supervisor"
 
 DIALECTS: Final[Mapping[str, str]] = {"1.0": A2A_1_0, "0.3": A2A_0_3}
 """The dialect of each version, newest first."""
@@ -61,6 +63,8 @@ def spoken_dialect(body: bytes) -> str:
     message = peeked.message or peeked.request
     if message is None:
         return ""
+    if isinstance(message.content, str):
+        return SUPERVISOR
     if isinstance(message.content, list) or message.role in ("user", "agent"):
         return A2A_0_3
     parts: list[Any] = message.parts if isinstance(message.parts, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any JSON

@@ -58,9 +58,6 @@ class Speaker:
     def cancel(self, task_id: str) -> Task:
         raise NotImplementedError
 
-    def set_push(self, task_id: str) -> object:
-        raise NotImplementedError
-
     def extended_card(self) -> object:
         raise NotImplementedError
 
@@ -146,6 +143,9 @@ class JsonRpc10(JsonRpc):
         "cancel": "CancelTask",
         "subscribe": "SubscribeToTask",
         "push": "CreateTaskPushNotificationConfig",
+        "get_push": "GetTaskPushNotificationConfig",
+        "list_push": "ListTaskPushNotificationConfigs",
+        "delete_push": "DeleteTaskPushNotificationConfig",
         "card": "GetExtendedAgentCard",
     }
 
@@ -166,10 +166,6 @@ class JsonRpc10(JsonRpc):
         return answer
 
     @override
-    def set_push(self, task_id: str) -> object:
-        return self.call("push", {"taskId": task_id, "url": "https://example.com"})
-
-    @override
     def event(self, result: dict[str, Any], seq: str) -> Event:
         return event_of(result, seq)
 
@@ -183,6 +179,9 @@ class JsonRpc03(JsonRpc):
         "cancel": "tasks/cancel",
         "subscribe": "tasks/resubscribe",
         "push": "tasks/pushNotificationConfig/set",
+        "get_push": "tasks/pushNotificationConfig/get",
+        "list_push": "tasks/pushNotificationConfig/list",
+        "delete_push": "tasks/pushNotificationConfig/delete",
         "card": "agent/getAuthenticatedExtendedCard",
     }
 
@@ -195,11 +194,6 @@ class JsonRpc03(JsonRpc):
     @override
     def stream(self, message: Message) -> AbstractStream:
         return self.follow("stream", {"message": self._message(message)})
-
-    @override
-    def set_push(self, task_id: str) -> object:
-        config = {"url": "https://example.com"}
-        return self.call("push", {"taskId": task_id, "pushNotificationConfig": config})
 
     @override
     def event(self, result: dict[str, Any], seq: str) -> Event:
@@ -249,10 +243,6 @@ class Rest(Speaker):
     @override
     def subscribe(self, task_id: str, after: str = "") -> AbstractStream:
         return self.follow("GET", f"/tasks/{task_id}:subscribe", after=after)
-
-    @override
-    def set_push(self, task_id: str) -> object:
-        return self.ask("POST", f"/tasks/{task_id}/pushNotificationConfigs", {"url": "https://example.com"})
 
 
 class Rest10(Rest):

@@ -167,11 +167,6 @@ def _(speaker: Speaker) -> None:
     assert speaker.cancel(speaker.task(Message("tck-input-required")).id).state == "canceled"
 
 
-@row("push", BOTH, f"{SPEC} §3.3.4", "an agent without push notifications says so")
-def _(speaker: Speaker) -> None:
-    assert refusal(lambda: speaker.set_push("any-task")) == "PushNotSupported"
-
-
 @row("extended-card", BOTH, f"{SPEC} §3.1.11", "an agent without an extended card says so")
 def _(speaker: Speaker) -> None:
     expected = "UnsupportedOperation" if speaker.version == "1.0" else "ExtendedCardMissing"

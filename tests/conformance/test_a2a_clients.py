@@ -1,4 +1,6 @@
-"""The official SDK's client, unmodified, holds conversations with real hosts: a script, and a program on a terminal."""
+"""The official SDK's client, unmodified, holds conversations with a script and with a program on a terminal: with their
+own hosts, and through a gateway.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,13 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.errors import (
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 
 from synapse.core.agent import AgentEntry
+from tests.conformance.real_gateway import RESIDENT, gateway
 from tests.conformance.real_hosts import dummy_host, scripted_host
 
 pytestmark = pytest.mark.integration
@@ -30,15 +32,31 @@ BINDINGS = ["JSONRPC", "HTTP+JSON"]
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentEntry]:
-    with scripted_host(tmp_path_factory.mktemp("c")) as entry:
-        yield entry
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AgentEntry]]:
+    """Each agent at its own host and behind a gateway; one script also in the gateway itself."""
+    home = tmp_path_factory.mktemp("c")
+    with scripted_host(home) as script, dummy_host(home) as dummy, gateway(home, RESIDENT, "--no-auth") as running:
+
+        def behind(name: str) -> AgentEntry:
+            return AgentEntry(name, "any", endpoint=f"{running.url}/agents/{name}", socket=running.entry.socket)
+
+        yield {
+            "script at its host": script,
+            "script behind the gateway": behind("conf"),
+            "script in the gateway": behind("tck"),
+            "dummy at its host": dummy,
+            "dummy behind the gateway": behind("ada"),
+        }
 
 
-@pytest.fixture(scope="module")
-def dummy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentEntry]:
-    with dummy_host(tmp_path_factory.mktemp("d")) as entry:
-        yield entry
+@pytest.fixture(params=["at its host", "behind the gateway", "in the gateway"])
+def script(request: pytest.FixtureRequest, hosts: dict[str, AgentEntry]) -> AgentEntry:
+    return hosts[f"script {request.param}"]
+
+
+@pytest.fixture(params=["at its host", "behind the gateway"])
+def dummy(request: pytest.FixtureRequest, hosts: dict[str, AgentEntry]) -> AgentEntry:
+    return hosts[f"dummy {request.param}"]
 
 
 @asynccontextmanager
@@ -160,13 +178,10 @@ def test_refusals_arrive_as_the_sdks_own_errors(script: AgentEntry, binding: str
     async def conversation() -> None:
         async with client_of(script, binding) as client:
             done = await ended(client, message("hi"))
-            push = a2a.TaskPushNotificationConfig(task_id=done.id, url="https://example.com")
             with pytest.raises(TaskNotFoundError):
                 await client.get_task(a2a.GetTaskRequest(id="no-such-task"))
             with pytest.raises(TaskNotCancelableError):
                 await client.cancel_task(a2a.CancelTaskRequest(id=done.id))
-            with pytest.raises(PushNotificationNotSupportedError):
-                await client.create_task_push_notification_config(push)
             with pytest.raises(UnsupportedOperationError):
                 await everything(client.send_message(message("more", task_id=done.id)))
             with pytest.raises(UnsupportedOperationError):

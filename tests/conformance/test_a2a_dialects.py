@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance import a2a_list_rows, a2a_stream_rows, a2a_task_rows
+from tests.conformance import a2a_list_rows, a2a_push_rows, a2a_stream_rows, a2a_task_rows
 from tests.conformance.a2a_row import ROWS, Row
 from tests.conformance.a2a_speakers import SPEAKERS, Speaker
 from tests.conformance.real_hosts import scripted_host
@@ -18,7 +18,7 @@ from tests.conformance.wire_client import WireClient
 
 pytestmark = pytest.mark.integration
 
-CLAUSES = (a2a_task_rows, a2a_stream_rows, a2a_list_rows)
+CLAUSES = (a2a_task_rows, a2a_stream_rows, a2a_list_rows, a2a_push_rows)
 """Importing them fills the table."""
 CASES = [
     pytest.param(row, speaker, id=f"{row.id}-{speaker.__name__}", marks=pytest.mark.requirement(f"a2a-{row.id}"))

@@ -9,8 +9,8 @@ import pytest
 from synapse.core.errors import InvalidRequest, RouteNotFound
 from synapse.core.message import DataPart, FilePart, Part, Role, TextPart
 from synapse.core.requests import CancelTask, FollowTask, GetTask, Request, SendAndFollow, SendAndWait, SendMessage
-from synapse.core.wire_errors import ExtendedCardMissing, InvalidField, PushNotSupported
-from tests.unit.dialects.a2a_v0_3.samples import REST_MESSAGE, ROUTES, RPC_MESSAGE, rest, rpc
+from synapse.core.wire_errors import ExtendedCardMissing, InvalidField
+from tests.unit.dialects.a2a_v0_3.samples import REST_MESSAGE, RPC_MESSAGE, rest, rpc
 
 
 def rpc_sent(**message: Any) -> SendMessage:
@@ -146,22 +146,6 @@ def test_a_wrong_field_of_rest_is_named(change: dict[str, Any], field: str) -> N
         rest_sent(**change)
 
     assert refused.value.field == field
-
-
-def test_push_notifications_are_refused() -> None:
-    config = {"url": "https://x"}
-    with pytest.raises(PushNotSupported):
-        rpc("message/send", {"message": RPC_MESSAGE, "configuration": {"pushNotificationConfig": config}})
-    body = {"message": REST_MESSAGE, "configuration": {"pushNotification": config}}
-    with pytest.raises(PushNotSupported):
-        rest("POST", "/v1/message:send", body)
-    for verb in ("set", "get", "list", "delete"):
-        with pytest.raises(PushNotSupported):
-            rpc(f"tasks/pushNotificationConfig/{verb}", {"id": "t"})
-    for method, path in ROUTES:
-        if "pushNotificationConfigs" in path:
-            with pytest.raises(PushNotSupported):
-                rest(method, path, id="t", config="c")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_the_card_has_every_required_field() -> None:
 def test_the_card_says_what_is_true() -> None:
     card = agent_card(CardFacts(**FACTS))
 
-    assert card["capabilities"] == {"streaming": True, "pushNotifications": False, "extendedAgentCard": False}
+    assert card["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
 
 
 def test_json_rpc_is_preferred_and_older_versions_come_last() -> None:

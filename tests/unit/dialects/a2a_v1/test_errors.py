@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from synapse.core import errors, wire_errors
+from synapse.core import access_errors, errors, question_errors, wire_errors
 from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
 from synapse.core.wire_errors import ExtensionRequired, InvalidField, VersionNotSupported
 from synapse.dialects.a2a_v1.errors import FAULTS, Fault, encode_error, encode_fault, fault_of
 
 ALL_ERRORS = [
     kind
-    for module in (errors, wire_errors)
+    for module in (access_errors, errors, question_errors, wire_errors)
     for _, kind in inspect.getmembers(module, inspect.isclass)
     if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
 ]

@@ -20,7 +20,7 @@ from synapse.core.requests import (
     SendMessage,
 )
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField, MalformedJson, PushNotSupported
+from synapse.core.wire_errors import InvalidField, MalformedJson
 from synapse.dialects.dialect import Call, StreamCall
 from tests.unit.dialects.a2a_v1.samples import MESSAGE, rest, rpc
 
@@ -192,11 +192,6 @@ def test_what_is_nested_too_deep_is_refused() -> None:
             rest("POST", "/message:send", deep)
 
 
-def test_push_notifications_are_refused_with_the_message() -> None:
-    with pytest.raises(PushNotSupported):
-        sent({**SEND, "configuration": {"taskPushNotificationConfig": {"url": "https://x"}}})
-
-
 @pytest.mark.parametrize(
     ("by_rpc", "by_rest", "request_"),
     [
@@ -283,23 +278,6 @@ def test_a_filter_that_means_nothing_is_refused(key: str, value: object) -> None
 
 def test_the_beginning_of_time_is_no_filter() -> None:
     assert listed({"statusTimestampAfter": "0001-01-01T00:00:00Z"}) == ListTasks()
-
-
-def test_push_configurations_are_refused_in_every_way() -> None:
-    configs = "/tasks/{id}/pushNotificationConfigs"
-    for method, path in (
-        ("POST", configs),
-        ("GET", configs),
-        ("GET", f"{configs}/{{config}}"),
-        ("DELETE", f"{configs}/{{config}}"),
-    ):
-        with pytest.raises(PushNotSupported):
-            rest(method, path, id="t-1", config="c")
-    for verb in ("Create", "Get", "Delete"):
-        with pytest.raises(PushNotSupported):
-            rpc(f"{verb}TaskPushNotificationConfig", {"taskId": "t-1"})
-    with pytest.raises(PushNotSupported):
-        rpc("ListTaskPushNotificationConfigs", {"taskId": "t-1"})
 
 
 def test_an_extended_card_is_not_an_operation_of_this_agent() -> None:

@@ -14,6 +14,7 @@ from synapse.core.errors import InvalidRequest, PriorityOutOfRange
 from synapse.core.message import DataPart, FilePart, Role, TextPart
 from synapse.core.requests import (
     AddExternal,
+    AnswerQuestion,
     CancelTask,
     GetStatus,
     GetTask,
@@ -303,6 +304,28 @@ def test_another_verdict_is_refused() -> None:
     error = refusal(decoding.decode_resolve, wire({"verdict": "maybe"}))
 
     assert str(error) == "verdict: must be 'delivered', 'retry' or 'fail'"
+
+
+@pytest.mark.parametrize("given", [{"verdict": "allow"}, {"verdict": "deny"}, {"option": "2"}, {"text": "main"}])
+def test_a_question_is_answered_by_a_verdict_an_option_or_words(given: dict[str, str]) -> None:
+    named = decoding.decode_answer(wire({**given, "question_id": "q-1"}))
+    anything = decoding.decode_answer(wire(given, params={}))
+
+    assert named == AnswerQuestion(task_id="54241e7e", question_id="q-1", **given)
+    assert anything == AnswerQuestion(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "the body: must have one of 'verdict', 'option' and 'text'"),
+        ({"text": " "}, "the body: must have one of 'verdict', 'option' and 'text'"),
+        ({"option": "1", "text": "yes"}, "the body: must have one of 'verdict', 'option' and 'text'"),
+        ({"verdict": "maybe"}, "verdict: must be 'allow' or 'deny'"),
+    ],
+)
+def test_an_answer_that_says_nothing_or_two_things_is_refused(given: dict[str, str], why: str) -> None:
+    assert str(refusal(decoding.decode_answer, wire(given))) == why
 
 
 def test_an_external_agent_is_added_by_its_address() -> None:

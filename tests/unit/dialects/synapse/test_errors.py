@@ -7,14 +7,15 @@ import json
 
 import pytest
 
-from synapse.core import errors
+from synapse.core import access_errors, errors, question_errors
 from synapse.core.errors import AmbiguousTask, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
 from synapse.dialects.synapse.errors import STATUS, encode_error, status_of
 
 ALL_ERRORS = [
     kind
-    for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(kind, SynapseError) and kind.__module__ == errors.__name__
+    for module in (access_errors, errors, question_errors)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
 ]
 EXPECTED = {
     "BodyTooLarge": 413,
@@ -24,6 +25,9 @@ EXPECTED = {
     "RouteNotFound": 404,
     "TaskNotCancelable": 409,
     "MessageIdReused": 409,
+    "NothingAsked": 409,
+    "QuestionGone": 409,
+    "InvalidChoice": 400,
     "QueueFull": 429,
     "SenderMismatch": 403,
     "ForeignOrigin": 403,
@@ -58,7 +62,7 @@ def test_only_the_root_and_our_own_defects_are_internal(kind: type[SynapseError]
 
 @pytest.mark.parametrize(("name", "status"), EXPECTED.items())
 def test_the_statuses_of_the_contract(name: str, status: int) -> None:
-    assert status_of(getattr(errors, name)) == status
+    assert status_of(getattr(errors, name, None) or getattr(question_errors, name)) == status
 
 
 def test_codes_are_unique() -> None:

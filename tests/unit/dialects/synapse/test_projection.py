@@ -12,6 +12,7 @@ import pytest
 from synapse.core.agent import AGENT_STATES, AgentEntry
 from synapse.core.driver import AgentView, Sighting
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
+from synapse.core.question import Option, Question, QuestionKind, question_fields
 from synapse.core.receipt import Receipt, ReceiptStep
 from synapse.core.requests import Replied
 from synapse.core.status import ExternalAgent, ExternalAnswer, HostStatus
@@ -203,6 +204,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "current_task": task_object(waiting),
         "queue_depth": 2,
         "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
+        "question": None,
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }
 
@@ -211,6 +213,56 @@ def test_the_status_of_an_agent_without_work_has_no_task() -> None:
     status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(), attention=())
 
     assert json.loads(projection.encode_status(status))["current_task"] is None
+
+
+QUESTION = Question(
+    id="q-1", kind=QuestionKind.STARTUP, title="Trust this folder?", options=(Option(key="1", label="Yes"),)
+)
+
+
+def test_a_question_at_the_start_counts_as_attention_and_belongs_to_no_task() -> None:
+    view = replace(_view(), state="waiting", question=QUESTION)
+    status = HostStatus(entry=_entry(), view=view, current=None, queue=(), attention=())
+
+    wire = json.loads(projection.encode_status(status))
+
+    assert wire["question"] == {
+        "id": "q-1",
+        "kind": "startup",
+        "title": "Trust this folder?",
+        "detail": "",
+        "options": [{"key": "1", "label": "Yes", "leaning": "other"}],
+        "takes_text": False,
+        "source": "screen",
+        "hint": "",
+        "asked_at": "2024-01-15T10:30:00.000Z",
+        "task_id": "",
+    }
+    assert wire["attention"] == [{"task_id": "", "text": "Trust this folder?", "receipt": "", "question_id": "q-1"}]
+
+
+def test_a_question_in_a_turn_names_its_task() -> None:
+    recorded = {"question": {**question_fields(QUESTION), "asked_at": "2024-01-15T10:31:00.000Z"}}
+    asking = a_task(metadata=recorded, state=TaskState.INPUT_REQUIRED, reason="waiting_for_person")
+    status = HostStatus(entry=_entry(), view=_view(), current=asking, queue=(), attention=(), asking=asking)
+
+    question = json.loads(projection.encode_status(status))["question"]
+
+    assert (question["task_id"], question["asked_at"]) == (asking.id, "2024-01-15T10:31:00.000Z")
+
+
+def test_a_question_that_the_task_does_not_tell_of_yet_names_its_task_too() -> None:
+    view = replace(_view(), state="waiting", question=QUESTION)
+    status = HostStatus(entry=_entry(), view=view, current=a_task(), queue=(), attention=(), asking=a_task())
+
+    question = json.loads(projection.encode_status(status))["question"]
+
+    assert (question["task_id"], question["title"]) == (a_task().id, "Trust this folder?")
+
+
+def test_an_answer_tells_the_task_that_goes_on_if_there_is_one() -> None:
+    assert json.loads(projection.encode_answered(a_task())) == {"task": task_object(a_task())}
+    assert json.loads(projection.encode_answered(None)) == {"task": None}
 
 
 def test_the_queue_is_the_tasks_that_wait() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from synapse.dialects.dialect import DocumentRoute, StreamRoute, WireRequest
+from synapse.core.requests import ReportSignal
+from synapse.dialects.dialect import Call, CallRoute, DocumentRoute, StreamRoute, WireRequest
 from synapse.dialects.synapse.card import CardFacts, agent_card
 from synapse.dialects.synapse.routes import CARD_PATH, synapse_dialect
 
@@ -20,8 +21,11 @@ PATHS = {
     ("GET", "/tasks/{id}"),
     ("POST", "/tasks/{id}/cancel"),
     ("POST", "/tasks/{id}/resolve"),
+    ("POST", "/tasks/{id}/answer"),
     ("GET", "/tasks/{id}/subscribe"),
     ("POST", "/reply"),
+    ("POST", "/answer"),
+    ("POST", "/commands"),
     ("POST", "/signals"),
     ("GET", "/queue"),
     ("GET", "/status"),
@@ -48,3 +52,14 @@ def test_the_card_is_answered_without_asking_the_service() -> None:
 
     assert (answer.status, answer.media_type) == (200, b"application/json")
     assert json.loads(answer.body) == agent_card(FACTS)
+
+
+def test_a_hook_is_answered_when_its_answer_is_known() -> None:
+    (route,) = [route for route in DIALECT.routes if route.path == "/signals"]
+    assert isinstance(route, CallRoute)
+
+    call = route.ask(WireRequest("POST", "/signals", {}, b"", [], b'{"hook": "Stop"}'))
+
+    assert isinstance(call, Call)
+    assert call.request == ReportSignal(payload={"hook": "Stop"}, secret="")
+    assert (call.encode(None), call.encode({"decision": 1})) == (b"{}", b'{"decision":1}')

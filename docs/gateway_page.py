@@ -1,0 +1,102 @@
+"""The reference page of the two dialects that only a gateway speaks; `docs.generate` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from synapse.core.task import TaskState
+from synapse.dialects.hub import paths as hub_paths
+from synapse.dialects.hub.words import STATE_NAMES as HUB_STATES
+from synapse.dialects.supervisor import paths as supervisor_paths
+from synapse.dialects.supervisor.words import STATE_NAMES as SUPERVISOR_STATES
+
+MOUNT: Final = "/agents/{agentId}/v1"
+
+# What each operation is for. An operation without a line here fails the generation.
+SUPERVISOR_PURPOSES: Final = {
+    "send": 'send `{"message": {"content": …, "role": "user"}}`; with `"blocking": true` the answer waits',
+    "stream": "the same, answered with server-sent events",
+    "list": "tasks: `?contextId`, `status`, `pageSize`, `pageToken`, `historyLength`, `lastUpdatedAfter` in "
+    'milliseconds, `includeArtifacts`, `metadata` (`{"key": "value"}` or `key:value`)',
+    "get": "one task: `?historyLength`",
+    "cancel": "stop a task",
+    "subscribe": "follow a task; `Last-Event-ID` goes on after an event",
+    "set_push": "tell a webhook about the task",
+    "list_push": "the webhooks of a task",
+    "get_push": "one of them",
+    "delete_push": "tell it nothing more",
+}
+HUB_PURPOSES: Final = {
+    "list_agents": "the agents, by their cards",
+    "get_agent": "one card",
+    "send": 'send `{"message": [{"type": "text", "content": …}]}`; 202 with `taskId` and `messageId`. '
+    'With `"stream": true` server-sent events. Also: `messageId`, `taskId`, `parentId`, `contextId`, `metadata`',
+    "get_message": "a message by its id, with the task that it belongs to",
+    "list_tasks": "tasks: `?agentId`, `state`, `parentId`, `userId`, `limit`, `cursor`",
+    "get_task": "one task; with `Accept: text/event-stream` all that comes of it",
+    "change_task": "replace the `metadata`, or move the task to a `state` that the lifecycle allows",
+    "delete_task": "cancel what runs, and take the task out of all views; the log keeps it",
+    "issue_ticket": "a ticket for one handshake of the WebSocket, for browsers, which can set no header there",
+}
+
+_INTRODUCTION: Final = """\
+One address for all agents speaks [standard A2A](../howto/standard-a2a.md) and two dialects of its own. They show the
+same tasks under the same ids, each in its words. What went wrong is told as in [errors](errors.md).
+"""
+_SUPERVISOR: Final = f"""\
+Below `{MOUNT}`, beside A2A 1.0 and 0.3. A request that names a version (`A2A-Version`) gets it; one without
+is supervisor when its message has a text as `content`, or when it has no message and the task was not made otherwise.
+Task ids are `agentId:taskId`; the plain id is taken, too.
+
+A stream is `event: taskUpdate` with the whole task and `final`, then `event: done`. `messages` is what the agent said
+(a system message says why there is no answer), `history` what was said before, `artifacts` what it handed over.
+"""
+_HUB: Final = """\
+At the root. Parts are `text` (a string), `image` and `file` (`{"name", "mimeType", "data" | "url"}`, or one string: a
+data URL, an address, base64), and any other type with any JSON as `content`.
+
+A stream is `event: update` with `{"type": "partial", "content": …}` as the text grows (`"type": "replace"` when the
+agent has rewritten it), then `event: complete` with `{"taskId": …}`, or `event: error`. The `id` of the last event in
+`Last-Event-ID` goes on from there: send the same request again, or follow the task with a GET.
+"""
+
+
+_STATES: Final = """\
+`expired` is a failed task whose deadline passed. A canceled task has the error `TASK_CANCELLED` in the hub, and any
+other that failed `AGENT_EXECUTION_ERROR`.
+"""
+
+
+def gateway_page(notice: str) -> str:
+    """The page, whole."""
+    sections = [
+        f"# HTTP at the gateway\n\n{notice}{_INTRODUCTION}",
+        f"## Supervisor\n\n{_SUPERVISOR}",
+        _routes(supervisor_paths.OPERATIONS, SUPERVISOR_PURPOSES, MOUNT),
+        f"## Hub\n\n{_HUB}",
+        _routes(hub_paths.OPERATIONS, HUB_PURPOSES, ""),
+        f"## States\n\n{_STATES}",
+        _table(
+            ("state", "supervisor", "hub"),
+            ((state.value, _supervisor_words(state), f"`{HUB_STATES[state]}`") for state in TaskState),
+        ),
+    ]
+    return "\n".join(sections)
+
+
+def _routes(operations: Mapping[str, tuple[str, str]], purposes: Mapping[str, str], mount: str) -> str:
+    rows = ((f"`{method} {mount}{path}`", purposes[name]) for name, (method, path) in operations.items())
+    return _table(("request", "what it does"), rows)
+
+
+def _supervisor_words(state: TaskState) -> str:
+    also = " or `expired`" if state is TaskState.FAILED else ""
+    return f"`{SUPERVISOR_STATES[state]}`{also}"
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [columns, ("---",) * len(columns), *rows]
+    return (
+        "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("--- |\n", "---|\n")
+    )

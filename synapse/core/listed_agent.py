@@ -1,0 +1,23 @@
+"""An agent as a gateway shows it to callers: what its entries in lists and its cards are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAgent:
+    """The answer to GetAgent; ListAgents answers with a tuple of them."""
+
+    id: str
+    """Its name at the gateway: the given name, else the agent id."""
+    name: str
+    """Its name for people, such as `Synapse Claude`."""
+    description: str
+    version: str
+    agent_type: str
+    """Its profile, or `a2a` for an agent from elsewhere."""
+    state: str
+    """One of AGENT_STATES in `core.agent`."""
+    capabilities: tuple[str, ...] = ("streaming", "pushNotifications")
+    """What it can do beyond answering, in the words of A2A's cards."""

@@ -1,0 +1,65 @@
+"""From the words of the hub dialect to core requests. Each function raises InvalidRequest and nothing else."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from synapse.core.message import Message, MessageId, Role
+from synapse.core.requests import ChangeTask, ListTasks, Request, SendMessage
+from synapse.core.task import TaskState
+from synapse.core.wire_errors import InvalidField
+from synapse.dialects.hub.ids import about_task, plain_id
+from synapse.dialects.hub.parts import decode_part
+from synapse.dialects.hub.paths import NAME
+from synapse.dialects.hub.shapes import ChangeShape, ListShape, MessageShape
+from synapse.dialects.hub.words import ASKED_STATES, REQUEST_METADATA, STATE_NAMES
+
+
+def send_request(shape: MessageShape) -> SendMessage:
+    return SendMessage(
+        message=Message(
+            message_id=MessageId(shape.message_id),
+            role=Role.USER,
+            parts=tuple([decode_part(part, index) for index, part in enumerate(shape.message)]),
+        ),
+        dialect=NAME,
+        context_id=shape.context_id,
+        task_id=plain_id(shape.task_id),
+        exact=True,
+        parent_id=plain_id(shape.parent_id),
+        metadata={REQUEST_METADATA: shape.metadata} if shape.metadata else {},
+    )
+
+
+def list_request(shape: ListShape) -> ListTasks:
+    return ListTasks(
+        agent=shape.agent_id,
+        states=_states(shape.state),
+        parent_id=plain_id(shape.parent_id),
+        user=shape.user_id,
+        limit=shape.limit,
+        cursor=shape.cursor,
+    )
+
+
+def change_request(shape: ChangeShape, task_id: str) -> Request:
+    """A PUT: the metadata that is given takes the place of what was there."""
+    if shape.state is None and shape.metadata is None:
+        raise InvalidField("", "there is nothing to change", hint='{"metadata": {…}} or {"state": "completed"}')
+    metadata: dict[str, Any] = {} if shape.metadata is None else {REQUEST_METADATA: shape.metadata}
+    state = None if shape.state is None else ASKED_STATES[shape.state]
+    return about_task(task_id, partial(_change, metadata, state))
+
+
+def _change(metadata: dict[str, Any], state: TaskState | None, task_id: str) -> ChangeTask:
+    return ChangeTask(task_id=task_id, metadata=metadata, state=state)
+
+
+def _states(words: str) -> frozenset[TaskState]:
+    """The states that these words, with commas between, mean."""
+    wanted = {word.strip() for word in words.split(",")} - {""}
+    unknown = wanted - set(ASKED_STATES)
+    if unknown:
+        raise InvalidField("state", f"'{min(unknown)}' is not a state", hint="use one of " + ", ".join(ASKED_STATES))
+    return frozenset(state for state, word in STATE_NAMES.items() if word in wanted)

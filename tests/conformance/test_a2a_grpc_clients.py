@@ -1,0 +1,290 @@
+"""The official SDK's clients over gRPC, unmodified, hold conversations through a gateway: of A2A 1.0 and of 0.3."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio  # type: ignore[import-untyped]  # it has no types of its own
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as v0_3
+from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc as v0_3_grpc
+from a2a.types import a2a_pb2 as a2a
+from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+
+from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway
+from tests.conformance.real_hosts import scripted_host
+
+pytestmark = pytest.mark.integration
+
+PATIENCE = 30.0
+CONFIG = f"""
+default_agent = "tck"
+allow_private_webhooks = true
+{RESIDENT}
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """One agent in the gateway, and one in a host behind it."""
+    home = tmp_path_factory.mktemp("g")
+    with scripted_host(home), gateway(home, CONFIG, "--no-auth") as running:
+        yield running
+
+
+@pytest.fixture(params=["tck", "conf"], ids=["in the gateway", "behind the gateway"])
+def agent(request: pytest.FixtureRequest, running: RunningGateway) -> str:
+    return f"{running.url}/agents/{request.param}"
+
+
+def run(conversation: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def within_bounds() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await conversation()
+
+    asyncio.run(within_bounds())
+
+
+@asynccontextmanager
+async def client_of(agent: str, *, streaming: bool = True) -> AsyncGenerator[Client]:
+    """A client made from the agent's card, which finds the port of gRPC and its tenant there."""
+    async with httpx.AsyncClient(timeout=PATIENCE) as http:
+        card = await A2ACardResolver(http, agent).get_agent_card()
+        factory = ClientFactory(
+            ClientConfig(
+                streaming=streaming,
+                supported_protocol_bindings=["GRPC"],
+                httpx_client=http,
+                grpc_channel_factory=grpc.aio.insecure_channel,
+            )
+        )
+        client = factory.create(card)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+def message(text: str, cue: str = "plain", **more: Any) -> a2a.SendMessageRequest:
+    spoken = a2a.Message(message_id=f"{cue}-{uuid.uuid4()}", role=a2a.ROLE_USER, parts=[a2a.Part(text=text)], **more)
+    return a2a.SendMessageRequest(message=spoken)
+
+
+async def everything(events: AsyncIterator[a2a.StreamResponse]) -> list[a2a.StreamResponse]:
+    return [event async for event in events]
+
+
+async def ended(client: Client, request: a2a.SendMessageRequest) -> a2a.Task:
+    """The task after all events of a message."""
+    first, *_ = await everything(client.send_message(request))
+    return await client.get_task(a2a.GetTaskRequest(id=first.task.id))
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "plain"])
+def test_a_conversation_goes_through_its_question_to_the_answer(agent: str, streaming: bool) -> None:
+    async def conversation() -> None:
+        async with client_of(agent, streaming=streaming) as client:
+            asked = await ended(client, message("first", "tck-multi-turn"))
+            assert asked.status.state == a2a.TASK_STATE_INPUT_REQUIRED
+            assert asked.status.message.parts[0].text == "Go on."
+
+            done = await ended(client, message("second", task_id=asked.id))
+
+            assert (done.id, done.context_id) == (asked.id, asked.context_id)
+            assert done.status.state == a2a.TASK_STATE_COMPLETED
+            assert [one.parts[0].text for one in done.history] == ["first", "Go on.", "second"]
+            assert done.artifacts[0].parts[0].text == "done: second"
+
+    run(conversation)
+
+
+def test_a_stream_is_the_task_and_then_its_changes(agent: str) -> None:
+    async def conversation() -> None:
+        async with client_of(agent) as client:
+            events = await everything(client.send_message(message("go", "tck-stream-artifact-chunked")))
+            kinds = [event.WhichOneof("payload") for event in events]
+            assert kinds[0] == "task"
+            assert kinds.count("artifact_update") == 2
+            assert events[-1].status_update.status.state == a2a.TASK_STATE_COMPLETED
+
+            (only,) = await everything(client.send_message(message("hi", "tck-message-response")))
+            assert only.message.parts[0].text == "Direct message response"
+
+    run(conversation)
+
+
+def test_artifacts_of_every_kind_arrive(agent: str) -> None:
+    async def conversation() -> None:
+        async with client_of(agent) as client:
+            for cue, kind in (("text", "text"), ("file-x", "raw"), ("file-url", "url"), ("data", "data")):
+                task = await ended(client, message("go", f"tck-artifact-{cue}"))
+                assert task.artifacts[0].parts[0].WhichOneof("content") == kind
+
+    run(conversation)
+
+
+def test_a_task_is_followed_by_several_and_canceled(agent: str) -> None:
+    async def conversation() -> None:
+        async with client_of(agent) as client:
+            stream = client.send_message(message("wait", "tck-cancel"))
+            task_id = (await anext(stream)).task.id
+            other = client.subscribe(a2a.SubscribeToTaskRequest(id=task_id))
+            assert (await anext(other)).task.id == task_id
+
+            canceled = await client.cancel_task(a2a.CancelTaskRequest(id=task_id))
+
+            assert canceled.status.state == a2a.TASK_STATE_CANCELED
+            for rest in (await everything(stream), await everything(other)):
+                assert rest[-1].status_update.status.state == a2a.TASK_STATE_CANCELED
+
+    run(conversation)
+
+
+def test_refusals_arrive_as_the_sdks_own_errors(agent: str) -> None:
+    async def conversation() -> None:
+        async with client_of(agent) as client:
+            done = await ended(client, message("hi"))
+            with pytest.raises(TaskNotFoundError):
+                await client.get_task(a2a.GetTaskRequest(id="no-such-task"))
+            with pytest.raises(TaskNotCancelableError):
+                await client.cancel_task(a2a.CancelTaskRequest(id=done.id))
+            with pytest.raises(UnsupportedOperationError):
+                await everything(client.send_message(message("more", task_id=done.id)))
+            with pytest.raises(UnsupportedOperationError):
+                await everything(client.subscribe(a2a.SubscribeToTaskRequest(id=done.id)))
+            with pytest.raises(InvalidParamsError):
+                await client.list_tasks(a2a.ListTasksRequest(page_size=1000))
+
+    run(conversation)
+
+
+def test_pages_of_tasks_follow_each_other(agent: str) -> None:
+    async def conversation() -> None:
+        async with client_of(agent) as client:
+            context = str(uuid.uuid4())
+            made = [(await ended(client, message("hi", context_id=context))).id for _ in range(3)]
+            first = await client.list_tasks(
+                a2a.ListTasksRequest(context_id=context, page_size=2, include_artifacts=True)
+            )
+            rest = await client.list_tasks(
+                a2a.ListTasksRequest(context_id=context, page_size=2, page_token=first.next_page_token)
+            )
+            assert [task.id for task in (*first.tasks, *rest.tasks)] == made[::-1]
+            assert (first.total_size, rest.next_page_token) == (3, "")
+            assert len(first.tasks[0].artifacts) == 1
+
+    run(conversation)
+
+
+def test_webhooks_are_set_read_listed_and_deleted(agent: str) -> None:
+    async def conversation() -> None:
+        async with client_of(agent) as client:
+            stream = client.send_message(message("first", "tck-multi-turn"))
+            task_id = (await everything(stream))[0].task.id
+
+            made = await client.create_task_push_notification_config(
+                a2a.TaskPushNotificationConfig(task_id=task_id, url="http://127.0.0.1:9/hook", token="t-1")
+            )
+            one = await client.get_task_push_notification_config(
+                a2a.GetTaskPushNotificationConfigRequest(task_id=task_id, id=made.id)
+            )
+            listed = await client.list_task_push_notification_configs(
+                a2a.ListTaskPushNotificationConfigsRequest(task_id=task_id)
+            )
+            await client.delete_task_push_notification_config(
+                a2a.DeleteTaskPushNotificationConfigRequest(task_id=task_id, id=made.id)
+            )
+            none = await client.list_task_push_notification_configs(
+                a2a.ListTaskPushNotificationConfigsRequest(task_id=task_id)
+            )
+
+            assert (one.url, one.token, one.task_id) == ("http://127.0.0.1:9/hook", "t-1", task_id)
+            assert [config.id for config in listed.configs] == [made.id]
+            assert not none.configs
+
+    run(conversation)
+
+
+def test_the_extended_card_is_the_agents(agent: str) -> None:
+    async def conversation() -> None:
+        async with client_of(agent) as client:
+            card = await client.get_extended_agent_card(a2a.GetExtendedAgentCardRequest())
+            grpc_interface = card.supported_interfaces[-1]
+            assert (grpc_interface.protocol_binding, grpc_interface.tenant) == ("GRPC", agent.rpartition("/")[2])
+
+    run(conversation)
+
+
+@asynccontextmanager
+async def former_stub(running: RunningGateway) -> AsyncGenerator[Any]:
+    """The stub of 0.3, which knows no tenant."""
+    async with httpx.AsyncClient(timeout=PATIENCE) as http:
+        card = await A2ACardResolver(http, f"{running.url}/agents/tck").get_agent_card()
+    async with grpc.aio.insecure_channel(card.supported_interfaces[-1].url) as channel:
+        new_stub: Any = v0_3_grpc.A2AServiceStub
+        yield new_stub(channel)
+
+
+def former_message(text: str, cue: str = "plain", **more: Any) -> v0_3.SendMessageRequest:
+    spoken = v0_3.Message(
+        message_id=f"{cue}-{uuid.uuid4()}", role=v0_3.ROLE_USER, content=[v0_3.Part(text=text)], **more
+    )
+    return v0_3.SendMessageRequest(request=spoken, configuration=v0_3.SendMessageConfiguration(blocking=True))
+
+
+@pytest.mark.parametrize("metadata", [(), (("x-agent-id", "conf"),)], ids=["the default agent", "the agent it names"])
+def test_a_client_of_0_3_holds_a_conversation(running: RunningGateway, metadata: tuple[tuple[str, str], ...]) -> None:
+    async def conversation() -> None:
+        async with former_stub(running) as stub:
+            asked = (await stub.SendMessage(former_message("first", "tck-multi-turn"), metadata=metadata)).task
+            assert asked.status.state == v0_3.TASK_STATE_INPUT_REQUIRED
+            second = former_message("second", task_id=asked.id)
+            events = [event async for event in stub.SendStreamingMessage(second, metadata=metadata)]
+            assert events[0].task.id == asked.id
+            assert events[-1].status_update.final
+            name = f"tasks/{asked.id}"
+            done = await stub.GetTask(v0_3.GetTaskRequest(name=name, history_length=1), metadata=metadata)
+            assert done.status.state == v0_3.TASK_STATE_COMPLETED
+            assert len(done.history) == 1
+            card = await stub.GetAgentCard(v0_3.GetAgentCardRequest(), metadata=metadata)
+            assert card.protocol_version.startswith("0.3")
+
+    run(conversation)
+
+
+def test_a_client_of_0_3_follows_cancels_and_is_told_by_webhooks(running: RunningGateway) -> None:
+    async def conversation() -> None:
+        async with former_stub(running) as stub:
+            stream = stub.SendStreamingMessage(former_message("wait", "tck-cancel"))
+            task_id = (await anext(aiter(stream))).task.id
+            name = f"tasks/{task_id}"
+            other = stub.TaskSubscription(v0_3.TaskSubscriptionRequest(name=name))
+            assert (await anext(aiter(other))).task.id == task_id
+            hook = v0_3.PushNotificationConfig(url="http://127.0.0.1:9/hook")
+            made = await stub.CreateTaskPushNotificationConfig(
+                v0_3.CreateTaskPushNotificationConfigRequest(
+                    parent=name, config_id="mine", config=v0_3.TaskPushNotificationConfig(push_notification_config=hook)
+                )
+            )
+            assert made.name == f"{name}/pushNotificationConfigs/mine"
+            one = await stub.GetTaskPushNotificationConfig(v0_3.GetTaskPushNotificationConfigRequest(name=made.name))
+            assert one.push_notification_config.url == hook.url
+            listed = await stub.ListTaskPushNotificationConfig(v0_3.ListTaskPushNotificationConfigRequest(parent=name))
+            assert [config.name for config in listed.configs] == [made.name]
+            await stub.DeleteTaskPushNotificationConfig(v0_3.DeleteTaskPushNotificationConfigRequest(name=made.name))
+
+            canceled = await stub.CancelTask(v0_3.CancelTaskRequest(name=name))
+
+            assert canceled.status.state == v0_3.TASK_STATE_CANCELLED
+            assert [event async for event in other][-1].status_update.final
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.CancelTask(v0_3.CancelTaskRequest(name=name))
+            assert str(refused.value.details()).startswith("TaskNotCancelableError: ")
+
+    run(conversation)

@@ -1,0 +1,191 @@
+"""What a gateway asks a host: both ends understand each other, and nobody becomes more than the gateway let in."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import synapse.core
+from synapse.core.caller import Caller
+from synapse.core.errors import FeedLagged, InvalidRequest, SynapseError, TaskNotFound
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, TextPart
+from synapse.core.push import PushConfig
+from synapse.core.requests import (
+    AnswerQuestion,
+    CancelTask,
+    ChangeTask,
+    Commanded,
+    DeletePushConfig,
+    DeleteTask,
+    GetPushConfig,
+    ListPushConfigs,
+    OnBehalf,
+    Request,
+    Sender,
+    SendMessage,
+    SetPushConfig,
+)
+from synapse.core.task import TaskState
+from synapse.core.wire_errors import InvalidField
+from synapse.dialects.dialect import WireRequest
+from synapse.dialects.synapse import commands
+
+for module in pkgutil.iter_modules(synapse.core.__path__):
+    importlib.import_module(f"synapse.core.{module.name}")
+
+CALLER = Caller(
+    scope="key:7", sees_all=True, actions=frozenset({"read", "send"}), agents=frozenset({"ada"}), name="laptop"
+)
+CONFIG = PushConfig(id="c", url="https://example.com", token="t", scheme="bearer", credentials="x", dialect="a2a_v1")
+PARTS = (
+    TextPart(text="hällo", name="n", media_type="text/plain", metadata={"a": [1, None]}),
+    FilePart(content=b"\0\xff", name="f.bin", media_type="application/octet-stream"),
+    FilePart(url="https://example.com/f"),
+    DataPart(data={"deep": {"er": [True, 1.5]}}),
+    DataPart(data=None),
+)
+MESSAGE = Message(
+    message_id=MessageId("m-1"),
+    role=Role.USER,
+    parts=PARTS,
+    metadata={"k": "v"},
+    extensions=("urn:x",),
+    reference_task_ids=("t-0",),
+)
+REQUESTS: list[Request] = [
+    SendMessage(message=MESSAGE, dialect="a2a_v1"),
+    SendMessage(
+        message=MESSAGE,
+        dialect="supervisor",
+        priority=5,
+        sender=Sender(sender_id="user", sender_type="user", sender_endpoint="e"),
+        response_expected=True,
+        sender_task_id="s",
+        in_reply_to="r",
+        context_id="c",
+        task_id="t",
+        exact=True,
+        deadline=datetime(2027, 1, 2, 3, 4, 5, 678000, tzinfo=UTC),
+        metadata={"request": {"customField": 1}},
+        parent_id="p",
+        push=CONFIG,
+    ),
+    CancelTask("t", exact=True),
+    AnswerQuestion(task_id="t", verdict="allow", option="1", text="words"),
+    ChangeTask(task_id="t", metadata={"a": None}, state=TaskState.CANCELED),
+    DeleteTask(task_id="t"),
+    SetPushConfig(task_id="t", config=CONFIG),
+    GetPushConfig(task_id="t", config_id="c"),
+    ListPushConfigs(task_id="t"),
+    DeletePushConfig(task_id="t", config_id="c"),
+]
+
+
+def asked(body: bytes) -> OnBehalf:
+    request = commands.ask(WireRequest("POST", commands.PATH, body=body)).request
+    assert isinstance(request, OnBehalf)
+    return request
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
+def test_a_command_arrives_as_it_was_sent(request_: Request) -> None:
+    assert asked(commands.encode_command(request_, CALLER)) == OnBehalf(CALLER, request_)
+
+
+def test_every_command_has_a_sample() -> None:
+    assert {type(request) for request in REQUESTS} == set(commands.COMMANDS)
+
+
+@pytest.mark.parametrize("field", ["agent_id", "pid", "via_socket"])
+def test_nobody_becomes_a_process_of_this_machine(field: str) -> None:
+    body = json.loads(commands.encode_command(CancelTask("t"), CALLER))
+    body["caller"][field] = 1
+    with pytest.raises(InvalidRequest, match=field):
+        asked(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b'{"caller": {"scope": "x"}, "request": {"type": "ResolveTask"}}',
+        b'{"caller": {"scope": "x"}, "request": {}}',
+        b'{"caller": {"scope": "x"}, "request": {"type": "SendMessage"}}',
+        b'{"caller": {}, "request": {"type": "CancelTask", "task_id": "t"}}',
+    ],
+)
+def test_what_is_no_command_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        asked(body)
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        Commanded(task_id="t", version=7, direct=True),
+        Commanded(result=CONFIG),
+        Commanded(result=(CONFIG, CONFIG)),
+        Commanded(result=()),
+        Commanded(),
+    ],
+    ids=str,
+)
+def test_what_came_of_it_arrives(done: Commanded) -> None:
+    assert commands.decode_done(commands.encode_done(done)) == done
+
+
+def family(kind: type[SynapseError]) -> list[type[SynapseError]]:
+    return [kind, *(one for child in kind.__subclasses__() for one in family(child))]
+
+
+# What rooms above keep to themselves never leaves a host as it is.
+ERRORS = [kind for kind in family(SynapseError) if kind.__module__.startswith("synapse.core.")]
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_is_raised_again_as_itself(kind: type[SynapseError]) -> None:
+    error = kind.__new__(kind)
+    SynapseError.__init__(error, "what was wrong", hint="what to do")
+
+    again = commands.decode_failure(commands.encode_failure(error).body)
+
+    assert (type(again), str(again), again.hint, again.code) == (kind, "what was wrong", "what to do", kind.code)
+
+
+def test_no_two_errors_have_the_same_code() -> None:
+    assert len({kind.code for kind in ERRORS}) == len(ERRORS)
+
+
+@pytest.mark.parametrize(
+    ("error", "fields"),
+    [
+        (InvalidField("a.b", "is missing"), {"field": "a.b", "why": "is missing"}),
+        (FeedLagged(7), {"last_seq": 7}),
+        (TaskNotFound("t"), {}),
+    ],
+)
+def test_an_error_keeps_what_it_is_made_of(error: SynapseError, fields: dict[str, Any]) -> None:
+    again = commands.decode_failure(commands.encode_failure(error).body)
+
+    assert str(again) == str(error)
+    assert {name: getattr(again, name) for name in fields} == fields
+
+
+def test_an_error_of_a_newer_host_is_an_error_with_its_code() -> None:
+    told = {"error": {"code": "from_the_future", "message": "m", "hint": "h"}}
+
+    error = commands.decode_failure(json.dumps(told).encode())
+
+    assert (type(error), error.code, str(error), error.hint) == (SynapseError, "from_the_future", "m", "h")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[]"])
+def test_an_answer_that_is_none_is_an_error_too(body: bytes) -> None:
+    assert isinstance(commands.decode_failure(body), SynapseError)

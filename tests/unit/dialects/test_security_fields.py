@@ -1,0 +1,90 @@
+"""Cards say what a caller must bring, in words that the SDKs read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from synapse.core.access_errors import CredentialsRefused, Forbidden, RateLimited
+from synapse.core.auth_methods import AuthMethods
+from synapse.core.errors import Unauthenticated
+from synapse.dialects.a2a_v0_3 import errors as former_errors
+from synapse.dialects.a2a_v0_3.security import security_fields as former_fields
+from synapse.dialects.a2a_v1 import errors as current_errors
+from synapse.dialects.a2a_v1.security import security_fields
+from synapse.dialects.hub import errors as hub_errors
+from synapse.dialects.supervisor import errors as supervisor_errors
+from synapse.dialects.synapse import errors as own_errors
+
+ALL = AuthMethods(api_keys=True, jwt_issuer="https://i", jwt_scopes=("synapse:read",), custom="Our badge")
+DIALECTS = [own_errors, current_errors, former_errors, supervisor_errors, hub_errors]
+
+
+def test_a_1_0_card_says_it_as_the_oracle_does() -> None:
+    told = security_fields(ALL)
+
+    card = ParseDict(told, a2a_pb2.AgentCard())
+    again = MessageToDict(card)
+    assert again["securitySchemes"] == told["securitySchemes"]
+    assert [list(requirement["schemes"]) for requirement in again["securityRequirements"]] == [
+        ["apiKey"],
+        ["apiKeyBearer"],
+        ["jwt"],
+    ]
+    assert told["securityRequirements"][2] == {"schemes": {"jwt": {"list": ["synapse:read"]}}}
+
+
+def test_a_0_3_card_says_it_as_openapi_does() -> None:
+    told = former_fields(ALL)
+
+    assert told["securitySchemes"]["apiKey"] == {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "An API key of this gateway",
+    }
+    assert told["securitySchemes"]["jwt"]["bearerFormat"] == "JWT"
+    assert told["securitySchemes"]["custom"]["description"] == "Our badge"
+    assert told["security"] == [{"apiKey": []}, {"apiKeyBearer": []}, {"jwt": ["synapse:read"]}]
+
+
+@pytest.mark.parametrize("fields", [security_fields, former_fields])
+def test_a_gateway_that_asks_for_nothing_says_nothing(fields: Any) -> None:
+    assert fields(AuthMethods()) == {}
+
+
+@pytest.mark.parametrize("fields", [security_fields, former_fields])
+def test_only_what_is_asked_for_is_said(fields: Any) -> None:
+    assert list(fields(AuthMethods(api_keys=True))["securitySchemes"]) == ["apiKey", "apiKeyBearer"]
+    assert list(fields(AuthMethods(jwt_issuer="https://i"))["securitySchemes"]) == ["jwt"]
+    custom = fields(AuthMethods(custom="Our badge"))
+    assert list(custom) == ["securitySchemes"], "the standard has no word for it, so nothing is required by name"
+
+
+def test_a_challenge_names_every_method() -> None:
+    assert ALL.challenge("invalid_token") == (
+        'Bearer realm="synapse", error="invalid_token", ApiKey realm="synapse", header="X-API-Key", '
+        'Custom realm="synapse"'
+    )
+    assert AuthMethods(jwt_issuer="https://i").challenge() == 'Bearer realm="synapse"'
+    assert AuthMethods().challenge() == 'Bearer realm="synapse"'
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.__name__.split(".")[-2])
+def test_every_dialect_has_the_challenge_the_refusal_and_the_time_to_wait(dialect: Any) -> None:
+    refused = dialect.encode_error(CredentialsRefused("no", challenge='Bearer realm="x"'))
+    assert refused.status == 401
+    assert (b"www-authenticate", b'Bearer realm="x"') in refused.headers
+    assert (b"www-authenticate", b"Bearer") in dialect.encode_error(Unauthenticated()).headers
+
+    forbidden = dialect.encode_error(Forbidden("these credentials do not allow to send"))
+    assert forbidden.status == 403
+    assert "do not allow to send" in json.dumps(json.loads(forbidden.body))
+
+    limited = dialect.encode_error(RateLimited("too many requests", seconds=1.2))
+    assert limited.status == 429
+    assert (b"retry-after", b"2") in limited.headers
