@@ -6,6 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 LOCAL_SCOPE: Final = "local"
+READ: Final = "read"
+SEND: Final = "send"
+CANCEL: Final = "cancel"
+APPROVE: Final = "approve"
+REGISTER: Final = "register"
+ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, REGISTER)
+"""What a caller at the gateway can be allowed to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +26,18 @@ class Caller:
     agent_id: str = ""
     pid: int = 0
     via_socket: bool = False
+    sees_all: bool = False
+    """Tasks of every scope are visible: an operator's key."""
+    actions: frozenset[str] | None = None
+    """What it may do, of ACTIONS; None is everything."""
+    agents: frozenset[str] | None = None
+    """The agents that it may use, by the names that the gateway shows; None is all."""
+    name: str = ""
+    """For logs and for `userId`: the name of its key, or its token's subject."""
+
+    def sees(self, scope: str) -> bool:
+        """Whether tasks of that scope are visible to it; a foreign one looks like a missing one."""
+        return self.sees_all or scope == self.scope
 
     @property
     def is_agent(self) -> bool:

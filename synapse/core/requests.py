@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from synapse.core.caller import Caller
 from synapse.core.message import Json, Message
+from synapse.core.push import PushConfig
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
 
 
@@ -36,6 +38,10 @@ class SendMessage:
     """The task's id is meant whole; otherwise a beginning of it will do."""
     deadline: datetime | None = None
     metadata: Json = field(default_factory=dict[str, Any])
+    parent_id: str = ""
+    """The task that the new one is a part of."""
+    push: PushConfig | None = None
+    """A webhook that is told about the task from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,14 @@ class ListTasks:
     context_id: str = ""
     parent_id: str = ""
     updated_after: datetime | None = None
+    metadata: Json = field(default_factory=dict[str, Any])
+    """Only tasks whose metadata has all of these values."""
+    agent: str = ""
+    """At a gateway that is asked about all agents: only this one's."""
+    user: str = ""
+    """Only tasks of this caller, by its name."""
+    expired: bool | None = None
+    """Only tasks that ended by their deadline, or only others."""
     limit: int = 50
     cursor: str = ""
 
@@ -106,6 +120,69 @@ class ResolveTask:
 
     task_id: str
     verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerQuestion:
+    """Answer what a task's program asks: `allow`, `deny`, the key of an option, or free words.
+
+    `task_id` may be empty: what the agent asks without a task, at its start.
+    """
+
+    task_id: str = ""
+    verdict: str = ""
+    """`allow` or `deny`, or empty when an option or words are given."""
+    option: str = ""
+    text: str = ""
+    question_id: str = ""
+    """The question that is meant; another one is not answered by mistake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeTask:
+    """Give keys of a task's metadata new values, or move it to another state where the lifecycle allows that."""
+
+    task_id: str
+    metadata: Json = field(default_factory=dict[str, Any])
+    state: TaskState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTask:
+    """Cancel a task if it runs, and take it out of all views; the log keeps it."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPushConfig:
+    """Tell a webhook about a task from now on; the answer is the PushConfig as it is kept, with its id."""
+
+    task_id: str
+    config: PushConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetPushConfig:
+    """Read one push configuration of a task; without an id, the only one."""
+
+    task_id: str
+    config_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPushConfigs:
+    """Read the push configurations of a task: a tuple of PushConfig."""
+
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePushConfig:
+    """Tell a webhook nothing more; done twice it is done."""
+
+    task_id: str
+    config_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +234,66 @@ class SendExternal:
     message: Message
 
 
+@dataclass(frozen=True, slots=True)
+class ListAgents:
+    """Read which agents a gateway shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetMessage:
+    """Find a message by its id at a gateway; the answer is the task that it belongs to, with it in the history."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetAgent:
+    """Read one agent of a gateway."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterAgent:
+    """Show an A2A agent from elsewhere at the gateway, under `agent` or a name from its card."""
+
+    url: str
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAgent:
+    """Take a registered agent away from the gateway."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssueTicket:
+    """Make something that admits the caller to one WebSocket of a gateway, for browsers; see `service.tickets`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetFigures:
+    """What can be counted at a gateway now; see `core.figures`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToAgent:
+    """One of the requests above, for one agent of a gateway (by the name that it has there)."""
+
+    agent: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class OnBehalf:
+    """A gateway asks a host for somebody it has let in. Taken on the Unix socket only, never from an agent."""
+
+    caller: Caller
+    request: Request
+
+
 SECRET_HEADER: Final = "X-Synapse-Secret"  # noqa: S105  # the name, not the secret
 """Where a hook that reports over HTTP has the secret of its launch."""
 
@@ -179,6 +316,13 @@ Request = (
     | ListTasks
     | CancelTask
     | ResolveTask
+    | AnswerQuestion
+    | ChangeTask
+    | DeleteTask
+    | SetPushConfig
+    | GetPushConfig
+    | ListPushConfigs
+    | DeletePushConfig
     | SubscribeTask
     | FollowTask
     | GetStatus
@@ -187,7 +331,29 @@ Request = (
     | RemoveExternal
     | SendExternal
     | ReportSignal
+    | ListAgents
+    | GetAgent
+    | GetMessage
+    | RegisterAgent
+    | RemoveAgent
+    | IssueTicket
+    | GetFigures
+    | ToAgent
+    | OnBehalf
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commanded:
+    """What came of an OnBehalf. A task is only named: it is durable, and whoever asked can read it."""
+
+    task_id: str = ""
+    version: int = 0
+    """The version of the task that was answered with."""
+    direct: bool = False
+    """The agent answers this message with a plain message, and shows no task."""
+    result: Any = None
+    """What is no task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from synapse.core.events import Recorded, TaskEvent
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.message import Json
+from synapse.core.task import EXPIRED, Task, TaskId, TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,10 @@ class TaskQuery:
     context_id: str = ""
     parent_id: str = ""
     updated_after: datetime | None = None
+    metadata: Json = field(default_factory=dict[str, Any])
+    """Only tasks whose metadata has all of these values; see `has_metadata`."""
+    expired: bool | None = None
+    """Only tasks that ended because their time was over, or only others."""
     limit: int = 50
     cursor: str = ""
 
@@ -66,7 +71,9 @@ class TaskStore(Protocol):
         """Ids that begin with `prefix`, hidden ones excluded, newest first."""
         ...
 
-    async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None: ...
+    async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
+        """The task that claimed the message id; an empty inbox or scope means any."""
+        ...
 
     async def list(self, query: TaskQuery) -> TaskPage: ...
 
@@ -98,3 +105,22 @@ class IsAlive(Protocol):
     """Tells whether the process that a lease names still runs."""
 
     def __call__(self, holder: str, /) -> bool: ...
+
+
+def is_wanted(task: Task, query: TaskQuery) -> bool:
+    """Whether a task fits what a query says of its metadata and its end, which stores keep no columns for."""
+    if query.expired is not None and query.expired is not (task.reason == EXPIRED):
+        return False
+    return has_metadata(task.metadata, query.metadata)
+
+
+def has_metadata(actual: Json, wanted: Json) -> bool:
+    """Whether `actual` has every value of `wanted`; an object has those of another when it has all of its fields."""
+    return all(key in actual and _is_like(actual[key], value) for key, value in wanted.items())
+
+
+def _is_like(actual: object, wanted: object) -> bool:
+    if isinstance(actual, dict) and isinstance(wanted, dict):
+        return has_metadata(cast("Json", actual), cast("Json", wanted))
+    # In Python 1 is True; in JSON it is not.
+    return actual == wanted and isinstance(actual, bool) is isinstance(wanted, bool)

@@ -10,9 +10,10 @@ from datetime import datetime
 
 from synapse.core.errors import TaskNotFound, VersionConflict
 from synapse.core.events import MessageAdded, Recorded, TaskEvent, TaskOpened
-from synapse.core.store import IsAlive, KnownMessage, TaskPage, TaskQuery
+from synapse.core.store import IsAlive, KnownMessage, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import Task, TaskId
 from synapse.stores.cursor import Cursor
+from synapse.stores.memory_pushes import MemoryPushes
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class MemoryStore:
         self._holders: dict[str, str] = {}
         self._opened = 0
         self._seq = 0
+        self.pushes = MemoryPushes()
+        """The webhooks of the tasks."""
 
     def append(
         self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
@@ -60,8 +63,13 @@ class MemoryStore:
         return found[:limit]
 
     async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
-        """The task that claimed the message id, if any."""
-        return self._messages.get((inbox, scope, message_id))
+        """The task that claimed the message id, if any; an empty inbox or scope means any."""
+        if inbox and scope:
+            return self._messages.get((inbox, scope, message_id))
+        for (in_inbox, of_scope, one), known in sorted(self._messages.items(), key=lambda item: item[0]):
+            if one == message_id and inbox in ("", in_inbox) and scope in ("", of_scope):
+                return known
+        return None
 
     async def list(self, query: TaskQuery) -> TaskPage:
         """One page of the tasks that fit, newest change first."""
@@ -78,6 +86,10 @@ class MemoryStore:
         log = self._log if task_id is None else self._log_of(task_id)
         start = bisect_right(log, seq, key=lambda recorded: recorded.seq)
         return log[start : start + limit]
+
+    async def last_seq(self) -> int:
+        """The seq of the newest event; 0 when there is none."""
+        return self._seq
 
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
         """The unfinished tasks of an inbox, oldest first."""
@@ -108,6 +120,7 @@ class MemoryStore:
             del self._tasks[task_id]
         self._log = [recorded for recorded in self._log if recorded.event.task_id not in old]
         self._messages = {key: known for key, known in self._messages.items() if known.task_id not in old}
+        self.pushes.forget_tasks(old)
         return len(old)
 
     async def close(self) -> None:
@@ -157,5 +170,7 @@ def _fits(task: Task, query: TaskQuery) -> bool:
     if task.hidden or any(value not in ("", actual) for value, actual in wanted):
         return False
     if query.states and task.state not in query.states:
+        return False
+    if not is_wanted(task, query):
         return False
     return query.updated_after is None or task.updated_at > query.updated_after

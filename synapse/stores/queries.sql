@@ -41,6 +41,9 @@ LIMIT ?;
 -- name: count_tasks
 SELECT COUNT(*) FROM tasks {index} WHERE {conditions};
 
+-- name: counted_tasks
+SELECT COALESCE(SUM(tasks), 0) FROM task_counts WHERE {conditions};
+
 -- name: events_since_snapshot
 SELECT seq, task_id, kind, at, body FROM events WHERE task_id = ? AND version > ? ORDER BY version;
 
@@ -82,3 +85,62 @@ DELETE FROM snapshots WHERE number = ?;
 
 -- name: delete_task
 DELETE FROM tasks WHERE number = ?;
+
+-- name: save_push
+INSERT INTO pushes (task_id, config_id, inbox, told, is_open, body) VALUES (?, ?, ?, ?, 1, ?)
+ON CONFLICT (task_id, config_id) DO UPDATE SET body = excluded.body, is_open = 1;
+
+-- name: push_of_task
+SELECT number, task_id, config_id, inbox, told, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM pushes WHERE task_id = ? AND config_id = ?;
+
+-- name: pushes_of_task
+SELECT number, task_id, config_id, inbox, told, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM pushes WHERE task_id = ? ORDER BY number;
+
+-- name: open_pushes
+SELECT number, task_id, config_id, inbox, told, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM pushes WHERE is_open = 1 AND inbox = ? AND number > ? ORDER BY number;
+
+-- name: load_push
+SELECT pushes.number, task_id, config_id, inbox, told, body, seq, state, attempts, at, status, error, next_try
+FROM pushes LEFT JOIN deliveries ON push = pushes.number AND seq > told AND state = 'pending'
+WHERE pushes.number = ? ORDER BY seq LIMIT 1;
+
+-- name: delete_deliveries_of
+DELETE FROM deliveries WHERE push IN (SELECT number FROM pushes WHERE task_id = ? AND config_id = ?);
+
+-- name: delete_push
+DELETE FROM pushes WHERE task_id = ? AND config_id = ?;
+
+-- name: move_told
+UPDATE pushes SET told = MAX(told, ?) WHERE number = ?;
+
+-- name: write_delivery
+INSERT OR REPLACE INTO deliveries (push, seq, state, attempts, at, status, error, next_try)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: finish_push
+UPDATE pushes SET told = MAX(told, ?), is_open = 0 WHERE number = ?;
+
+-- name: latest_deliveries
+SELECT pushes.number, task_id, config_id, inbox, told, body, seq, state, attempts, at, status, error, next_try
+FROM deliveries INDEXED BY deliveries_by_time CROSS JOIN pushes ON pushes.number = push
+ORDER BY at DESC, push DESC, seq DESC LIMIT ?;
+
+-- name: pushes_without_delivery
+SELECT number, task_id, config_id, inbox, told, body FROM pushes
+WHERE is_open = 1 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE push = number)
+ORDER BY number DESC LIMIT ?;
+
+-- name: count_deliveries
+SELECT state, COUNT(*) FROM deliveries GROUP BY state;
+
+-- name: delete_deliveries_of_task
+DELETE FROM deliveries WHERE push IN (SELECT number FROM pushes WHERE task_id = ?);
+
+-- name: delete_pushes_of_task
+DELETE FROM pushes WHERE task_id = ?;
+
+-- name: next_senders
+SELECT inbox, scope FROM messages WHERE (inbox, scope) > (?, ?) ORDER BY inbox, scope LIMIT 1;

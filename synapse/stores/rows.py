@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from json import JSONDecoder, JSONEncoder
 from typing import Any, Final, assert_never
 
@@ -30,7 +31,7 @@ from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
 Fields = dict[str, Any]
 
 # One encoder and decoder for all: making them costs more than a small event. There is nothing circular in an event.
-_to_json: Final = JSONEncoder(separators=(",", ":"), check_circular=False).encode
+compact_json: Final = JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _from_json: Final = JSONDecoder().decode
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -53,25 +54,47 @@ def encode_event(event: TaskEvent) -> tuple[str, str]:  # noqa: C901, PLR0911 - 
     """
     match event:
         case TaskOpened():
-            return "task_opened", _to_json(_opened_fields(event))
+            return "task_opened", compact_json(_opened_fields(event))
         case StateChanged(state=state, reason=reason, note=note):
-            return "state_changed", _to_json({"state": state.value, **_filled(reason=reason, note=note)})
+            return "state_changed", _state_body(state, reason, note)
         case MessageAdded(message=message):
-            return "message_added", _to_json({"message": _message_fields(message)})
+            return "message_added", compact_json({"message": _message_fields(message)})
         case ArtifactAdded(artifact=artifact, append=append, last_chunk=last):
-            return "artifact_added", _to_json(
+            return "artifact_added", compact_json(
                 {"artifact": _artifact_fields(artifact), "append": append, "last_chunk": last}
             )
         case ReceiptChanged(step=step, source=source, evidence=evidence):
-            return "receipt_changed", _to_json({"step": step.value, "source": source, "evidence": evidence})
+            return "receipt_changed", _receipt_body(step, source, evidence)
         case MetadataChanged(metadata=metadata):
-            return "metadata_changed", _to_json({"metadata": dict(metadata)})
+            return "metadata_changed", compact_json({"metadata": dict(metadata)})
         case AttentionChanged(attention=attention):
-            return "attention_changed", _to_json({"attention": attention})
+            return "attention_changed", compact_json({"attention": attention})
         case TaskHidden():
             return "task_hidden", "{}"
         case _:
             assert_never(event)
+
+
+# These are the same for turn after turn, so their text is made once. Long ones would only fill the memory.
+def _state_body(state: TaskState, reason: str, note: str) -> str:
+    return (_state_text if len(note) > _SHORT else _known_state_text)(state, reason, note)
+
+
+def _receipt_body(step: ReceiptStep, source: str, evidence: str) -> str:
+    return (_receipt_text if len(evidence) > _SHORT else _known_receipt_text)(step, source, evidence)
+
+
+def _state_text(state: TaskState, reason: str, note: str) -> str:
+    return compact_json({"state": state.value, **_filled(reason=reason, note=note)})
+
+
+def _receipt_text(step: ReceiptStep, source: str, evidence: str) -> str:
+    return compact_json({"step": step.value, "source": source, "evidence": evidence})
+
+
+_SHORT: Final = 200
+_known_state_text: Final = lru_cache(maxsize=256)(_state_text)
+_known_receipt_text: Final = lru_cache(maxsize=256)(_receipt_text)
 
 
 def decode_event(kind: str, task_id: TaskId, at: int, body: str) -> TaskEvent:
@@ -90,7 +113,7 @@ def message_id_in(body: str) -> str:
 
 def encode_task(task: Task) -> str:
     """Return the whole task as text."""
-    return _to_json(
+    return compact_json(
         {
             "id": task.id,
             "agent_id": task.agent_id,

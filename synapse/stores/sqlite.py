@@ -21,6 +21,7 @@ from synapse.stores.rows import micros
 from synapse.stores.sqlite_errors import store_error
 from synapse.stores.sqlite_file import check_file, connect, open_file
 from synapse.stores.sqlite_prune import prune_some
+from synapse.stores.sqlite_pushes import SqlitePushes
 from synapse.stores.sqlite_queries import query
 from synapse.stores.sqlite_writer import Job, Writer
 
@@ -42,6 +43,8 @@ class SqliteStore:
         self._readers = readers
         self._own = local()
         self._connections: list[sqlite3.Connection] = []
+        self.pushes = SqlitePushes(self._read, self._write)
+        """The webhooks of the tasks."""
 
     @classmethod
     async def open(cls, path: Path, *, lock_timeout: float = LOCK_TIMEOUT) -> SqliteStore:
@@ -84,7 +87,7 @@ class SqliteStore:
         return await self._read(lambda connection: sqlite_reader.find(connection, prefix, inbox, limit))
 
     async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
-        """The task that claimed the message id, if any."""
+        """The task that claimed the message id, if any; an empty inbox or scope means any."""
         return await self._read(lambda connection: sqlite_reader.find_message(connection, inbox, scope, message_id))
 
     async def list(self, query: TaskQuery) -> TaskPage:
@@ -94,6 +97,10 @@ class SqliteStore:
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
         """The events after `seq`, in order; of one task, or of all."""
         return await self._read(lambda connection: sqlite_reader.read_after(connection, seq, task_id, limit))
+
+    async def last_seq(self) -> int:
+        """The seq of the newest event; 0 when there is none."""
+        return await self._read(sqlite_reader.last_seq)
 
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
         """The unfinished tasks of an inbox, oldest first."""

@@ -6,12 +6,17 @@ import asyncio
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Final
 
 from synapse.core.errors import InvalidRequest, VersionConflict
 from synapse.core.events import MessageAdded, Recorded, StateChanged, TaskEvent, TaskOpened
 from synapse.core.task import Task, TaskId
 from synapse.stores.rows import encode_event, encode_task, micros
 from synapse.stores.sqlite_queries import query
+
+_MOST_ROWS: Final = 64
+"""Of one statement; with the columns that they have, older SQLite takes no more values."""
 
 EventRow = tuple[TaskId, int, str, int, str]
 Claim = tuple[str, str, str, str, str]
@@ -67,11 +72,9 @@ def write(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int
         event_rows += [(*columns, seq + index) for index, columns in enumerate(append.rows, 1)]
         seq += len(append.rows)
     try:
-        connection.executemany(query("insert_event"), event_rows)
+        _insert(connection, "insert_event", event_rows)
         _write_tasks(connection, appends)
-        claims = [append.claim for append in appends if append.claim]
-        if claims:
-            connection.executemany(query("claim_message"), claims)
+        _insert(connection, "claim_message", [append.claim for append in appends if append.claim])
     except sqlite3.IntegrityError as error:
         raise VersionConflict(f"somebody else was first ({error})") from error
     return firsts
@@ -80,8 +83,7 @@ def write(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int
 def _write_tasks(connection: sqlite3.Connection, appends: Sequence[Append]) -> None:
     opened = [append for append in appends if not append.version_before]
     changed = [append for append in appends if append.version_before]
-    if opened:
-        connection.executemany(query("insert_task"), [_task_row(append.task) for append in opened])
+    _insert(connection, "insert_task", [_task_row(append.task) for append in opened])
     if changed:
         updates = [(*_changing(append.task), append.task.id, append.version_before) for append in changed]
         if connection.executemany(query("update_task"), updates).rowcount != len(changed):
@@ -91,6 +93,26 @@ def _write_tasks(connection: sqlite3.Connection, appends: Sequence[Append]) -> N
     if snapshots:
         rows = [(append.task.version, append.snapshot, append.task.id) for append in snapshots]
         connection.executemany(query("write_snapshot"), rows)
+
+
+def _insert(connection: sqlite3.Connection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert many rows with few statements.
+
+    Each statement lets go of the interpreter, and the thread gets it back only when the busy loop lets go of it too.
+    """
+    done = 0
+    while done < len(rows):
+        # Powers of two, so that few different statements are kept prepared.
+        count = min(_MOST_ROWS, 1 << ((len(rows) - done).bit_length() - 1))
+        values = [value for row in rows[done : done + count] for value in row]
+        connection.execute(_insert_many(name, count), values)
+        done += count
+
+
+@cache
+def _insert_many(name: str, count: int) -> str:
+    head, values, row = query(name).partition("VALUES")
+    return head + values + ",".join([row] * count)
 
 
 def _task_row(task: Task) -> tuple[object, ...]:

@@ -23,6 +23,8 @@ def prune_some(connection: sqlite3.Connection, before: int) -> int:
             break
         for (body,) in connection.execute(query("messages_of_task"), (task_id,)).fetchall():
             connection.execute(query("forget_message"), (inbox, scope, message_id_in(body), task_id))
+        connection.execute(query("delete_deliveries_of_task"), (task_id,))
+        connection.execute(query("delete_pushes_of_task"), (task_id,))
         connection.execute(query("delete_events"), (task_id,))
         connection.execute(query("delete_snapshot"), (number,))
         connection.execute(query("delete_task"), (number,))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, cast
 
 from synapse.core.errors import IllegalTransition, StoreCorrupt, StoreTooNew, TaskFinished, TaskNotFound
 from synapse.core.events import Recorded
-from synapse.core.store import KnownMessage, TaskPage, TaskQuery
+from synapse.core.message import Json
+from synapse.core.store import KnownMessage, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.service.journal import rebuild
 from synapse.stores.cursor import Cursor
-from synapse.stores.rows import KINDS, decode_event, decode_task, micros
+from synapse.stores.rows import KINDS, compact_json, decode_event, decode_task, micros
 from synapse.stores.sqlite_queries import query
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 _LARGEST: Final = 2**63 - 1
+_MOST_TEXTS: Final = 8
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 _HINT: Final = "`synapse doctor` checks the store"
 
@@ -37,8 +40,20 @@ def find(connection: Connection, prefix: str, inbox: str, limit: int) -> list[Ta
 
 
 def find_message(connection: Connection, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
-    row = connection.execute(query("find_message"), (inbox, scope, message_id)).fetchone()
-    return KnownMessage(TaskId(row[0]), row[1]) if row else None
+    for place in [(inbox, scope)] if inbox and scope else _senders(connection, inbox, scope):
+        row = connection.execute(query("find_message"), (*place, message_id)).fetchone()
+        if row is not None:
+            return KnownMessage(TaskId(row[0]), row[1])
+    return None
+
+
+def _senders(connection: Connection, inbox: str, scope: str) -> Iterator[tuple[str, str]]:
+    """The inboxes and scopes that have messages. There are few, so an index by message id would cost more than this."""
+    place = ("", "")
+    while row := connection.execute(query("next_senders"), place).fetchone():
+        place = (row[0], row[1])
+        if inbox in ("", place[0]) and scope in ("", place[1]):
+            yield place
 
 
 def open_tasks(connection: Connection, inbox: str) -> list[Task]:
@@ -54,11 +69,17 @@ def read_after(connection: Connection, seq: int, task_id: TaskId | None, limit: 
     return [_recorded(*row) for row in rows]
 
 
+def last_seq(connection: Connection) -> int:
+    row = connection.execute(query("last_seq")).fetchone()
+    return row[0] if row else 0
+
+
 def list_tasks(connection: Connection, wanted: TaskQuery) -> TaskPage:
     conditions, values = _conditions(wanted)
-    # Few tasks are open at any time; without the hint SQLite walks through all that ever were.
-    index = "INDEXED BY tasks_open" if wanted.states and wanted.states <= _OPEN else ""
-    counting = query("count_tasks").format(index=index, conditions=conditions), tuple(values)
+    index = _index(wanted)
+    if wanted.metadata or wanted.expired is not None:
+        return _list_by_looking(connection, wanted, index, conditions, values)
+    counting = _counting(wanted, index, conditions, values)
     if wanted.cursor:
         conditions += " AND (tasks.updated_at, tasks.number) < (?, ?)"
         values += Cursor.parse(wanted.cursor)
@@ -76,17 +97,73 @@ def list_tasks(connection: Connection, wanted: TaskQuery) -> TaskPage:
     return TaskPage(tasks, Cursor(updated_at, number).text(), total)
 
 
-def _conditions(wanted: TaskQuery) -> tuple[str, list[Any]]:
-    conditions = ["tasks.hidden = 0"]
+def _index(wanted: TaskQuery) -> str:
+    """The index to use where SQLite, which does not know how the values are spread, would walk through all tasks."""
+    if wanted.context_id:
+        return "INDEXED BY tasks_by_context"
+    # Few tasks are open at any time.
+    return "INDEXED BY tasks_open" if wanted.states and wanted.states <= _OPEN else ""
+
+
+def _counting(wanted: TaskQuery, index: str, conditions: str, values: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    """The query for how many tasks there are, and its values: kept counts where they tell, else by counting."""
+    if wanted.agent_id or wanted.context_id or wanted.parent_id or wanted.updated_after is not None:
+        return query("count_tasks").format(index=index, conditions=conditions), tuple(values)
+    conditions, values = _conditions(wanted, table="task_counts")
+    return query("counted_tasks").format(conditions=conditions), values
+
+
+def _list_by_looking(
+    connection: Connection, wanted: TaskQuery, index: str, conditions: str, values: list[Any]
+) -> TaskPage:
+    """The same by what only the task itself says: SQLite finds those that may fit, and each is looked at."""
+    for text in _texts_in(wanted.metadata):
+        # A snapshot that is not the last word may lack what was noted since.
+        conditions += " AND (snapshots.version IS NOT tasks.version OR instr(snapshots.body, ?) > 0)"
+        values.append(text)
+    if wanted.expired:
+        conditions += " AND tasks.state = 'failed'"
+    after = Cursor.parse(wanted.cursor) if wanted.cursor else None
+    rows = connection.execute(query("list_tasks").format(index=index, conditions=conditions), (*values, -1))
+    found: list[tuple[Cursor, Task]] = []
+    total = 0
+    for row in rows:
+        task = _task(connection, row)
+        if not is_wanted(task, wanted):
+            continue
+        total += 1
+        place = Cursor(row[2], row[0])
+        if len(found) <= wanted.limit and (after is None or place < after):
+            found.append((place, task))
+    page = found[: wanted.limit]
+    following = page[-1][0].text() if len(found) > len(page) > 0 else ""
+    return TaskPage(tuple(task for _, task in page), following, total)
+
+
+def _texts_in(metadata: Json) -> Iterator[str]:
+    """Pieces that a snapshot has whose metadata has these values."""
+    for key, value in islice(metadata.items(), _MOST_TEXTS):
+        if isinstance(value, dict):
+            yield from _texts_in(cast("Json", value))
+        elif isinstance(value, str):
+            yield compact_json({key: value})[1:-1]
+        else:
+            # Numbers have more than one spelling.
+            yield f"{compact_json(key)}:"
+
+
+def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]]:
+    # Only tasks that can be seen are counted.
+    conditions = ["tasks.hidden = 0"] if table == "tasks" else ["true"]
     values: list[Any] = []
     for column in ("inbox", "agent_id", "scope", "context_id", "parent_id"):
         if value := getattr(wanted, column):
-            conditions.append(f"tasks.{column} = ? AND tasks.{column} <> ''")
+            conditions.append(f"{table}.{column} = ? AND {table}.{column} <> ''")
             values.append(value)
     if wanted.states and wanted.states <= _OPEN:
-        conditions.append("tasks.state IN ('submitted', 'working', 'input_required', 'auth_required')")
+        conditions.append(f"{table}.state IN ('submitted', 'working', 'input_required', 'auth_required')")
     if wanted.states:
-        conditions.append(f"tasks.state IN ({', '.join('?' * len(wanted.states))})")
+        conditions.append(f"{table}.state IN ({', '.join('?' * len(wanted.states))})")
         values += sorted(state.value for state in wanted.states)
     if wanted.updated_after is not None:
         conditions.append("tasks.updated_at > ?")

@@ -34,7 +34,7 @@ def agent_card(facts: CardFacts) -> Wire:
             {"url": facts.url, "transport": "HTTP+JSON"},
         ],
         "version": facts.version,
-        "capabilities": {"streaming": True, "pushNotifications": False, "stateTransitionHistory": False},
+        "capabilities": {"streaming": True, "pushNotifications": True, "stateTransitionHistory": False},
         "defaultInputModes": list(facts.input_modes),
         "defaultOutputModes": list(facts.output_modes),
         "skills": [

@@ -6,14 +6,18 @@ from typing import Any, Final
 
 from synapse.core.message import FilePart, Json, Message, MessageId, Part, Role, TextPart
 from synapse.core.requests import SendMessage
-from synapse.core.wire_errors import InvalidField, PushNotSupported
+from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v0_3.paths import NAME
+from synapse.dialects.a2a_v0_3.push import push_config
 from synapse.dialects.a2a_v0_3.shapes import (
     FileShape,
+    MessageShape,
     PartShape,
     ProtoFileShape,
+    ProtoMessageShape,
     ProtoPartShape,
     ProtoSendShape,
+    PushShape,
     SendShape,
 )
 from synapse.dialects.a2a_v0_3.words import data_part
@@ -22,9 +26,8 @@ _ROLES: Final = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER,
 
 
 def send_request(shape: SendShape) -> SendMessage:
-    """The message of JSON-RPC; it asks for no push notifications, or that is refused."""
-    if shape.configuration is not None and shape.configuration.push_notification_config is not None:
-        raise PushNotSupported
+    """The message of JSON-RPC, and the webhook that is told of it."""
+    push = shape.configuration.push_notification_config if shape.configuration is not None else None
     spoken = shape.message
     message = Message(
         message_id=MessageId(spoken.message_id),
@@ -34,13 +37,12 @@ def send_request(shape: SendShape) -> SendMessage:
         extensions=tuple(spoken.extensions),
         reference_task_ids=tuple(spoken.reference_task_ids),
     )
-    return _send(message, spoken.context_id, spoken.task_id, shape.metadata)
+    return _send(message, spoken, shape.metadata, push)
 
 
 def proto_send_request(shape: ProtoSendShape) -> SendMessage:
     """The message of REST."""
-    if shape.configuration is not None and shape.configuration.push_notification is not None:
-        raise PushNotSupported
+    push = shape.configuration.push_notification if shape.configuration is not None else None
     spoken = shape.message
     message = Message(
         message_id=MessageId(spoken.message_id),
@@ -49,14 +51,22 @@ def proto_send_request(shape: ProtoSendShape) -> SendMessage:
         metadata=spoken.metadata,
         extensions=tuple(spoken.extensions),
     )
-    return _send(message, spoken.context_id, spoken.task_id, shape.metadata)
+    return _send(message, spoken, shape.metadata, push)
 
 
-def _send(message: Message, context_id: str, task_id: str, metadata: Json) -> SendMessage:
+def _send(
+    message: Message, spoken: MessageShape | ProtoMessageShape, metadata: Json, push: PushShape | None
+) -> SendMessage:
     # Some keys of a task's metadata mean something to the agent's host. A stranger's stay apart from them.
     apart: dict[str, Any] = {"request": metadata} if metadata else {}
     return SendMessage(
-        message=message, dialect=NAME, context_id=context_id, task_id=task_id, exact=True, metadata=apart
+        message=message,
+        dialect=NAME,
+        context_id=spoken.context_id,
+        task_id=spoken.task_id,
+        exact=True,
+        metadata=apart,
+        push=push_config(push) if push is not None else None,
     )
 
 

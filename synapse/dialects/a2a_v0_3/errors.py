@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from synapse.core import errors, wire_errors
+from synapse.core import access_errors, errors, wire_errors
+from synapse.core.access_errors import RateLimited
 from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
 from synapse.core.wire_errors import InvalidField
 from synapse.dialects.dialect import WireAnswer
@@ -39,6 +40,7 @@ FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.TaskNotCancelable: Fault(-32002, 409, "TaskNotCancelableError"),
     errors.MessageIdReused: Fault(-32602, 409, "InvalidParamsError"),
     errors.QueueFull: Fault(-32603, 429, "InternalError"),
+    access_errors.RateLimited: Fault(-32603, 429, "InternalError"),
     errors.AccessDenied: Fault(-32603, 403, "InternalError"),
     errors.Unauthenticated: Fault(-32603, 401, "InternalError"),
     errors.AgentFailed: Fault(-32603, 503, "InternalError"),
@@ -74,6 +76,8 @@ def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
         case MethodNotAllowed():
             return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
         case Unauthenticated():
-            return ((b"www-authenticate", b"Bearer"),)
+            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
+        case RateLimited():
+            return ((b"retry-after", b"%d" % error.retry_after),)
         case _:
             return ()

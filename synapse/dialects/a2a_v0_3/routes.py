@@ -9,8 +9,8 @@ from typing import Final
 from synapse.core.errors import InvalidRequest, RouteNotFound
 from synapse.core.events import Update
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait
-from synapse.core.wire_errors import ExtendedCardMissing, InvalidField, PushNotSupported
-from synapse.dialects.a2a_v0_3 import projection, proto_projection, shapes
+from synapse.core.wire_errors import ExtendedCardMissing, InvalidField
+from synapse.dialects.a2a_v0_3 import projection, proto_projection, push, shapes
 from synapse.dialects.a2a_v0_3.decoding import proto_send_request, send_request
 from synapse.dialects.a2a_v0_3.errors import encode_error, encode_fault
 from synapse.dialects.a2a_v0_3.paths import NAME, OPERATIONS, PREFIXES
@@ -65,10 +65,6 @@ def _subscribe(wire: WireRequest) -> StreamCall:
     return StreamCall(follow, _events(proto_projection.encode_update))
 
 
-def _push(_wire: WireRequest) -> Call:
-    raise PushNotSupported
-
-
 def _extended_card(_wire: WireRequest) -> Call:
     raise ExtendedCardMissing
 
@@ -83,7 +79,10 @@ _REST: Final[Mapping[str, Ask]] = {
     "get": _get,
     "cancel": _cancel,
     "subscribe": _subscribe,
-    "push": _push,
+    "push_set": push.set_config,
+    "push_list": push.list_all,
+    "push_get": push.get,
+    "push_delete": push.delete,
     "extended_card": _extended_card,
     "only_in_1_0": _only_in_1_0,
 }
@@ -124,10 +123,10 @@ _RPC: Final[Mapping[str, AskRpc]] = {
     "tasks/get": _rpc_get,
     "tasks/cancel": _rpc_cancel,
     "tasks/resubscribe": _rpc_resubscribe,
-    "tasks/pushNotificationConfig/set": lambda _, wire: _push(wire),
-    "tasks/pushNotificationConfig/get": lambda _, wire: _push(wire),
-    "tasks/pushNotificationConfig/list": lambda _, wire: _push(wire),
-    "tasks/pushNotificationConfig/delete": lambda _, wire: _push(wire),
+    "tasks/pushNotificationConfig/set": push.rpc_set,
+    "tasks/pushNotificationConfig/get": push.rpc_get,
+    "tasks/pushNotificationConfig/list": push.rpc_list,
+    "tasks/pushNotificationConfig/delete": push.rpc_delete,
     "agent/getAuthenticatedExtendedCard": lambda _, wire: _extended_card(wire),
 }
 

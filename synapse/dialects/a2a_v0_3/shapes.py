@@ -47,8 +47,22 @@ class MessageShape(msgspec.Struct, rename="camel"):
     reference_task_ids: Names = []
 
 
+class AuthenticationShape(msgspec.Struct):
+    schemes: Names = []
+    credentials: Address = ""
+
+
+class PushShape(msgspec.Struct):
+    """A PushNotificationConfig, the same in both forms."""
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    id: Name = ""
+    token: Address = ""
+    authentication: AuthenticationShape | None = None
+
+
 class ConfigurationShape(msgspec.Struct, rename="camel"):
-    push_notification_config: dict[str, Any] | None = None
+    push_notification_config: PushShape | None = None
     history_length: Count | None = None
     blocking: bool | None = None
 
@@ -92,7 +106,7 @@ class ProtoMessageShape(msgspec.Struct, rename="camel"):
 
 
 class ProtoConfigurationShape(msgspec.Struct, rename="camel"):
-    push_notification: dict[str, Any] | None = None
+    push_notification: PushShape | None = None
     history_length: Count | None = None
     blocking: bool = False
 

@@ -34,7 +34,7 @@ def agent_card(facts: CardFacts) -> Wire:
             for binding in ("JSONRPC", "HTTP+JSON")
         ],
         "version": facts.version,
-        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+        "capabilities": {"streaming": True, "pushNotifications": True, "extendedAgentCard": False},
         "defaultInputModes": list(facts.input_modes),
         "defaultOutputModes": list(facts.output_modes),
         "skills": [

@@ -8,9 +8,10 @@ from typing import Any, Final
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.core.requests import ListTasks, SendMessage
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField, PushNotSupported
+from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v1.paths import NAME
 from synapse.dialects.a2a_v1.projection import STATE_NAMES
+from synapse.dialects.a2a_v1.push import push_config
 from synapse.dialects.a2a_v1.shapes import UNSET, ListShape, MessageShape, PartShape, SendShape, Unset
 from synapse.dialects.proto_json import parse_instant
 
@@ -23,9 +24,8 @@ _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def send_request(shape: SendShape) -> SendMessage:
-    """The message to send; it asks for no push notifications, or that is refused."""
-    if shape.configuration is not None and shape.configuration.task_push_notification_config is not None:
-        raise PushNotSupported
+    """The message to send, and the webhook that is told of it."""
+    push = shape.configuration.task_push_notification_config if shape.configuration is not None else None
     # Some keys of a task's metadata mean something to the agent's host. A stranger's stay apart from them.
     metadata: dict[str, Any] = {"request": shape.metadata} if shape.metadata else {}
     return SendMessage(
@@ -35,6 +35,7 @@ def send_request(shape: SendShape) -> SendMessage:
         task_id=shape.message.task_id,
         exact=True,
         metadata=metadata,
+        push=push_config(push) if push is not None else None,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from synapse.core import errors, wire_errors
+from synapse.core import access_errors, errors, wire_errors
+from synapse.core.access_errors import RateLimited
 from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
 from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v1.paths import MEDIA_TYPE
@@ -52,6 +53,7 @@ FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.VersionConflict: Fault(-32000, "ABORTED", 409, "VERSION_CONFLICT"),
     errors.QueueFull: Fault(-32000, "RESOURCE_EXHAUSTED", 429, "QUEUE_FULL"),
     errors.FeedLagged: Fault(-32000, "ABORTED", 409, "FEED_LAGGED"),
+    access_errors.RateLimited: Fault(-32000, "RESOURCE_EXHAUSTED", 429, "RATE_LIMITED"),
     errors.AccessDenied: Fault(-32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED"),
     errors.Unauthenticated: Fault(-32000, "UNAUTHENTICATED", 401, "UNAUTHENTICATED"),
     errors.AgentFailed: Fault(-32000, "UNAVAILABLE", 503, "AGENT_UNAVAILABLE"),
@@ -95,6 +97,8 @@ def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
         case MethodNotAllowed():
             return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
         case Unauthenticated():
-            return ((b"www-authenticate", b"Bearer"),)
+            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
+        case RateLimited():
+            return ((b"retry-after", b"%d" % error.retry_after),)
         case _:
             return ()

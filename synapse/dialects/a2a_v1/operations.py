@@ -8,7 +8,6 @@ from typing import NoReturn
 from synapse.core.errors import UnsupportedOperation
 from synapse.core.events import Update
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait
-from synapse.core.wire_errors import PushNotSupported
 from synapse.dialects.a2a_v1 import projection
 from synapse.dialects.a2a_v1.decoding import list_request, send_request
 from synapse.dialects.a2a_v1.shapes import GetShape, ListShape, SendShape, TaskShape
@@ -50,10 +49,6 @@ def cancel_task(shape: TaskShape) -> Call:
 def subscribe_to_task(shape: TaskShape, after: int | None = None) -> StreamCall:
     """Follow a task; `after` is the id of the last event that a reader of an earlier stream has seen."""
     return StreamCall(FollowTask(task_id=shape.id, after=after), _event)
-
-
-def refuse_push() -> NoReturn:
-    raise PushNotSupported
 
 
 def refuse_extended_card() -> NoReturn:

@@ -21,12 +21,10 @@ OPERATIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "get": (("GET", "/tasks/{id}"),),
     "cancel": (("POST", "/tasks/{id}:cancel"),),
     "subscribe": (("GET", "/tasks/{id}:subscribe"), ("POST", "/tasks/{id}:subscribe")),
-    "push": (
-        ("POST", "/tasks/{id}/pushNotificationConfigs"),
-        ("GET", "/tasks/{id}/pushNotificationConfigs"),
-        ("GET", "/tasks/{id}/pushNotificationConfigs/{config}"),
-        ("DELETE", "/tasks/{id}/pushNotificationConfigs/{config}"),
-    ),
+    "push_set": (("POST", "/tasks/{id}/pushNotificationConfigs"),),
+    "push_list": (("GET", "/tasks/{id}/pushNotificationConfigs"),),
+    "push_get": (("GET", "/tasks/{id}/pushNotificationConfigs/{config}"),),
+    "push_delete": (("DELETE", "/tasks/{id}/pushNotificationConfigs/{config}"),),
     "extended_card": (("GET", "/extendedAgentCard"),),
     "only_in_0_3": (("GET", "/card"),),
 }

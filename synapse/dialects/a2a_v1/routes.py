@@ -7,7 +7,7 @@ from typing import Final
 
 from synapse.core.errors import InvalidRequest, RouteNotFound
 from synapse.core.wire_errors import InvalidField
-from synapse.dialects.a2a_v1 import operations, shapes
+from synapse.dialects.a2a_v1 import operations, push, shapes
 from synapse.dialects.a2a_v1.errors import encode_error, encode_fault
 from synapse.dialects.a2a_v1.paths import MEDIA_TYPE, NAME, OPERATIONS, PREFIXES
 from synapse.dialects.a2a_v1.shapes import TaskShape
@@ -53,10 +53,6 @@ def _subscribe(wire: WireRequest) -> StreamCall:
     return operations.subscribe_to_task(TaskShape(wire.params["id"]), _last_event(wire))
 
 
-def _push(_wire: WireRequest) -> Call:
-    operations.refuse_push()
-
-
 def _extended_card(_wire: WireRequest) -> Call:
     operations.refuse_extended_card()
 
@@ -72,7 +68,10 @@ _REST: Final[Mapping[str, Ask]] = {
     "get": _get,
     "cancel": _cancel,
     "subscribe": _subscribe,
-    "push": _push,
+    "push_set": push.create,
+    "push_list": push.list_all,
+    "push_get": push.get,
+    "push_delete": push.delete,
     "extended_card": _extended_card,
     "only_in_0_3": _only_in_0_3,
 }
@@ -84,10 +83,10 @@ _RPC: Final[Mapping[str, AskRpc]] = {
     "ListTasks": lambda params, _: operations.list_tasks(shapes.LIST.read(params)),
     "CancelTask": lambda params, _: operations.cancel_task(shapes.TASK.read(params)),
     "SubscribeToTask": lambda params, wire: operations.subscribe_to_task(shapes.TASK.read(params), _last_event(wire)),
-    "CreateTaskPushNotificationConfig": lambda _, wire: _push(wire),
-    "GetTaskPushNotificationConfig": lambda _, wire: _push(wire),
-    "ListTaskPushNotificationConfigs": lambda _, wire: _push(wire),
-    "DeleteTaskPushNotificationConfig": lambda _, wire: _push(wire),
+    "CreateTaskPushNotificationConfig": push.rpc_create,
+    "GetTaskPushNotificationConfig": push.rpc_get,
+    "ListTaskPushNotificationConfigs": push.rpc_list,
+    "DeleteTaskPushNotificationConfig": push.rpc_delete,
     "GetExtendedAgentCard": lambda _, wire: _extended_card(wire),
 }
 

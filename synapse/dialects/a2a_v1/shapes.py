@@ -43,9 +43,24 @@ class MessageShape(msgspec.Struct, rename="camel"):
     reference_task_ids: Names = []
 
 
+class AuthenticationShape(msgspec.Struct):
+    scheme: GivenName
+    credentials: Token = ""
+
+
+class PushShape(msgspec.Struct, rename="camel"):
+    """A TaskPushNotificationConfig; with a message it has no task yet."""
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    id: Name = ""
+    task_id: Name = ""
+    token: Token = ""
+    authentication: AuthenticationShape | None = None
+
+
 class ConfigurationShape(msgspec.Struct, rename="camel"):
     accepted_output_modes: Names = []
-    task_push_notification_config: dict[str, Any] | None = None
+    task_push_notification_config: PushShape | None = None
     history_length: Count | None = None
     return_immediately: bool = False
 

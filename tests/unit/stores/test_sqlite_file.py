@@ -24,6 +24,7 @@ from synapse.stores.sqlite_location import filesystem_type, lock_path, refuse_ne
 from synapse.stores.sqlite_queries import migrations
 from tests.fakes.facts import TASK, handed, moved, numbered, opened
 
+NEXT = migrations()[-1][0] + 1
 MOUNTS = """\
 22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
 35 22 0:30 / /mnt/share rw,relatime - nfs4 server:/export rw
@@ -272,7 +273,7 @@ def test_a_current_store_can_be_read_while_another_holds_the_lock(tmp_path: Path
 def test_a_store_of_an_older_version_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     make(path)
-    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), (2, "CREATE TABLE added (x)")])
+    monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), (NEXT, "CREATE TABLE added (x)")])
 
     async def story() -> None:
         for _ in range(2):
@@ -282,21 +283,21 @@ def test_a_store_of_an_older_version_is_migrated_once(tmp_path: Path, monkeypatc
 
     run(story)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (NEXT,)
         assert connection.execute("SELECT COUNT(*) FROM added").fetchone() == (0,)
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     make(path)
-    broken = (2, "CREATE TABLE added (x); CREATE TABLE added (x)")
+    broken = (NEXT, "CREATE TABLE added (x); CREATE TABLE added (x)")
     monkeypatch.setattr(sqlite_file, "migrations", lambda: [*migrations(), broken])
 
     refused = refusal(path)
 
     assert isinstance(refused, StoreFailed)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (NEXT - 1,)
         assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'added'").fetchone() is None
 
 

@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from synapse.core.errors import InvalidRequest, TaskNotFound, VersionConflict
+from synapse.core.errors import TaskNotFound, VersionConflict
 from synapse.core.events import Recorded, TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.message import Artifact, DataPart, FilePart, TextPart
 from synapse.core.receipt import ReceiptStep
 from synapse.core.store import KnownMessage, TaskQuery, TaskStore
-from synapse.core.task import Task, TaskId, TaskState
-from synapse.stores.memory import MemoryStore
-from synapse.stores.sqlite import SqliteStore
-from tests.fakes.facts import TASK, after, handed, hidden, message, moved, noted, numbered, opened, said, stepped
-
-Story = Callable[[TaskStore], Awaitable[None]]
-Tell = Callable[[Story], None]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def tell(request: pytest.FixtureRequest, tmp_path: Path) -> Tell:
-    """Runs a story on one kind of store."""
-
-    @asynccontextmanager
-    async def store() -> AsyncGenerator[TaskStore]:
-        opened_store = MemoryStore() if request.param == "memory" else await SqliteStore.open(tmp_path / "store.db")
-        try:
-            yield opened_store
-        finally:
-            await opened_store.close()
-
-    async def run(story: Story) -> None:
-        async with asyncio.timeout(20), store() as one:
-            await story(one)
-
-    return lambda story: asyncio.run(run(story))
-
-
-async def keep(store: TaskStore, *events: TaskEvent, digest: str = "", before: Sequence[TaskEvent] = ()) -> Task:
-    """Append events that follow those of `before`."""
-    task = replay([*before, *events])
-    await store.append(task, events, digest=digest)
-    return task
+from synapse.core.task import TaskId, TaskState
+from tests.fakes.facts import TASK, after, handed, hidden, message, moved, numbered, opened, said, stepped
+from tests.unit.stores.stories import Tell, keep
 
 
 def test_what_was_appended_is_loaded(tell: Tell) -> None:
@@ -199,6 +167,22 @@ def test_a_digest_claims_the_message_id_for_inbox_and_scope(tell: Tell) -> None:
     tell(story)
 
 
+def test_a_message_is_found_in_any_inbox_of_a_scope(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        await keep(store, opened(numbered(1), inbox="a", scope="one", message=message(message_id="m")), digest="d")
+        await keep(store, opened(numbered(2), inbox="b", scope="two", message=message(message_id="m")), digest="d")
+        await keep(store, opened(numbered(3), inbox="b", scope="one", message=message(message_id="n")), digest="d")
+
+        assert await store.find_message("", "one", "m") == KnownMessage(numbered(1), "d")
+        assert await store.find_message("", "two", "m") == KnownMessage(numbered(2), "d")
+        assert await store.find_message("", "two", "n") is None
+        assert await store.find_message("b", "", "n") == KnownMessage(numbered(3), "d")
+        assert await store.find_message("", "", "n") == KnownMessage(numbered(3), "d")
+        assert await store.find_message("a", "", "n") is None
+
+    tell(story)
+
+
 def test_a_follow_up_can_claim_its_message_id_too(tell: Tell) -> None:
     async def story(store: TaskStore) -> None:
         await keep(store, opened())
@@ -222,86 +206,6 @@ def test_find_matches_a_prefix_newest_first(tell: Tell) -> None:
         assert await store.find("ab", limit=2) == ["abc-5", "ab%-4"]
         assert await store.find("ab%") == ["ab%-4"]
         assert await store.find("abc-1-longer") == []
-
-    tell(story)
-
-
-def test_the_list_is_newest_change_first_and_filters(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        await keep(store, opened("a", at=1, context_id="c"), moved(TaskState.WORKING, "a", at=9))
-        await keep(store, opened("b", at=2, context_id="c", scope="other"))
-        await keep(store, opened("c", at=3, parent_id="a", agent_id="x"))
-        await keep(store, opened("d", at=4, inbox="other"), moved(TaskState.FAILED, "d", at=5))
-        await keep(store, opened("e", at=6), hidden("e", at=7))
-
-        async def ids(**wanted: object) -> list[str]:
-            page = await store.list(TaskQuery(**wanted))  # type: ignore[arg-type] # the fields of the query by name
-            assert page.total == len(page.tasks)
-            return [task.id for task in page.tasks]
-
-        assert await ids() == ["a", "d", "c", "b"]
-        assert await ids(inbox="codex@/proj") == ["a", "c", "b"]
-        assert await ids(agent_id="x") == ["c"]
-        assert await ids(scope="local") == ["a", "d", "c"]
-        assert await ids(context_id="c") == ["a", "b"]
-        assert await ids(parent_id="a") == ["c"]
-        assert await ids(states=frozenset({TaskState.SUBMITTED})) == ["c", "b"]
-        assert await ids(states=frozenset({TaskState.WORKING, TaskState.FAILED})) == ["a", "d"]
-        assert await ids(updated_after=after(3)) == ["a", "d"]
-        assert await ids(context_id="nothing") == []
-
-    tell(story)
-
-
-def test_the_listed_tasks_are_whole(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), handed("a"), noted({"x": 1})]
-        await keep(store, *log[:2])
-        task = await keep(store, *log[2:], before=log[:2])
-
-        assert (await store.list(TaskQuery())).tasks == (task,)
-
-    tell(story)
-
-
-def test_pages_lose_and_repeat_nothing(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        # Several share a moment, so the time alone does not tell where a page ends.
-        for number in range(10):
-            await keep(store, opened(numbered(number), at=number // 4))
-
-        seen: list[TaskId] = []
-        page = await store.list(TaskQuery(limit=3))
-        seen += [task.id for task in page.tasks]
-        while page.next_cursor:
-            page = await store.list(TaskQuery(limit=3, cursor=page.next_cursor))
-            seen += [task.id for task in page.tasks]
-            assert page.total == 10
-
-        assert seen == [numbered(number) for number in reversed(range(10))]
-
-    tell(story)
-
-
-def test_a_full_last_page_has_no_next(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        for number in range(4):
-            await keep(store, opened(numbered(number), at=number))
-
-        page = await store.list(TaskQuery(limit=2))
-        page = await store.list(TaskQuery(limit=2, cursor=page.next_cursor))
-
-        assert len(page.tasks) == 2
-        assert page.next_cursor == ""
-
-    tell(story)
-
-
-@pytest.mark.parametrize("cursor", ["x", "1", "1.2.3", "99999999999999999999.1", "."])
-def test_a_cursor_that_is_not_ours_is_refused(tell: Tell, cursor: str) -> None:
-    async def story(store: TaskStore) -> None:
-        with pytest.raises(InvalidRequest):
-            await store.list(TaskQuery(cursor=cursor))
 
     tell(story)
 

@@ -1,0 +1,92 @@
+"""`synapse push`: which webhooks are told about tasks, and what became of each notification."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from synapse.cli.hosts import current_folder
+from synapse.cli.render import plain, table
+from synapse.cli.speech import give, give_json, say
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.push import Delivery, Push, shown_url
+from synapse.core.task import SHORT_ID_LENGTH
+from synapse.runtime.settings import load_settings
+from synapse.stores.sqlite import SqliteStore
+
+EXAMPLES = """
+synapse push list
+synapse push list --limit 500 --json
+"""
+TITLES = ("TASK", "EVENT", "STATE", "ATTEMPTS", "STATUS", "LAST TRY", "NEXT TRY", "WEBHOOK", "ERROR")
+WAITING = "waiting"
+
+
+def run(arguments: list[str]) -> int:
+    """Show what is asked about push notifications and return the exit code."""
+    parser = VerbParser("push", examples=EXAMPLES, json=False)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    summary = "the deliveries to webhooks, the latest first"
+    listing = actions.add_parser("list", help=summary, summary=summary)
+    listing.add_argument("--limit", type=int, default=100, metavar="N", help="how many to show (100)")
+    options = parser.parse_args(arguments)
+    known = asyncio.run(_deliveries(max(1, options.limit)))
+    if options.json:
+        give_json([_fields(push, delivery) for push, delivery in known])
+    elif known:
+        give(table(TITLES, [_row(push, delivery) for push, delivery in known], elastic=8))
+    else:
+        say("no webhook was told anything  (docs/howto/push-notifications.md)")
+    return 0
+
+
+class _ActionParser(VerbParser):
+    """The parser of one action; argparse names it by itself."""
+
+    def __init__(self, prog: str, summary: str) -> None:
+        super().__init__(prog.removeprefix("synapse "), examples=EXAMPLES, summary=summary)
+
+
+async def _deliveries(limit: int) -> list[tuple[Push, Delivery | None]]:
+    settings = load_settings(folder=current_folder())
+    if not settings.store.exists():
+        return []
+    store = await SqliteStore.open(settings.store)
+    try:
+        return list(await store.pushes.deliveries(limit))
+    finally:
+        await store.close()
+
+
+def _fields(push: Push, delivery: Delivery | None) -> dict[str, Any]:
+    """Nothing of the token and the credentials, and of the address only what is no secret."""
+    about = {"task": push.task_id, "config": push.config.id, "url": shown_url(push.config.url)}
+    if delivery is None:
+        return {**about, "state": WAITING, "attempts": 0}
+    return {
+        **about,
+        "event": delivery.seq,
+        "state": delivery.state.value,
+        "attempts": delivery.attempts,
+        "status": delivery.status or None,
+        "error": delivery.error,
+        "last_try": delivery.at.isoformat(),
+        "next_try": delivery.next_try.isoformat() if delivery.next_try else None,
+    }
+
+
+def _row(push: Push, delivery: Delivery | None) -> tuple[str, ...]:
+    task, url = push.task_id[:SHORT_ID_LENGTH], plain(shown_url(push.config.url))
+    if delivery is None:
+        return (task, "", WAITING, "0", "", "", "", url, "")
+    return (
+        task,
+        str(delivery.seq),
+        delivery.state.value,
+        str(delivery.attempts),
+        str(delivery.status or ""),
+        f"{delivery.at.astimezone():%H:%M:%S}",
+        f"{delivery.next_try.astimezone():%H:%M:%S}" if delivery.next_try else "",
+        url,
+        plain(delivery.error),
+    )

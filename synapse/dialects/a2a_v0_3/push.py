@@ -1,0 +1,164 @@
+"""Push notifications in A2A 0.3: the operations on their configurations, and what a notification says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from synapse.core.events import ArtifactAdded, StateChanged, TaskOpened, Update
+from synapse.core.push import PushConfig, chosen_scheme
+from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SetPushConfig
+from synapse.core.wire_errors import InvalidField
+from synapse.dialects.a2a_v0_3.paths import NAME
+from synapse.dialects.a2a_v0_3.projection import encode_task
+from synapse.dialects.a2a_v0_3.shapes import Address, GivenName, Name, PushShape
+from synapse.dialects.a2a_v0_3.words import Wire
+from synapse.dialects.dialect import Call, Params, WireRequest
+from synapse.dialects.proto_json import ProtoReader, Spellings, to_json
+
+
+class SetShape(msgspec.Struct, rename="camel"):
+    """A TaskPushNotificationConfig of JSON-RPC."""
+
+    task_id: GivenName
+    push_notification_config: PushShape
+
+
+class NamedShape(msgspec.Struct, rename="camel"):
+    """A TaskPushNotificationConfig of the protobuf."""
+
+    push_notification_config: PushShape
+    name: Address = ""
+
+
+class ProtoSetShape(msgspec.Struct, rename="camel"):
+    """The body of REST: the configuration as the protobuf's annotations want it, or the whole request as the SDKs send
+    it."""
+
+    config: NamedShape | None = None
+    config_id: Name = ""
+    push_notification_config: PushShape | None = None
+
+
+class OfTaskShape(msgspec.Struct, rename="camel"):
+    """Of a question about a configuration of the task `id`; without an id of its own, the only one."""
+
+    id: GivenName
+    push_notification_config_id: Name = ""
+
+
+_SET: Final = ProtoReader(SetShape, Spellings())
+_PROTO_SET: Final = ProtoReader(ProtoSetShape, Spellings())
+_OF_TASK: Final = ProtoReader(OfTaskShape, Spellings())
+
+
+def push_config(shape: PushShape, config_id: str = "") -> PushConfig:
+    authentication = shape.authentication
+    return PushConfig(
+        id=shape.id or config_id,
+        url=shape.url,
+        token=shape.token,
+        scheme=chosen_scheme(authentication.schemes) if authentication else "",
+        credentials=authentication.credentials if authentication else "",
+        dialect=NAME,
+    )
+
+
+def set_config(wire: WireRequest) -> Call:
+    shape, task_id = _PROTO_SET.read(wire.body), wire.params["id"]
+    given = shape.config.push_notification_config if shape.config else shape.push_notification_config
+    if given is None:
+        raise InvalidField("config.pushNotificationConfig", "is missing")
+    config = push_config(given, shape.config_id or wire.query().get("configId", ""))
+    return Call(SetPushConfig(task_id=task_id, config=config), partial(_encode_named, task_id))
+
+
+def rpc_set(params: Params, _wire: WireRequest) -> Call:
+    shape = _SET.read(params)
+    config = push_config(shape.push_notification_config)
+    return Call(SetPushConfig(task_id=shape.task_id, config=config), partial(_encode, shape.task_id))
+
+
+def get(wire: WireRequest) -> Call:
+    task_id = wire.params["id"]
+    return Call(GetPushConfig(task_id=task_id, config_id=wire.params["config"]), partial(_encode_named, task_id))
+
+
+def rpc_get(params: Params, _wire: WireRequest) -> Call:
+    shape = _OF_TASK.read(params)
+    request = GetPushConfig(task_id=shape.id, config_id=shape.push_notification_config_id)
+    return Call(request, partial(_encode, shape.id))
+
+
+def list_all(wire: WireRequest) -> Call:
+    task_id = wire.params["id"]
+    return Call(ListPushConfigs(task_id=task_id), partial(_encode_named_page, task_id))
+
+
+def rpc_list(params: Params, _wire: WireRequest) -> Call:
+    shape = _OF_TASK.read(params)
+    return Call(ListPushConfigs(task_id=shape.id), partial(_encode_all, shape.id))
+
+
+def delete(wire: WireRequest) -> Call:
+    return Call(DeletePushConfig(task_id=wire.params["id"], config_id=wire.params["config"]), _nothing)
+
+
+def rpc_delete(params: Params, _wire: WireRequest) -> Call:
+    shape = _OF_TASK.read(params)
+    if not shape.push_notification_config_id:
+        raise InvalidField("pushNotificationConfigId", "is missing")
+    request = DeletePushConfig(task_id=shape.id, config_id=shape.push_notification_config_id)
+    return Call(request, _null)
+
+
+def encode_notification(update: Update) -> bytes | None:
+    """The body of a notification: in 0.3 the whole task, as it is after what happened."""
+    return encode_task(update.task) if isinstance(update.event, TaskOpened | StateChanged | ArtifactAdded) else None
+
+
+def _nothing(_deleted: object) -> bytes:
+    return b"{}"
+
+
+def _null(_deleted: object) -> bytes:
+    return b"null"
+
+
+def _encode(task_id: str, config: PushConfig) -> bytes:
+    return to_json(_of_task(task_id, config))
+
+
+def _encode_all(task_id: str, configs: Sequence[PushConfig]) -> bytes:
+    return to_json([_of_task(task_id, config) for config in configs])
+
+
+def _encode_named(task_id: str, config: PushConfig) -> bytes:
+    return to_json(_named(task_id, config))
+
+
+def _encode_named_page(task_id: str, configs: Sequence[PushConfig]) -> bytes:
+    return to_json({"configs": [_named(task_id, config) for config in configs]})
+
+
+def _of_task(task_id: str, config: PushConfig) -> Wire:
+    return {"taskId": task_id, "pushNotificationConfig": push_object(config)}
+
+
+def _named(task_id: str, config: PushConfig) -> Wire:
+    name = f"tasks/{task_id}/pushNotificationConfigs/{config.id}"
+    return {"name": name, "pushNotificationConfig": push_object(config)}
+
+
+def push_object(config: PushConfig) -> Wire:
+    """A PushNotificationConfig, with its secrets: only those see it who see the task."""
+    wire: Wire = {"id": config.id, "url": config.url}
+    if config.token:
+        wire["token"] = config.token
+    if config.scheme:
+        credentials = {"credentials": config.credentials} if config.credentials else {}
+        wire["authentication"] = {"schemes": [config.scheme], **credentials}
+    return wire

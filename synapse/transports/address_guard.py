@@ -1,0 +1,174 @@
+"""Which addresses a webhook may have. Pure: names are resolved elsewhere, and every address that comes of it is asked.
+
+A caller chooses where we send to, so an address that only this machine or this network reaches is refused: it would
+let a stranger speak to what trusts us (SSRF). Addresses that hold another one are judged by the one that they hold.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+from urllib.parse import urlsplit
+
+from synapse.core.wire_errors import InvalidField
+
+Address = IPv4Address | IPv6Address
+
+LONGEST_URL: Final = 2048
+_PORTS: Final = {"http": 80, "https": 443}
+_PLAIN: Final = re.compile(r"[\x21-\x7e]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+
+# What each network is, from the registries of special addresses (RFC 6890 and its successors). The first three may be
+# allowed by a switch.
+_LOOPBACK: Final = "a loopback address"
+_PRIVATE: Final = "a private address"
+_SHARED: Final = "an address shared by a provider's customers"
+_ALLOWABLE: Final = frozenset({_LOOPBACK, _PRIVATE, _SHARED})
+_LINK_LOCAL: Final = "a link-local address"
+_RESERVED: Final = "a reserved address"
+_SPECIAL: Final[tuple[tuple[str, str], ...]] = (
+    ("0.0.0.0/8", "no address"),
+    ("10.0.0.0/8", _PRIVATE),
+    ("100.64.0.0/10", _SHARED),
+    ("127.0.0.0/8", _LOOPBACK),
+    ("169.254.0.0/16", _LINK_LOCAL),
+    ("172.16.0.0/12", _PRIVATE),
+    ("192.0.0.0/24", _RESERVED),
+    ("192.0.2.0/24", "an address for documents"),
+    ("192.88.99.0/24", _RESERVED),
+    ("192.168.0.0/16", _PRIVATE),
+    ("198.18.0.0/15", "an address for measurements"),
+    ("198.51.100.0/24", "an address for documents"),
+    ("203.0.113.0/24", "an address for documents"),
+    ("224.0.0.0/4", "a multicast address"),
+    ("240.0.0.0/4", _RESERVED),
+    ("::/128", "no address"),
+    ("::1/128", _LOOPBACK),
+    ("64:ff9b:1::/48", _PRIVATE),  # NAT64 of one network; where it holds the address, only that network knows
+    ("2001::/23", _RESERVED),
+    ("2001:db8::/32", "an address for documents"),
+    ("3fff::/20", "an address for documents"),
+    ("fc00::/7", _PRIVATE),
+    ("fe80::/10", _LINK_LOCAL),
+    ("fec0::/10", _PRIVATE),
+    ("ff00::/8", "a multicast address"),
+)
+_NETWORKS: Final = tuple((ip_network(network), what) for network, what in _SPECIAL)
+_GLOBAL_V6: Final = IPv6Network("2000::/3")
+# The bits that lie below the IPv4 address in addresses that hold one: mapped, compatible, translated, NAT64, 6to4.
+_HOLDERS: Final[tuple[tuple[IPv6Network, int], ...]] = (
+    (IPv6Network("::ffff:0:0/96"), 0),
+    (IPv6Network("::/96"), 0),
+    (IPv6Network("::ffff:0:0:0/96"), 0),
+    (IPv6Network("64:ff9b::/96"), 0),
+    (IPv6Network("2002::/16"), 80),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a webhook is."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """The value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def literal(self) -> Address | None:
+        """The address, where the host is one and no name."""
+        try:
+            return ip_address(self.host)
+        except ValueError:
+            return None
+
+
+def parse_target(url: str) -> Target:
+    """Return where `url` leads.
+
+    Raises InvalidField for what is no plain address of the web.
+    """
+    if len(url) > LONGEST_URL or not _PLAIN.fullmatch(url):
+        raise _wrong(
+            "must be an address of the web, in plain ASCII", "escape what is not ASCII: %XX, or xn-- in a name"
+        )
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
+    except ValueError as error:
+        raise _wrong("cannot be read as an address") from error
+    if scheme not in _PORTS:
+        raise _wrong(f"must begin with https:// or http://, not '{scheme}:'")
+    if "@" in parts.netloc or "\\" in url:
+        raise _wrong("must have no name or password in it", "give credentials in `authentication`")
+    if "[" in parts.netloc and ":" not in host:
+        raise _wrong(f"'[{host}]' is no IPv6 address")
+    if port == 0:
+        raise _wrong("has a port that nobody listens at")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(scheme=scheme, host=_checked_host(host), port=port or _PORTS[scheme], path=path)
+
+
+def refusal(address: Address, *, allow_private: bool) -> str:
+    """Why nothing is sent to `address`, or an empty string; the switch allows private and loopback ones."""
+    if isinstance(address, IPv6Address):
+        held = _held(address)
+        if held is not None:
+            return refusal(held, allow_private=allow_private)
+    what = next((what for network, what in _NETWORKS if _is_in(address, network)), "")
+    if not what and isinstance(address, IPv6Address) and address not in _GLOBAL_V6:
+        what = _RESERVED
+    return "" if allow_private and what in _ALLOWABLE else what
+
+
+def refuse(target: Target, address: Address, *, allow_private: bool) -> None:
+    """Raise InvalidField when nothing is sent to `address`."""
+    what = refusal(address, allow_private=allow_private)
+    if what:
+        hint = "`allow_private_webhooks` in the settings allows it" if what in _ALLOWABLE else ""
+        shown = "" if target.literal is not None else f" ({address})"
+        raise _wrong(f"'{target.host}' is {what}{shown}", hint)
+
+
+def _checked_host(host: str) -> str:
+    if ":" in host and "%" not in host:  # a zone means something on this machine only
+        try:
+            return str(IPv6Address(host))
+        except ValueError as error:
+            raise _wrong(f"'{host}' is no IPv6 address") from error
+    if _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
+        # Resolvers read 2130706433, 0x7f.1 and 0177.0.0.1 as addresses, and not all in the same way.
+        try:
+            return str(IPv4Address(host))
+        except ValueError as error:
+            raise _wrong(f"'{host}' is no IPv4 address", "write it as four decimal numbers") from error
+    if not _NAME.fullmatch(host) or len(host) > 253:
+        raise _wrong("has no host" if not host else f"'{host}' is no name of a host")
+    return host.lower()
+
+
+def _held(address: IPv6Address) -> IPv4Address | None:
+    if address in (IPv6Address("::"), IPv6Address("::1")):
+        return None
+    for network, below in _HOLDERS:
+        if address in network:
+            return IPv4Address(int(address) >> below & 0xFFFFFFFF)
+    return None
+
+
+def _is_in(address: Address, network: IPv4Network | IPv6Network) -> bool:
+    return address.version == network.version and address in network
+
+
+def _wrong(why: str, hint: str = "") -> InvalidField:
+    return InvalidField("url", why, hint=hint)
