@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from synapse.core.message import Artifact, Message, Part
+from synapse.core.question import Choice, Question
 from synapse.core.task import TaskId
 
 
@@ -64,6 +65,17 @@ class Progress:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The text of the answer as far as it has come; the next one, and the answer at the end, take its place.
+
+    `source` says where it was taken from, as for the answer.
+    """
+
+    text: str
+    source: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
     """The agent handed over an artifact, or a chunk of one."""
@@ -71,6 +83,20 @@ class Handed:
     artifact: Artifact
     append: bool = False
     last_chunk: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Questioned:
+    """The program waits for a person in the middle of the turn. The turn goes on: `Resumed` follows, or its end."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Nothing is asked any more; `by` says who answered, as far as that is known: `person`, `keys`, `signal`."""
+
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +133,20 @@ class Failed:
 
 
 TurnEvent = (
-    NotNow | Typing | Submitted | TurnStarted | Doubted | Progress | Handed | Asked | Answered | Refused | Failed
+    NotNow
+    | Typing
+    | Submitted
+    | TurnStarted
+    | Doubted
+    | Progress
+    | Said
+    | Handed
+    | Questioned
+    | Resumed
+    | Asked
+    | Answered
+    | Refused
+    | Failed
 )
 
 
@@ -136,6 +175,8 @@ class AgentView:
     gate: str = ""
     """Why nothing can be typed right now, or empty."""
     sightings: tuple[Sighting, ...] = ()
+    question: Question | None = None
+    """What its program asks a person now, in a turn or before the first one."""
 
 
 class Driver(Protocol):
@@ -167,6 +208,13 @@ class Driver(Protocol):
         """Forget the message that is being typed: it was canceled.
 
         True when it will not be submitted. False when none is being typed, or it is too late: the agent may have it.
+        """
+        ...
+
+    async def answer(self, question_id: str, choice: Choice) -> str:
+        """Answer what the program asks; returns how (`signal`, `keys`) once it is seen to have been taken.
+
+        Raises QuestionGone (it was answered first, or is not on the screen any more) or InvalidChoice.
         """
         ...
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 _HEADER: Final = "[A2A:"
@@ -40,6 +41,8 @@ _LOOKALIKES: Final = {
 
 def sanitise(text: str) -> str:
     """Return `text` without anything that could act on a terminal; newlines are LF, tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text  # nothing of all that is in it, as in most messages
     text = _LINE_END.sub("\n", text)
     text = _CONTROL.sub("", text)
     text = _INVISIBLE.sub("", text)
@@ -71,6 +74,7 @@ def _header(short_id: str, sender: str, flag: str = "") -> str:
     return f"{_HEADER}{short_id}:{_word(sender)}{flag}] "
 
 
+@lru_cache(maxsize=256)
 def _word(sender: str) -> str:
     """A sender's name cannot close the header or begin another field."""
     return re.sub(r"[^\w.@-]", "_", sanitise(sender))[:64] or "unknown"

@@ -281,6 +281,7 @@ class Unauthenticated(AccessDenied):
     """The caller is not known here."""
 
     code = "unauthenticated"
+    challenge = "Bearer"
 
 
 class ForeignOrigin(AccessDenied):

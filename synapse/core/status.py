@@ -20,6 +20,8 @@ class HostStatus:
     current: Task | None
     queue: tuple[Task, ...]
     attention: tuple[Task, ...]
+    asking: Task | None = None
+    """The task in whose turn the agent asks a person; it may ask without one too (see `view.question`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

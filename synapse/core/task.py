@@ -15,6 +15,8 @@ TaskId = NewType("TaskId", str)
 SHORT_ID_LENGTH: Final = 8
 DEFAULT_PRIORITY: Final = 3
 INTERRUPT_PRIORITY: Final = 5
+EXPIRED: Final = "expired"
+"""Why a task has failed whose time was over."""
 
 
 class TaskState(StrEnum):

@@ -12,6 +12,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentExited
 from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.push import Push
 from synapse.core.requests import GetTask, Sender, SendMessage
 from synapse.core.task import DEFAULT_PRIORITY, Task
 from synapse.service import recovery
@@ -20,6 +21,8 @@ from synapse.service.externals import Externals
 from synapse.service.feed import Feed
 from synapse.service.intake import Intake, Limits
 from synapse.service.journal import Journal
+from synapse.service.push_configs import PushConfigs
+from synapse.service.questions import Questions
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
 from synapse.service.worker import AgentWorker
@@ -27,6 +30,7 @@ from synapse.stores.memory import MemoryStore
 from tests.fakes.clock import FakeClock
 from tests.fakes.courier import FakeCourier
 from tests.fakes.driver import FakeDriver
+from tests.fakes.webhooks import FakeGuard
 
 ME = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="codex@/proj")
 CLAUDE = AgentEntry("synapse-claude-8100", "claude", port=8100, endpoint="http://localhost:8100", inbox="claude@/proj")
@@ -55,13 +59,15 @@ def say(text: str, message_id: str = "") -> Message:
 class Desk:
     """The parts of one host, for tests to talk to."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a test may want otherwise
         self,
         driver: FakeDriver | None = None,
         store: MemoryStore | None = None,
         *,
         queue_limit: int = 100,
         pair_per_minute: int = 0,
+        agents_may_answer: bool = False,
+        has_push: bool = True,
         me: AgentEntry = ME,
     ) -> None:
         self.clock = FakeClock()
@@ -73,9 +79,16 @@ class Desk:
         self.replies = Replies(self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended)
         self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
+        self.questions = Questions(me, self.journal, self.worker, self.clock, agents_may_answer=agents_may_answer)
+        self.saved: list[Push] = []
+        self.push_configs = self._push_configs() if has_push else None
         limits = Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute)
         self.intake = self._intake(me, limits)
         self.service = self._service(me)
+
+    def _push_configs(self) -> PushConfigs:
+        pushes = self.store.pushes
+        return PushConfigs(pushes, FakeGuard(), self.journal, new_id=_new_id, saved=self.saved.append)
 
     def _intake(self, me: AgentEntry, limits: Limits) -> Intake:
         return Intake(
@@ -85,10 +98,12 @@ class Desk:
             feed=self.feed,
             worker=self.worker,
             replies=self.replies,
+            questions=self.questions,
             registry=FixedRegistry(),
             clock=self.clock,
-            new_id=lambda: f"{next(_IDS):08d}-0000-4000-8000-000000000000",
+            new_id=_new_id,
             limits=limits,
+            push_configs=self.push_configs,
         )
 
     def _service(self, me: AgentEntry) -> TaskService:
@@ -101,9 +116,11 @@ class Desk:
             worker=self.worker,
             replies=self.replies,
             doubts=self.doubts,
+            questions=self.questions,
             externals=NO_EXTERNALS,
             driver=self.driver,
             clock=self.clock,
+            push_configs=self.push_configs,
         )
 
     async def send(
@@ -136,15 +153,6 @@ class Desk:
         """Do what a new host does with what an earlier one left."""
         await self.intake.take_up(recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now()))
 
-    async def store_changed(self) -> None:
-        """Return after the next durable event."""
-        changed = asyncio.Event()
-        stop = self.journal.listen(lambda _: changed.set())
-        try:
-            await changed.wait()
-        finally:
-            stop()
-
     async def reached(self, task: Task, step: str) -> Task:
         """Wait until the task's receipt has come as far as `step`."""
         async with asyncio.timeout(5):
@@ -152,6 +160,10 @@ class Desk:
                 if any(receipt.step == step for receipt in update.task.receipts):
                     return update.task
         raise AssertionError(f"{task.id} ended without reaching {step}")
+
+
+def _new_id() -> str:
+    return f"{next(_IDS):08d}-0000-4000-8000-000000000000"
 
 
 NO_EXTERNALS: Externals = None  # type: ignore[assignment]  # nobody speaks to external agents in these tests

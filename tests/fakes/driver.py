@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 from synapse.core import agent
-from synapse.core.driver import AgentView, Answered, Submitted, Turn, TurnEvent, Typing
+from synapse.core.driver import AgentView, Answered, Questioned, Resumed, Submitted, Turn, TurnEvent, Typing
 from synapse.core.errors import AgentExited
 from synapse.core.message import TextPart
+from synapse.core.question import Choice, Question
+from synapse.core.question_errors import QuestionGone
 from tests.fakes.clock import FakeClock
 
 
@@ -21,7 +23,8 @@ def echo(turn: Turn) -> list[TurnEvent]:
 class FakeDriver:
     """Plays `plot(turn)`. While `go_on` is clear it holds each turn before its last event, or before `holds_before`.
 
-    Remembers what it was asked: `turns` that it took, texts that it `typed`, interrupts, confirmations.
+    A turn that asks (`Questioned`) goes on when it is answered, here or as a person does it: `answer_at_terminal`.
+    Remembers what it was asked: `turns` that it took, texts that it `typed`, interrupts, confirmations, `choices`.
     """
 
     def __init__(self, plot: Callable[[Turn], list[TurnEvent]] = echo) -> None:
@@ -38,11 +41,17 @@ class FakeDriver:
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.exited = False
+        self.question: Question | None = None
+        self.choices: list[Choice] = []
+        self._answered = asyncio.Event()
         self.on_typing: Callable[[], None] = lambda: None
 
     def view(self) -> AgentView:
         state = agent.READY if self.ready.is_set() else agent.WORKING
-        return AgentView(state=state, why="the test says so", source="screen", since=FakeClock().now())
+        state = agent.WAITING if self.question else state
+        return AgentView(
+            state=state, why="the test says so", source="screen", since=FakeClock().now(), question=self.question
+        )
 
     async def wait_ready(self) -> None:
         if self.exited:
@@ -57,6 +66,11 @@ class FakeDriver:
             held = index == len(events) - 1 if self.holds_before is None else isinstance(event, self.holds_before)
             if held:
                 await self.go_on.wait()
+            if isinstance(event, Questioned):
+                self._answered.clear()
+                self.question = event.question
+            elif isinstance(event, Resumed):
+                await self._answered.wait()
             if self.exited:
                 raise AgentExited("the program ended")
             yield event
@@ -66,8 +80,21 @@ class FakeDriver:
 
     async def interrupt(self) -> bool:
         self.interrupts += 1
+        if self.question is not None:
+            return False
         self.go_on.set()
         return True
+
+    async def answer(self, question_id: str, choice: Choice) -> str:
+        if self.question is None or self.question.id != question_id:
+            raise QuestionGone
+        self.choices.append(choice)
+        self.answer_at_terminal()
+        return "keys"
+
+    def answer_at_terminal(self) -> None:
+        self.question = None
+        self._answered.set()
 
     def drop(self) -> bool:
         self.drops += 1

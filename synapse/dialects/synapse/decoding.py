@@ -11,6 +11,7 @@ from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, T
 from synapse.core.requests import (
     SECRET_HEADER,
     AddExternal,
+    AnswerQuestion,
     CancelTask,
     CreateTask,
     GetStatus,
@@ -30,6 +31,7 @@ from synapse.core.task import DEFAULT_PRIORITY, TaskState
 from synapse.dialects.dialect import WireRequest
 from synapse.dialects.synapse.projection import STATE_NAMES
 from synapse.dialects.synapse.shapes import (
+    AnswerBody,
     BodyReader,
     DataShape,
     DiscoverBody,
@@ -55,6 +57,7 @@ _MESSAGE: Final = '{"role": "user", "parts": [{"type": "text", "text": "Hello!"}
 _SEND: Final = BodyReader(SendBody, f'{{"message": {_MESSAGE}}}')
 _REPLY: Final = BodyReader(ReplyBody, f'{{"message": {_MESSAGE}, "task_id": "54241e7e"}}')
 _RESOLVE: Final = BodyReader(ResolveBody, '{"verdict": "delivered"}')
+_ANSWER: Final = BodyReader(AnswerBody, '{"verdict": "allow"}, {"option": "2"} or {"text": "the second one"}')
 _DISCOVER: Final = BodyReader(DiscoverBody, '{"url": "http://other-agent:9000", "alias": "other"}')
 _SEND_EXTERNAL: Final = BodyReader(SendExternalBody, f'{{"message": {_MESSAGE}}}')
 
@@ -123,6 +126,23 @@ def decode_reply(wire: WireRequest) -> Reply:
 
 def decode_resolve(wire: WireRequest) -> ResolveTask:
     return ResolveTask(task_id=wire.params["id"], verdict=_RESOLVE.read(wire.body).verdict)
+
+
+def decode_answer(wire: WireRequest) -> AnswerQuestion:
+    """An answer to what is asked in a task or, where the path names none, by the agent itself."""
+    body = _ANSWER.read(wire.body)
+    answers = [answer for answer in (body.verdict, body.option, body.text) if answer is not None]
+    if len(answers) != 1 or not answers[0].strip():
+        raise InvalidRequest("the body: must have one of 'verdict', 'option' and 'text'", hint=_ANSWER.hint)
+    if body.verdict not in (None, "allow", "deny"):
+        raise InvalidRequest("verdict: must be 'allow' or 'deny'", hint=_ANSWER.hint)
+    return AnswerQuestion(
+        task_id=wire.params.get("id", ""),
+        verdict=body.verdict or "",
+        option=body.option or "",
+        text=body.text or "",
+        question_id=body.question_id or "",
+    )
 
 
 def decode_signal(wire: WireRequest) -> ReportSignal:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from synapse.core import errors
+from synapse.core import access_errors, errors
+from synapse.core.access_errors import RateLimited
 from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
 from synapse.dialects.dialect import WireAnswer
 from synapse.dialects.synapse.projection import to_json
@@ -20,6 +21,7 @@ STATUS: Final[Mapping[type[SynapseError], int]] = {
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.QueueFull: 429,
+    access_errors.RateLimited: 429,
     errors.AccessDenied: 403,
     errors.Unauthenticated: 401,
     errors.AgentFailed: 503,
@@ -47,6 +49,8 @@ def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
         case MethodNotAllowed():
             return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
         case Unauthenticated():
-            return ((b"www-authenticate", b"Bearer"),)
+            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
+        case RateLimited():
+            return ((b"retry-after", b"%d" % error.retry_after),)
         case _:
             return ()

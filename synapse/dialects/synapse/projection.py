@@ -12,7 +12,8 @@ import msgspec
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.core.driver import Sighting
-from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, TextPart
+from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
+from synapse.core.question import QUESTION, open_question, question_fields
 from synapse.core.receipt import Receipt
 from synapse.core.requests import Replied
 from synapse.core.status import ExternalAgent, ExternalAnswer, HostStatus
@@ -51,6 +52,11 @@ def encode_task_answer(task: Task) -> bytes:
     return to_json({"task": task_object(task)})
 
 
+def encode_answered(task: Task | None) -> bytes:
+    """The task that goes on; what an agent asked at its start belonged to none."""
+    return to_json({"task": None if task is None else task_object(task)})
+
+
 def encode_page(page: TaskPage) -> bytes:
     return to_json({"tasks": [task_object(task) for task in page.tasks], "next_cursor": page.next_cursor})
 
@@ -63,9 +69,9 @@ def encode_replied(replied: Replied) -> bytes:
     return to_json({"replied": {"task_id": replied.task_id, "to": replied.to}})
 
 
-def encode_taken(_nothing: None) -> bytes:
+def encode_taken(answer: Json | None) -> bytes:
     """The report was taken. To a hook an empty object says: go on."""
-    return b"{}"
+    return to_json(answer or {})
 
 
 def encode_status(status: HostStatus) -> bytes:
@@ -89,10 +95,29 @@ def encode_status(status: HostStatus) -> bytes:
             "started_at": entry.started_at,
             "current_task": None if status.current is None else task_object(status.current),
             "queue_depth": len(status.queue),
-            "attention": [_attention(task) for task in status.attention],
+            "attention": [*_questions(status), *(_attention(task) for task in status.attention)],
+            "question": _question(status),
             "sightings": [_sighting(sighting) for sighting in view.sightings],
         }
     )
+
+
+def _question(status: HostStatus) -> Wire | None:
+    """What the agent asks a person now, in which task (empty without one), and since when."""
+    task, asked = status.asking, status.view.question
+    task_id = "" if task is None else task.id
+    if task is not None and open_question(task):
+        return {**task.metadata[QUESTION], "task_id": task_id}
+    if asked is None:
+        return None
+    return {**question_fields(asked), "asked_at": instant(status.view.since), "task_id": task_id}
+
+
+def _questions(status: HostStatus) -> list[Wire]:
+    asked = _question(status)
+    if asked is None:
+        return []
+    return [{"task_id": asked["task_id"], "text": asked["title"], "receipt": "", "question_id": asked["id"]}]
 
 
 def _attention(task: Task) -> dict[str, Any]:

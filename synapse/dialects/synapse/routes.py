@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from synapse.dialects.dialect import AnyRoute, Dialect, DocumentRoute, Route, StreamRoute, WireAnswer, WireRequest
-from synapse.dialects.synapse import decoding, projection
+from synapse.dialects.dialect import (
+    AnyRoute,
+    Call,
+    CallRoute,
+    Dialect,
+    DocumentRoute,
+    Route,
+    StreamRoute,
+    WireAnswer,
+    WireRequest,
+)
+from synapse.dialects.synapse import commands, decoding, projection
 from synapse.dialects.synapse.card import CardFacts, agent_card
 from synapse.dialects.synapse.errors import encode_error
 from synapse.dialects.synapse.updates import encode_update
@@ -24,6 +34,10 @@ def synapse_dialect(facts: CardFacts) -> Dialect:
     return Dialect(name=decoding.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
 
 
+def _ask_signal(wire: WireRequest) -> Call:
+    return Call(decoding.decode_signal(wire), projection.encode_taken)
+
+
 _TASKS: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/tasks/send", decode=decoding.decode_send, encode=projection.encode_task_answer),
     Route(
@@ -38,14 +52,18 @@ _TASKS: Final[tuple[AnyRoute, ...]] = (
     Route(
         method="POST", path="/tasks/{id}/resolve", decode=decoding.decode_resolve, encode=projection.encode_task_answer
     ),
+    Route(method="POST", path="/tasks/{id}/answer", decode=decoding.decode_answer, encode=projection.encode_answered),
     StreamRoute(method="GET", path="/tasks/{id}/subscribe", decode=decoding.decode_subscribe, encode=encode_update),
 )
 
 _HOST: Final[tuple[AnyRoute, ...]] = (
     Route(method="POST", path="/reply", decode=decoding.decode_reply, encode=projection.encode_replied),
-    Route(method="POST", path="/signals", decode=decoding.decode_signal, encode=projection.encode_taken),
+    Route(method="POST", path="/answer", decode=decoding.decode_answer, encode=projection.encode_answered),
+    # A hook may wait for its answer as long as a person takes to decide.
+    CallRoute(method="POST", path="/signals", ask=_ask_signal),
     Route(method="GET", path="/queue", decode=decoding.decode_status, encode=projection.encode_queue),
     Route(method="GET", path="/status", decode=decoding.decode_status, encode=projection.encode_status),
+    CallRoute(method="POST", path=commands.PATH, ask=commands.ask),
 )
 
 _EXTERNALS: Final[tuple[AnyRoute, ...]] = (

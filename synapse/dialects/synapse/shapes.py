@@ -12,6 +12,7 @@ from synapse.core.message import Role
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
+Words = Annotated[str, msgspec.Meta(max_length=65_536)]
 GivenName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Address = Annotated[str, msgspec.Meta(max_length=4096)]
 
@@ -92,6 +93,13 @@ class ResolveBody(msgspec.Struct):
     verdict: Literal["delivered", "retry", "fail"]
 
 
+class AnswerBody(msgspec.Struct):
+    verdict: Name | None = None
+    option: Name | None = None
+    text: Words | None = None
+    question_id: Name | None = None
+
+
 class DiscoverBody(msgspec.Struct):
     url: Address
     alias: Name | None = None
@@ -109,7 +117,7 @@ class BodyReader(Generic[Shape]):
 
     def __init__(self, shape: type[Shape], example: str) -> None:
         self._decoder = msgspec.json.Decoder(shape)
-        self._hint = f"send JSON such as {example}"
+        self.hint = f"send JSON such as {example}"
 
     def read(self, body: bytes) -> Shape:
         """Return what `body` says.
@@ -118,17 +126,17 @@ class BodyReader(Generic[Shape]):
             InvalidRequest: it is empty, not JSON, or not of that shape; the sentence names the field.
         """
         if not body:
-            raise InvalidRequest("the body is empty", hint=self._hint)
+            raise InvalidRequest("the body is empty", hint=self.hint)
         try:
             shape = self._decoder.decode(body)
             # Counting brackets is far cheaper than walking, and nearly every body has fewer than the limit.
             if body.count(b"{") + body.count(b"[") > NESTING_LIMIT:
                 _check_nesting(msgspec.to_builtins(shape, builtin_types=(bytes,)))
         except msgspec.ValidationError as error:
-            raise InvalidRequest(sentence(error), hint=self._hint) from error
+            raise InvalidRequest(sentence(error), hint=self.hint) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             why = str(error).removeprefix("JSON is malformed: ")
-            raise InvalidRequest(f"the body is not JSON: {_lower_first(why)}", hint=self._hint) from error
+            raise InvalidRequest(f"the body is not JSON: {_lower_first(why)}", hint=self.hint) from error
         except RecursionError as error:
             raise _too_deep() from error
         return shape

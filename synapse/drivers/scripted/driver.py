@@ -1,7 +1,8 @@
 """Plays a script as an agent: takes a message, finds its rule, and yields what the steps say.
 
-    ready → (a turn) working → ready
-                             ↘ exited   (`exit`)
+    waiting (a question at its start) → ready → (a turn) working → ready
+                                                   ↕           ↘ exited   (`exit`)
+                                                waiting (a question)
 
 It types nothing, so there is no gate and no doubt: a message that it is given is taken.
 """
@@ -9,13 +10,15 @@ It types nothing, so there is no gate and no doubt: a message that it is given i
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, assert_never
+from datetime import datetime
+from typing import Final, NamedTuple, assert_never
 
-from synapse.core.agent import EXITED, READY, WORKING
+from synapse.core.agent import EXITED, READY, WAITING, WORKING
 from synapse.core.clock import Clock
 from synapse.core.driver import (
     AgentView,
@@ -24,7 +27,9 @@ from synapse.core.driver import (
     Failed,
     Handed,
     Progress,
+    Questioned,
     Refused,
+    Resumed,
     Sighting,
     Submitted,
     Turn,
@@ -33,9 +38,11 @@ from synapse.core.driver import (
 )
 from synapse.core.errors import AgentExited
 from synapse.core.message import Artifact, Part, TextPart
+from synapse.core.question import Choice, Question, chosen, label_of
+from synapse.core.question_errors import QuestionGone
 from synapse.core.task import TaskId
 from synapse.drivers.scripted.script import Script
-from synapse.drivers.scripted.steps import Answer, Ask, Exit, Fail, Hand, Reject, Say, Step, Wait
+from synapse.drivers.scripted.steps import Answer, Ask, AskPerson, Exit, Fail, Hand, Reject, Say, Step, Wait
 
 SOURCE: Final = "script"
 MOST_OPEN_QUESTIONS: Final = 1000
@@ -66,13 +73,24 @@ class ScriptedDriver:
         self._open_questions: OrderedDict[TaskId, tuple[Step, ...]] = OrderedDict()
         self.exit_status: int | None = None
         """What the script exited with, or None while it plays."""
-        self._enter(READY, _IDLE)
+        self._numbers = itertools.count(1)
+        self._answered = asyncio.Event()
+        self._answer = ""
+        self._view = self._before = _Sight(READY, _IDLE, clock.now())
+        self._admitted = asyncio.Event()
+        if script.startup is None:
+            self._admitted.set()
+        else:
+            self._pose(script.startup)
 
     def view(self) -> AgentView:
-        return self._view
+        state, why, since, question = self._view
+        sighting = Sighting(source=SOURCE, state=state, detail=why, at=since)
+        return AgentView(state=state, why=why, source=SOURCE, since=since, sightings=(sighting,), question=question)
 
     async def wait_ready(self) -> None:
         self._require_alive()
+        await self._admitted.wait()
 
     async def wait_exited(self) -> int:
         """Return the exit status when the script has ended the agent; most scripts never do."""
@@ -84,11 +102,17 @@ class ScriptedDriver:
         self._require_alive()
         steps, evidence = self._steps_for(turn)
         self._stop.clear()
+        self._answer = ""
         self._enter(WORKING, f"plays {evidence}")
         try:
             yield Submitted(SOURCE, evidence)
             yield TurnStarted(SOURCE, evidence)
             for index, step in enumerate(steps):
+                if isinstance(step, AskPerson) and not self._stop.is_set():
+                    yield Questioned(self._pose(step.question))
+                    await self._answered.wait()
+                    if not self._stop.is_set():
+                        yield Resumed("signal")
                 event = await self._play(step, turn, steps[index + 1 :])
                 if event is not None:
                     yield event
@@ -100,9 +124,26 @@ class ScriptedDriver:
                 self._enter(READY, _IDLE)
 
     async def interrupt(self) -> bool:
+        if self._view.question is not None:
+            return False
         # Without a turn this has no effect: each turn begins by clearing it.
         self._stop.set()
         return self._view.state == WORKING
+
+    def stop(self) -> None:
+        """End the turn that runs, whatever it waits for: the agent ends."""
+        self._stop.set()
+        self._answered.set()
+
+    async def answer(self, question_id: str, choice: Choice) -> str:
+        question = self._view.question
+        if question is None or question.id != question_id:
+            raise QuestionGone
+        self._answer = label_of(question, chosen(question, option=choice.option, text=choice.text))
+        self._view = self._before
+        self._admitted.set()
+        self._answered.set()
+        return "signal"
 
     def drop(self) -> bool:
         """A script takes its message at once, so it is always too late."""
@@ -118,15 +159,15 @@ class ScriptedDriver:
         if self._stop.is_set():
             return Failed("interrupted", "the turn was interrupted")
         match step:
-            case Wait():
+            case Wait() | AskPerson():
                 return None
             case Exit(status=status):
                 raise self._exit(status)
             case Ask():
                 self._remember(turn.task_id, rest)
-                return _event(step, turn.message.text)
+                return _event(step, _Words(turn.message.text, self._answer))
             case _:
-                return _event(step, turn.message.text)
+                return _event(step, _Words(turn.message.text, self._answer))
 
     def _steps_for(self, turn: Turn) -> tuple[tuple[Step, ...], str]:
         """The steps and, for the receipt, where they stand."""
@@ -154,41 +195,63 @@ class ScriptedDriver:
         self._enter(EXITED, str(gone))
         return gone
 
+    def _pose(self, question: Question) -> Question:
+        """Ask a person; until the answer comes there is nothing to do."""
+        posed = replace(question, id=f"{SOURCE}-{next(self._numbers)}")
+        self._answered.clear()
+        self._before = self._view
+        self._view = _Sight(WAITING, f"asks: {posed.title}", self._clock.now(), posed)
+        return posed
+
     def _enter(self, state: str, why: str) -> None:
-        now = self._clock.now()
-        sighting = Sighting(source=SOURCE, state=state, detail=why, at=now)
-        self._view = AgentView(state=state, why=why, source=SOURCE, since=now, sightings=(sighting,))
+        self._view = _Sight(state, why, self._clock.now())
 
 
-def _event(step: Say | Answer | Hand | Ask | Reject | Fail, said: str) -> TurnEvent:
-    """What a step tells the worker; `{text}` becomes what the message said."""
+class _Sight(NamedTuple):
+    """What there is to see of the agent, since when."""
+
+    state: str
+    why: str
+    since: datetime
+    question: Question | None = None
+
+
+class _Words(NamedTuple):
+    """What the script's texts are filled with."""
+
+    said: str
+    answer: str
+
+    def fill(self, text: str) -> str:
+        """`{text}` becomes what the message said, `{answer}` what a person last answered."""
+        return text.replace("{answer}", self.answer).replace("{text}", self.said)
+
+
+def _event(step: Say | Answer | Hand | Ask | Reject | Fail, words: _Words) -> TurnEvent:
+    """What a step tells the worker."""
     match step:
         case Say(text=text):
-            return Progress(_filled(text, said))
+            return Progress(words.fill(text))
         case Answer(text=text, direct=direct):
-            return Answered(parts=_parts(text, said), source=SOURCE, direct=direct)
+            return Answered(parts=_parts(text, words), source=SOURCE, direct=direct)
         case Hand(artifact=artifact, append=append, last=last):
-            return Handed(artifact=_filled_artifact(artifact, said), append=append, last_chunk=last)
+            return Handed(artifact=_filled_artifact(artifact, words), append=append, last_chunk=last)
         case Ask(text=text, authorization=authorization):
-            return Asked(_parts(text, said), authorization)
+            return Asked(_parts(text, words), authorization)
         case Reject(note=note):
-            return Refused(_filled(note, said))
+            return Refused(words.fill(note))
         case Fail(reason=reason, note=note):
-            return Failed(reason, _filled(note, said))
+            return Failed(reason, words.fill(note))
         case _:
             assert_never(step)
 
 
-def _parts(text: str, said: str) -> tuple[Part, ...]:
-    return (TextPart(text=_filled(text, said)),) if text else ()
+def _parts(text: str, words: _Words) -> tuple[Part, ...]:
+    return (TextPart(text=words.fill(text)),) if text else ()
 
 
-def _filled_artifact(artifact: Artifact, said: str) -> Artifact:
+def _filled_artifact(artifact: Artifact, words: _Words) -> Artifact:
     parts = tuple(
-        replace(part, text=_filled(part.text, said)) if isinstance(part, TextPart) else part for part in artifact.parts
+        replace(part, text=words.fill(part.text)) if isinstance(part, TextPart) else part for part in artifact.parts
     )
     return replace(artifact, parts=parts)
-
-
-def _filled(text: str, said: str) -> str:
-    return text.replace("{text}", said)

@@ -8,6 +8,9 @@
     [default]                            # when no rule fits; without it such a message is rejected
     steps = [{ answer = "{text}" }]
 
+    [startup]                            # asked before the first message is taken; most scripts have none
+    question = "Do you trust this folder?"
+
 The first rule that fits wins; a rule with both patterns fits when both do.
 """
 
@@ -22,7 +25,9 @@ from typing import Final, cast
 
 from synapse.core.errors import InvalidScript
 from synapse.core.message import Message
+from synapse.core.question import Question, QuestionKind
 from synapse.drivers.scripted.fields import Fields
+from synapse.drivers.scripted.questions import QUESTION_OPTIONS, parse_question
 from synapse.drivers.scripted.steps import Answer, Reject, Step, Wait
 from synapse.drivers.scripted.verbs import parse_steps
 
@@ -48,6 +53,8 @@ class Script:
 
     rules: tuple[Rule, ...]
     default: Rule
+    startup: Question | None = None
+    """What it asks a person before it is ready."""
 
     def rule_for(self, message: Message) -> Rule:
         """The first rule that fits, else the default."""
@@ -89,11 +96,11 @@ def parse_script(text: str, source: str = "script") -> Script:
         fields = Fields(tomllib.loads(text), source)
     except tomllib.TOMLDecodeError as wrong:
         raise InvalidScript(f"{source}: not TOML: {wrong}") from wrong
-    fields.refuse_unknown(("rule", "default"))
+    fields.refuse_unknown(("rule", "default", "startup"))
     rules = tuple(_parse_rule(table, f"{source}: rule {number}") for number, table in enumerate(_tables(fields), 1))
     if not rules and "default" not in fields:
         raise InvalidScript(f"{source}: a script has at least one [[rule]] or a [default]")
-    return Script(rules=rules, default=_parse_default(fields))
+    return Script(rules=rules, default=_parse_default(fields), startup=_parse_startup(fields))
 
 
 def _tables(fields: Fields) -> list[object]:
@@ -124,6 +131,14 @@ def _parse_default(fields: Fields) -> Rule:
     default = Fields(fields.raw("default"), f"{fields.where}: default")
     default.refuse_unknown(("steps",))
     return Rule(name="default", steps=parse_steps(default.raw("steps"), default.where))
+
+
+def _parse_startup(fields: Fields) -> Question | None:
+    if "startup" not in fields:
+        return None
+    startup = Fields(fields.raw("startup"), f"{fields.where}: startup")
+    startup.refuse_unknown(("question", *QUESTION_OPTIONS))
+    return parse_question(startup, QuestionKind.STARTUP)
 
 
 def _pattern(fields: Fields, key: str) -> re.Pattern[str] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from synapse.core.message import Artifact
+from synapse.core.question import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPerson:
+    """A question in the middle of the turn, which goes on when it is answered."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
 class Reject:
     """The end: the agent will not do it."""
 
@@ -70,7 +78,7 @@ class Exit:
     status: int
 
 
-Step = Say | Answer | Hand | Ask | Reject | Fail | Wait | Exit
+Step = Say | Answer | Hand | Ask | AskPerson | Reject | Fail | Wait | Exit
 
 
 def ends_the_task(step: Step) -> bool:
@@ -78,7 +86,7 @@ def ends_the_task(step: Step) -> bool:
     match step:
         case Answer() | Reject() | Fail() | Exit():
             return True
-        case Say() | Hand() | Ask() | Wait():
+        case Say() | Hand() | Ask() | AskPerson() | Wait():
             return False
         case _:
             assert_never(step)

@@ -8,7 +8,8 @@ from typing import Final, cast
 from synapse.core.errors import InvalidScript
 from synapse.drivers.scripted.artifacts import ARTIFACT_OPTIONS, parse_artifact
 from synapse.drivers.scripted.fields import Fields, spaced
-from synapse.drivers.scripted.steps import Answer, Ask, Exit, Fail, Reject, Say, Step, Wait, ends_the_task
+from synapse.drivers.scripted.questions import QUESTION_OPTIONS, parse_question
+from synapse.drivers.scripted.steps import Answer, Ask, AskPerson, Exit, Fail, Reject, Say, Step, Wait, ends_the_task
 
 _SCRIPTED: Final = "scripted"
 """Why a task failed, when the script gives no better word."""
@@ -60,6 +61,10 @@ def _ask_authorization(fields: Fields) -> Iterable[Step]:
     return (Ask(text=fields.text("ask_authorization"), authorization=True),)
 
 
+def _question(fields: Fields) -> Iterable[Step]:
+    return (AskPerson(parse_question(fields)),)
+
+
 def _reject(fields: Fields) -> Iterable[Step]:
     return (Reject(fields.text("reject")),)
 
@@ -102,6 +107,7 @@ _VERBS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Fields], Iterable[St
     "artifact": (ARTIFACT_OPTIONS, parse_artifact),
     "ask": ((), _ask),
     "ask_authorization": ((), _ask_authorization),
+    "question": (QUESTION_OPTIONS, _question),
     "reject": ((), _reject),
     "fail": (("reason",), _fail),
     "wait": ((), _wait),

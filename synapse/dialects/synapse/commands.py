@@ -1,0 +1,269 @@
+"""What a gateway asks of a host for somebody whom it has let in: the words of `POST /commands`, for both ends.
+
+    {"caller": {…}, "request": {"type": "CancelTask", …}}   ─►   {"taskId": …, "version": …}
+
+The task itself is not sent back: it is durable before the host answers, and the gateway reads it from the store. An
+error carries what it is made of beside its code, so that the gateway raises the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from synapse.core.caller import Caller
+from synapse.core.errors import InvalidRequest, SynapseError
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.core.push import PushConfig
+from synapse.core.requests import (
+    AnswerQuestion,
+    CancelTask,
+    ChangeTask,
+    Commanded,
+    DeletePushConfig,
+    DeleteTask,
+    GetPushConfig,
+    ListPushConfigs,
+    OnBehalf,
+    Request,
+    Sender,
+    SendMessage,
+    SetPushConfig,
+)
+from synapse.dialects.dialect import Call, WireAnswer, WireRequest
+from synapse.dialects.synapse.errors import status_of
+from synapse.dialects.synapse.projection import to_json
+
+PATH: Final = "/commands"
+
+_PLAIN: Final[Mapping[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        CancelTask,
+        AnswerQuestion,
+        ChangeTask,
+        DeleteTask,
+        SetPushConfig,
+        GetPushConfig,
+        ListPushConfigs,
+        DeletePushConfig,
+    )
+}
+COMMANDS: Final = (SendMessage, *_PLAIN.values())
+"""The requests that go from a gateway to a host; all others a gateway answers by itself, or not at all."""
+
+
+class _Caller(msgspec.Struct, forbid_unknown_fields=True):
+    """Of a caller only what a gateway may say: nobody becomes a process of this machine that way."""
+
+    scope: str
+    sees_all: bool = False
+    actions: frozenset[str] | None = None
+    agents: frozenset[str] | None = None
+    name: str = ""
+
+
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
+    text: str | UnsetType = UNSET
+    data: Any = UNSET
+    content: bytes | None = None
+    url: str = ""
+    name: str = ""
+    media_type: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class _Message(msgspec.Struct, forbid_unknown_fields=True):
+    message_id: str
+    role: Role
+    parts: tuple[_Part, ...]
+    metadata: dict[str, Any] = {}
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+
+class _Command(msgspec.Struct, forbid_unknown_fields=True):
+    caller: _Caller
+    request: msgspec.Raw
+
+
+class _Typed(msgspec.Struct):
+    type: str
+
+
+class _Done(msgspec.Struct):
+    task_id: str = msgspec.field(default="", name="taskId")
+    version: int = 0
+    direct: bool = False
+    config: PushConfig | None = None
+    configs: tuple[PushConfig, ...] | None = None
+
+
+_TOLD: Final = (str, int, float, list, tuple)
+_COMMAND: Final = msgspec.json.Decoder(_Command)
+_TYPED: Final = msgspec.json.Decoder(_Typed)
+_DONE: Final = msgspec.json.Decoder(_Done)
+
+
+def encode_command(request: Request, caller: Caller) -> bytes:
+    """The body that asks a host for one of COMMANDS."""
+    about = {
+        "scope": caller.scope,
+        "sees_all": caller.sees_all,
+        "actions": caller.actions,
+        "agents": caller.agents,
+        "name": caller.name,
+    }
+    fields: dict[str, Any] = msgspec.to_builtins(request)
+    return to_json({"caller": about, "request": {"type": type(request).__name__, **fields}})
+
+
+def ask(wire: WireRequest) -> Call:
+    """What the body asks for, on whose behalf. Raises InvalidRequest."""
+    try:
+        command = _COMMAND.decode(wire.body)
+        kind = _TYPED.decode(command.request).type
+        request = _request(kind, command.request)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(
+            f"this is no command: {error}", hint="only a gateway of the same version asks so"
+        ) from error
+    given = command.caller
+    caller = Caller(
+        scope=given.scope, sees_all=given.sees_all, actions=given.actions, agents=given.agents, name=given.name
+    )
+    return Call(OnBehalf(caller, request), encode_done, encode_failure)
+
+
+def encode_done(done: Commanded) -> bytes:
+    """The answer that tells what came of a command."""
+    result = done.result
+    if done.task_id:
+        return to_json({"taskId": done.task_id, "version": done.version, "direct": done.direct})
+    if isinstance(result, PushConfig):
+        return to_json({"config": msgspec.to_builtins(result)})
+    if isinstance(result, tuple):
+        return to_json({"configs": msgspec.to_builtins(result)})
+    return b"{}"
+
+
+def decode_done(body: bytes) -> Commanded:
+    """Raises ValueError."""
+    done = _DONE.decode(body)
+    result: Any = done.configs if done.config is None else done.config
+    return Commanded(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
+
+
+def encode_failure(error: SynapseError) -> WireAnswer:
+    """The error as elsewhere in this dialect, and beside it what it is made of."""
+    fields: dict[str, Any] = {name: value for name, value in vars(error).items() if isinstance(value, _TOLD)}
+    told = {"code": error.code, "message": str(error), "hint": error.hint, "fields": fields}
+    return WireAnswer(status_of(type(error)), to_json({"error": told}))
+
+
+def decode_failure(body: bytes) -> SynapseError:
+    """The error that a host told, as the same class; one that is not known here is a SynapseError with its code."""
+    try:
+        told = msgspec.json.decode(body, type=_Failed).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return SynapseError("the agent's host answered something that cannot be understood")
+    kind = error_classes().get(told.code)
+    if kind is None:
+        unknown = SynapseError(told.message, hint=told.hint)
+        unknown.code = told.code
+        return unknown
+    # Not by its own constructor: that makes the sentence from other things, and here the sentence is given.
+    error = kind.__new__(kind)
+    SynapseError.__init__(error, told.message, hint=told.hint)
+    vars(error).update(told.fields)
+    return error
+
+
+def error_classes() -> dict[str, type[SynapseError]]:
+    """The class of each error code, of all that are loaded."""
+    table: dict[str, type[SynapseError]] = {}
+    for kind in _family(SynapseError):
+        # A class without a code of its own stands for its parent, which comes first.
+        table.setdefault(kind.code, kind)
+    return table
+
+
+class _FailedError(msgspec.Struct):
+    code: str
+    message: str
+    hint: str = ""
+    fields: dict[str, Any] = {}
+
+
+class _Failed(msgspec.Struct):
+    error: _FailedError
+
+
+def _family(kind: type[SynapseError]) -> Iterator[type[SynapseError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _family(child)
+
+
+class _Send(msgspec.Struct, forbid_unknown_fields=True):
+    """SendMessage; its parts are told apart by what they have, which a dataclass cannot say."""
+
+    type: str
+    message: _Message
+    dialect: str
+    priority: int
+    sender: Sender | None
+    response_expected: bool
+    sender_task_id: str
+    in_reply_to: str
+    context_id: str
+    task_id: str
+    exact: bool
+    deadline: datetime | None
+    metadata: dict[str, Any]
+    parent_id: str = ""
+    push: PushConfig | None = None
+
+
+_SEND: Final = msgspec.json.Decoder(_Send)
+
+
+def _request(kind: str, raw: msgspec.Raw) -> Request:
+    if kind == SendMessage.__name__:
+        return _send(_SEND.decode(raw))
+    known = _PLAIN.get(kind)
+    if known is None:
+        raise InvalidRequest(f"'{kind[:80]}' is no command", hint=f"known: {', '.join(sorted(_PLAIN))}")
+    request: Request = msgspec.json.decode(raw, type=known)
+    return request
+
+
+def _send(shape: _Send) -> SendMessage:
+    fields = msgspec.structs.asdict(shape)
+    del fields["type"]
+    fields["message"] = _message(shape.message)
+    return SendMessage(**fields)
+
+
+def _message(shape: _Message) -> Message:
+    return Message(
+        message_id=MessageId(shape.message_id),
+        role=shape.role,
+        parts=tuple(_part(part) for part in shape.parts),
+        metadata=shape.metadata,
+        extensions=shape.extensions,
+        reference_task_ids=shape.reference_task_ids,
+    )
+
+
+def _part(shape: _Part) -> Part:
+    about: dict[str, Any] = {"name": shape.name, "media_type": shape.media_type, "metadata": shape.metadata}
+    if shape.text is not UNSET:
+        return TextPart(text=shape.text, **about)
+    if shape.data is not UNSET:
+        return DataPart(data=shape.data, **about)
+    return FilePart(content=shape.content, url=shape.url, **about)

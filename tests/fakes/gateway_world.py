@@ -1,0 +1,155 @@
+"""Agents of a gateway without processes: desks as hosts, and a gateway over the same store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from synapse.core.agent import READY, AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.driver import Answered, Asked, Submitted, TurnEvent
+from synapse.core.events import Update
+from synapse.core.listed_agent import ListedAgent
+from synapse.core.message import TextPart
+from synapse.core.requests import (
+    ChangeTask,
+    Commanded,
+    DeleteTask,
+    OnBehalf,
+    RegisterAgent,
+    Request,
+    SendMessage,
+    ToAgent,
+)
+from synapse.core.status import ExternalAgent
+from synapse.core.task import Task, TaskState
+from synapse.service.feed import Feed
+from synapse.service.gateway import GatewayService
+from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
+from synapse.service.gateway_tasks import GatewayTasks
+from synapse.service.journal import Journal
+from synapse.service.store_tail import StoreTail
+from synapse.stores.memory import MemoryStore
+from tests.fakes.desk import Desk, say, working
+from tests.fakes.driver import FakeDriver
+
+BOUND = 5.0
+ADA = AgentEntry("synapse-codex-8120", "codex", name="ada", inbox="ada")
+BOB = AgentEntry("synapse-codex-8121", "codex", inbox="codex@/proj")
+BOB_NAME = "synapse-codex-8121"
+LAPTOP = Caller(scope="key:laptop", name="laptop")
+PHONE = Caller(scope="key:phone", name="phone")
+OPERATOR = Caller(scope="key:operator", sees_all=True)
+
+
+class FakeRegistration:
+    """Remembers what was registered and removed."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def register(self, request: RegisterAgent) -> ExternalAgent:
+        self.done.append(f"registered {request.url}")
+        return ExternalAgent(alias=request.agent, url=request.url, name="")
+
+    async def remove(self, agent: str) -> ExternalAgent:
+        self.done.append(f"removed {agent}")
+        return ExternalAgent(alias=agent, url="", name="")
+
+
+class FakeUnclaimed:
+    """Remembers what was taken back."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.changed: list[tuple[str, type[Request]]] = []
+
+    async def take_back(self, task: Task) -> Task:
+        self.taken.append(task.id)
+        return replace(task, state=TaskState.CANCELED)
+
+    async def change(self, task: Task, request: ChangeTask | DeleteTask) -> Task:
+        self.changed.append((task.id, type(request)))
+        return task
+
+
+class World:
+    """Some desks as hosts, and a gateway over the same store."""
+
+    def __init__(self, **desks: Desk) -> None:
+        self.desks = desks
+        self._direct: set[str] = set()
+        self.store = next(iter(desks.values())).store
+        self.entries = {"ada": ADA, "bob": BOB}
+        self.registration, self.unclaimed = FakeRegistration(), FakeUnclaimed()
+        self.directory = GatewayDirectory(self._agents)
+        journal = Journal(self.store)
+        tail = StoreTail(self.store, journal, look_seconds=0.001)
+        feed = Feed(journal, self.store, source=tail)
+        tail.only(feed.has_readers_of)
+        tasks = GatewayTasks(
+            self.directory, store=self.store, journal=journal, feed=feed, tail=tail, unclaimed=self.unclaimed
+        )
+        self.service = GatewayService(self.directory, tasks, self.registration, listed)
+
+    def _agents(self) -> list[GatewayAgent]:
+        return [self._agent(name) for name in self.desks]
+
+    def _agent(self, name: str) -> GatewayAgent:
+        async def command(request: Request, caller: Caller) -> Commanded:
+            done: Commanded = await self.desks[name].service.handle(OnBehalf(caller, request), Caller(via_socket=True))
+            return replace(done, direct=name in self._direct)
+
+        async def state() -> str:
+            return READY
+
+        return GatewayAgent(entry=self.entries[name], command=command, state=state)
+
+    def answer_directly(self, name: str) -> None:
+        """Let this agent answer with plain messages."""
+        self._direct.add(name)
+
+    async def ask(self, request: Request, caller: Caller = LAPTOP) -> Any:
+        async with asyncio.timeout(BOUND):
+            result = await self.service.handle(request, caller)
+            return await result if isinstance(result, asyncio.Future) else result  # pyright: ignore[reportUnknownVariableType]  # of whatever was asked
+
+    async def sent(self, text: str = "hello", caller: Caller = LAPTOP, agent: str = "ada", **more: Any) -> Task:
+        task = await self.ask(ToAgent(agent, message(text, **more)), caller)
+        assert isinstance(task, Task)
+        return task
+
+
+def listed(agent: GatewayAgent, state: str) -> ListedAgent:
+    return ListedAgent(
+        id=agent.name, name=agent.name, description="", version="1", agent_type=agent.entry.agent_type, state=state
+    )
+
+
+def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessage:
+    return SendMessage(message=say(text, message_id), dialect="a2a_v1", exact=True, **more)
+
+
+@asynccontextmanager
+async def world(driver: FakeDriver | None = None) -> AsyncGenerator[World]:
+    """Ada and Bob are here."""
+    store = MemoryStore()
+    ada, bob = Desk(driver, store, me=ADA), Desk(store=store, me=BOB)
+    async with working(ada), working(bob):
+        yield World(ada=ada, bob=bob)
+
+
+async def everything(updates: AsyncGenerator[Update, None]) -> list[Update]:
+    async with asyncio.timeout(BOUND):
+        return [update async for update in updates]
+
+
+def questions() -> FakeDriver:
+    plots: list[list[TurnEvent]] = [
+        [Submitted("script", "taken"), Asked((TextPart(text="which?"),))],
+        [Submitted("script", "taken"), Answered(parts=(TextPart(text="done"),), source="script")],
+    ]
+    return FakeDriver(lambda _: plots.pop(0))
