@@ -7,19 +7,17 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from synapse.cli.hosts import AGENT_VARIABLE, SOCKET_VARIABLE, ask, refusal
+from synapse.cli.hosts import ask, refusal
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, StoreFull, SynapseError, UnsupportedOperation
 from synapse.core.json_text import decode_object, object_in
 from synapse.registries.files import FileRegistry, is_alive
 from synapse.registries.processes import is_running
+from synapse.runtime.host_launch import Launch, host_environment
 from synapse.runtime.system_clock import SystemClock
 
 # Longer than a host waits for the store's lock and then needs to give up: what it says is better than our silence.
@@ -28,29 +26,6 @@ STOP_SECONDS: Final = 10.0
 TICK_SECONDS: Final = 0.02
 LOG_LINES_SHOWN: Final = 20
 SMALLEST_ROOM: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What `synapse PROFILE …` is to be started with; `verb` is the profile, or `scripted` and its file."""
-
-    verb: Sequence[str]
-    name: str = ""
-    port: int | None = None
-    instructions: bool = True
-    arguments: Sequence[str] = ()
-    folder: str | None = None
-
-    def command(self) -> list[str]:
-        """The command line of the host."""
-        options = [
-            *(["--name", self.name] if self.name else []),
-            *(["--port", str(self.port)] if self.port else []),
-            *([] if self.instructions else ["--no-instructions"]),
-        ]
-        rest = ["--", *self.arguments] if self.arguments else []
-        # -P: a folder named `synapse` where the agent works must not be taken for this package.
-        return [sys.executable, "-P", "-m", "synapse.cli.main", *self.verb, "--headless", "--json", *options, *rest]
 
 
 def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry:
@@ -73,7 +48,7 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
             stderr=subprocess.STDOUT,
             start_new_session=True,
             cwd=launch.folder,
-            env=_environment(),
+            env=host_environment(),
         )
     try:
         entry = _wait_until_it_answers(host, registry, said)
@@ -109,11 +84,6 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
             hint="run the command outside of the sandbox",
         )
     registry.remove_dead(entry)
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without what names the agent that we may run in: the new one is another."""
-    return {name: value for name, value in os.environ.items() if name not in (AGENT_VARIABLE, SOCKET_VARIABLE)}
 
 
 def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry, said: Path) -> AgentEntry:

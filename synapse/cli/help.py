@@ -33,6 +33,7 @@ options:
   --wait LEVEL          wait until the message is `submitted` (proven) or `answered`, without asking for a reply
   --receipt             show each step of the message's way; alone it waits for `submitted`
   --timeout SECONDS     how long to wait (setting response_timeout)
+  --exit-on-wait        stop waiting when the agent waits for a person: exit code 6, and what is asked is printed
   --priority N          1 to 5, 3 if not given; 5 interrupts the agent first
   --reply-to ID         answer the request with this id
   --task ID             go on with this task of the agent: the answer to what it asks (input_required)

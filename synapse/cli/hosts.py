@@ -34,6 +34,11 @@ def open_registry() -> FileRegistry:
     return FileRegistry(os.path.join(state_folder(os.environ, current_folder()), "registry"))
 
 
+def open_gateways() -> FileRegistry:
+    """The gateways of this user, which are no agents and have a folder of their own."""
+    return FileRegistry(os.path.join(state_folder(os.environ, current_folder()), "gateways"))
+
+
 def state_folder(environ: "Mapping[str, str]", folder: str) -> str:
     """The setting `home` of a process that works in `folder`, without the price of reading settings in most cases."""
     chosen = environ.get("SYNAPSE_HOME")

@@ -1,6 +1,7 @@
 """`synapse list`: who is here, and what they do. Entries of dead hosts are cleaned away."""
 
-from synapse.cli.hosts import open_registry
+from synapse.cli.hosts import open_gateways, open_registry
+from synapse.cli.question_view import next_step, question_in, target_of, title_of
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.survey import Asked, ask_all, current_task
@@ -26,7 +27,7 @@ def run(arguments: list[str]) -> int:
     """List the agents and return the exit code."""
     options = VerbParser("list", examples=EXAMPLES).parse_args(arguments)
     registry = open_registry()
-    asked = ask_all(registry.entries(), "GET", "/status")
+    asked = ask_all([*registry.entries(), *open_gateways().entries()], "GET", "/status")
     for note in registry.notes:
         say(note)
     if options.json:
@@ -44,7 +45,7 @@ def as_fields(one: Asked) -> "dict[str, Any]":
     """The object of an agent in `--json`: its registry entry, and what its host says of it."""
     fields = dict(one.entry.as_dict())
     fields["status"] = state_of(one)
-    for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "attention"):
+    for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "attention", "question"):
         fields[key] = one.body.get(key)
     return fields
 
@@ -59,9 +60,15 @@ def attention_lines(asked: list[Asked]) -> list[str]:
     lines: list[str] = []
     for one in asked:
         name = short_name(one.entry)
-        if state_of(one) == WAITING:
+        question = question_in(one.body)
+        if question:
+            command = next_step(question, target_of(question, name), name)
+            lines.append(f"! {name} asks a person: {title_of(question)}  ({command})")
+        elif state_of(one) == WAITING:
             lines.append(f"! {name} waits for a person: {plain(str(one.body.get('why', '')))}  (synapse attach {name})")
         for item in objects_in(one.body, "attention"):
+            if item.get("question_id"):
+                continue  # it has its own line
             task_id = str(item.get("task_id", ""))[:8]
             text = plain(str(item.get("text", "")))
             lines.append(f"! {name}, task {task_id}: {text}{decision(task_id, str(item.get('receipt', 'typed')))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from synapse.cli.background import Launch, start_host, stop_host
+from synapse.cli.background import start_host, stop_host
 from synapse.cli.hosts import find_agent, open_registry
 from synapse.cli.list_agents import as_fields
 from synapse.cli.speech import give_json, say
@@ -13,6 +13,7 @@ from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import UnsupportedOperation
+from synapse.runtime.host_launch import Launch
 from synapse.runtime.settings import load_settings
 
 EXAMPLES = """

@@ -38,7 +38,7 @@ VALUED = (
     "--task",
     "--message-id",
 )
-SWITCHES = ("--response", "--no-response", "--json", "--receipt", "--queue")
+SWITCHES = ("--response", "--no-response", "--json", "--receipt", "--queue", "--exit-on-wait")
 WAIT_LEVELS = ("submitted", "answered")
 
 
@@ -120,6 +120,8 @@ def _check(options: Options) -> None:
         options.refuse(f"--wait must be submitted or answered, not '{options.text('--wait')}'")
     if options.has("--no-response") and options.has("--response"):
         options.refuse("--response and --no-response exclude each other")
+    if options.has("--exit-on-wait") and not _waits(options):
+        options.refuse("--exit-on-wait goes with --response, --wait or --receipt")
     if options.has("--queue") and _waits(options):
         options.refuse("--queue leaves a message for later; there is nothing to wait for now")
     if options.has("--reply-to") and (options.has("--response") or not options.text("--reply-to")):

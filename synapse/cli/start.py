@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synapse.cli.background import Launch, start_host
+from synapse.cli.background import start_host
 from synapse.cli.hosts import open_registry
 from synapse.cli.launch import add_host_options, require_profile
 from synapse.cli.list_agents import as_fields
@@ -10,6 +10,7 @@ from synapse.cli.speech import give_json, say
 from synapse.cli.survey import ask_all
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import short_name
+from synapse.runtime.host_launch import Launch
 from synapse.runtime.settings import load_settings
 
 EXAMPLES = """
@@ -17,6 +18,7 @@ synapse start codex
 synapse start codex --name reviewer
 synapse start claude -- --resume    what follows -- is for claude
 synapse start scripted my.toml      an agent whose behaviour is a file
+synapse start gateway --port 8000   one address for all agents (synapse gateway --help)
 synapse attach codex                look at it
 """
 SCRIPTED = "scripted"
@@ -24,9 +26,11 @@ SCRIPTED = "scripted"
 
 def run(arguments: list[str]) -> int:
     """Start an agent, wait until it accepts messages, and return the exit code."""
+    if arguments[:1] == ["gateway"]:
+        return _start_gateway(arguments[1:])
     ours, theirs = split_at_dashes(arguments)
     parser = VerbParser("start", examples=EXAMPLES)
-    parser.add_argument("profile", metavar="PROFILE", help="or `scripted`")
+    parser.add_argument("profile", metavar="PROFILE", help="or `scripted`, or `gateway`")
     parser.add_argument("script", nargs="?", metavar="FILE", help="the script, after `scripted`")
     add_host_options(parser)
     options = parser.parse_args(ours)
@@ -50,4 +54,22 @@ def run(arguments: list[str]) -> int:
         # A script has no terminal to look at.
         then = f'synapse send {name} "…"' if options.profile == SCRIPTED else f"synapse attach {name}"
         say(f"{name} runs in the background (pid {entry.pid}, port {entry.port})  ({then})")
+    return 0
+
+
+def _start_gateway(arguments: list[str]) -> int:
+    from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
+    from synapse.cli.gateway import add_gateway_options
+    from synapse.runtime.gateway_place import gateways
+
+    parser = VerbParser("start gateway", summary="start the gateway in the background", examples=GATEWAY_EXAMPLES)
+    add_gateway_options(parser)
+    options = parser.parse_args(arguments)
+    settings = load_settings()
+    launch = Launch(verb=["gateway", *(word for word in arguments if word != "--json")])
+    entry = start_host(launch, gateways(settings.home), settings.logs)
+    if options.json:
+        give_json(entry.as_dict())
+    else:
+        say(f"the gateway serves {entry.endpoint} (pid {entry.pid})  (synapse stop gateway)")
     return 0

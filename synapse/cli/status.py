@@ -8,6 +8,7 @@ from typing import Any
 from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry
 from synapse.cli.list_agents import as_fields, attention_lines, decision, state_of
 from synapse.cli.list_agents import run as list_agents
+from synapse.cli.question_view import next_step, question_in, question_lines, question_of
 from synapse.cli.render import painted, plain
 from synapse.cli.speech import give, give_json
 from synapse.cli.survey import Asked, current_task, find_task
@@ -81,6 +82,8 @@ def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
     give(f"  queue    {body.get('queue_depth', 0)} waiting")
     for line in attention_lines([one]):
         give(f"  {line}")
+    for line in question_lines(question_in(body))[1:]:
+        give(f"    {line}")
     if explain:
         _explain(one)
 
@@ -104,7 +107,17 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
         give(f"  {plain(line)}")
     if attention_of(task):
         give(f"  ! {plain(attention_of(task))}{decision(short_id(task), receipt_of(task))}")
-    if note_of(task):
+    question = question_of(task)
+    if question:
+        _show_question(question, short_id(task), short_name(entry))
+    elif note_of(task):
         give(f"  note     {plain(note_of(task))}")
     if reply_of(task):
         give("  answer\n" + "\n".join(plain(line) for line in reply_of(task).splitlines()))
+
+
+def _show_question(question: dict[str, Any], target: str, agent: str) -> None:
+    title, *rest = question_lines(question)
+    give(f"  asks     {title}  ({next_step(question, target, agent)})")
+    for line in rest:
+        give(f"    {line}")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from synapse.cli.background import stop_host
-from synapse.cli.hosts import find_agent, open_registry
+from synapse.cli.hosts import find_agent, open_gateways, open_registry
 from synapse.cli.speech import give_json, say
 from synapse.cli.verb_parser import VerbParser
-from synapse.core.address import short_name
+from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
 
+GATEWAY = "gateway"
 EXAMPLES = """
 synapse stop codex
 synapse stop codex-8121 reviewer
 synapse stop --all
+synapse stop gateway
 """
 
 
@@ -29,7 +31,7 @@ def run(arguments: list[str]) -> int:
     registry = open_registry()
     entries = registry.entries() if options.all else _found(options.agents, registry)
     for entry in entries:
-        stop_host(entry, registry, force=options.force)
+        stop_host(entry, open_gateways() if entry.agent_type == GATEWAY else registry, force=options.force)
         if not options.json:
             say(f"{short_name(entry)} has ended")
     if options.json:
@@ -39,5 +41,6 @@ def run(arguments: list[str]) -> int:
 
 def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
     # All are found before the first is ended: a wrong name ends nobody.
-    found = {entry.agent_id: entry for entry in (find_agent(name, registry) for name in names)}
-    return list(found.values())
+    gateways = open_gateways()
+    found = (find_agent(name, gateways if matching(name, gateways.entries()) else registry) for name in names)
+    return list({entry.agent_id: entry for entry in found}.values())

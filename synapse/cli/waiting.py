@@ -13,6 +13,7 @@ from typing import Any
 from synapse.cli import exit_codes
 from synapse.cli.hosts import ask, current_folder, own_agent, post_message
 from synapse.cli.options import Options
+from synapse.cli.question_view import next_step, question_in, question_lines, question_of, target_of, title_of
 from synapse.cli.render import plain, safe
 from synapse.cli.speech import complain, give, give_json, say
 from synapse.cli.task_view import (
@@ -61,6 +62,8 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         task_id = task_id or str(sent.get("id", ""))
         say(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {_wanted(options)}")
         task = watch.wait(task_id, until, narrator)
+    except TargetWaits as waits:
+        return report_waiting(entry, waits, options, task_id=task_id)
     except KeyboardInterrupt:
         look = task_id[:8] or short_name(entry)
         say(f"\nno longer waiting; what was sent goes on  (synapse status {look})")
@@ -78,11 +81,32 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
 
 
 def is_answered(task: TaskFields) -> bool:
-    return status_of(task) in (*FINISHED, ASKS)
+    """It has ended, or asks its sender. What its program asks a person meanwhile does not end the wait."""
+    return status_of(task) in FINISHED or (status_of(task) == ASKS and not question_of(task))
 
 
 def is_submitted(task: TaskFields) -> bool:
     return is_answered(task) or receipt_of(task) in SUBMITTED_STEPS
+
+
+class TargetWaits(Exception):
+    """The target waits for a person, and the wait is to end there."""
+
+    def __init__(self, question: dict[str, Any], why: str) -> None:
+        super().__init__(why)
+        self.question = question
+
+
+def report_waiting(entry: AgentEntry, waits: TargetWaits, options: Options, *, task_id: str) -> int:
+    """Print what is asked and return the exit code; the task goes on."""
+    name, question = short_name(entry), waits.question
+    if options.has("--json"):
+        waiting = {"agent_id": entry.agent_id, "why": str(waits), "question": question or None}
+        give_json({"task_id": task_id, "waiting": waiting})
+    else:
+        give("\n".join(question_lines(question)) if question else str(waits))
+        say(f"{name} waits for a person; a person types: {next_step(question, target_of(question, name), name)}")
+    return exit_codes.WAITING_FOR_PERSON
 
 
 def report(entry: AgentEntry, task: TaskFields, options: Options, *, asked: str) -> int:
@@ -118,6 +142,8 @@ class Narrator:
         self._tells_receipts = options.has("--receipt") and not options.has("--json")
         self._told = 0
         self._attention = ""
+        self._leaves = options.has("--exit-on-wait")
+        self._told_question = ""
 
     def __call__(self, task: TaskFields) -> None:
         if self._tells_receipts:
@@ -125,6 +151,9 @@ class Narrator:
             for line in lines[self._told :]:
                 say(f"  {plain(line)}")
             self._told = max(self._told, len(lines))
+        question = question_of(task)
+        if question:
+            self._meet({**question, "task_id": task.get("id")})
         attention = attention_of(task)
         if attention and attention != self._attention:
             say(f"{self._name} needs a person: {plain(attention)}  (synapse attach {self._name})")
@@ -136,11 +165,26 @@ class Narrator:
             state = ask(self._entry, "GET", "/status", timeout=LOOK_SECONDS)
         except SynapseError:
             return  # whoever waits finds out by itself that the host is gone
+        question = question_in(state)
+        if question:
+            self._meet(question)
+            return
         before, self._hindrance = self._hindrance, self._hindrance_in(state)
         is_lasting = state.get("state") == WAITING or self._hindrance == before
+        if self._leaves and state.get("state") == WAITING:
+            raise TargetWaits({}, self._hindrance)
         if self._hindrance and is_lasting and self._hindrance != self._told_hindrance:
             say(f"{self._hindrance}  (synapse attach {self._name})")
             self._told_hindrance = self._hindrance
+
+    def _meet(self, question: dict[str, Any]) -> None:
+        """The target asks a person: leave if that was wanted, else say so once."""
+        asks = f"{self._name} waits for a person: {title_of(question)}"
+        if self._leaves:
+            raise TargetWaits(question, asks)
+        if str(question.get("id")) != self._told_question:
+            self._told_question = str(question.get("id"))
+            say(f"{asks}  ({next_step(question, target_of(question, self._name), self._name)})")
 
     def _hindrance_in(self, state: dict[str, Any]) -> str:
         if state.get("state") == WAITING:
@@ -193,8 +237,10 @@ def _too_late(entry: AgentEntry, task_id: str) -> SynapseError:
     except SynapseError as error:
         return error
     if state.get("state") == WAITING:
-        why = state.get("why") or "a dialog is open"
-        return WaitingForPerson(f"{name} waits for a person: {why}", hint=f"`synapse attach {name}`; {look}")
+        question = question_in(state)
+        why = title_of(question) or state.get("why") or "a dialog is open"
+        todo = next_step(question, target_of(question, name), name)
+        return WaitingForPerson(f"{name} waits for a person: {why}", hint=f"`{todo}`; {look}")
     return WaitTimedOut(f"{name} has not answered in time; the task goes on", hint=look)
 
 

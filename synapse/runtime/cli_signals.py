@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from synapse.core.agent import AgentEntry
+from synapse.core.question import Choice
 from synapse.core.requests import SECRET_HEADER
-from synapse.drivers.pty.signals.adapter import Adapter, Listener, Surroundings
+from synapse.drivers.pty.signals.adapter import Adapter, Listener, Sender, Surroundings
 from synapse.drivers.pty.signals.table import adapter_for
 from synapse.drivers.pty.spawn import Launch
 from synapse.runtime.ids import new_id
@@ -58,6 +59,14 @@ class CliSignals:
     def look(self) -> None:
         if self._adapter is not None:
             self._adapter.look()
+
+    async def answer(self, question_id: str, choice: Choice) -> bool:
+        """Answer a question its own way; False when it has none."""
+        return self._adapter is not None and await self._adapter.answer(question_id, choice)
+
+    def sender(self) -> Sender | None:
+        """What hands messages over without typing, if there is something now."""
+        return self._adapter.sender() if self._adapter else None
 
     def stop(self) -> None:
         if self._adapter is not None:

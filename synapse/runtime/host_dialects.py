@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
@@ -37,6 +37,8 @@ from synapse.runtime.late_dialect import late_dialect
 from synapse.transports.routing import Endpoint
 
 Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
+
+_PUSH_PATH: Final = "/pushNotificationConfigs"
 
 
 def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool) -> list[Dialect]:
@@ -91,6 +93,9 @@ class DialectChoice:
         spoken = spoken_dialect(wire.body) if wire.body else ""
         if not spoken and wire.path.startswith("/v1/"):
             spoken = A2A_0_3
+        if not spoken and _PUSH_PATH in wire.path:
+            # Only 0.3 has the configuration in a field of its own.
+            spoken = A2A_0_3 if b'"pushNotificationConfig"' in wire.body else A2A_1_0
         return _of(spoken, endpoints) if spoken else _as_made(endpoints)
 
 

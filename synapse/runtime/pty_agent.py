@@ -82,7 +82,7 @@ async def _start(
     composer = Composer(settings.files, profile.limit_bytes, envelope=profile.envelope)
     driver = PtyDriver(program, profile, clock, composer)
     signals.start(driver, program.pid)
-    driver.look_again = signals.look
+    driver.use(signals.look, signals.answer, signals.sender)
     if person is not None:
         person.enter()
         person.follow_size(asyncio.get_running_loop(), program.resize)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from synapse.core.agent import AgentEntry
+from synapse.core.clock import Clock
 from synapse.drivers.scripted.driver import ScriptedDriver
-from synapse.drivers.scripted.script import read_script
+from synapse.drivers.scripted.script import Script, read_script
 from synapse.runtime.host import run_host
 from synapse.runtime.logs import log_to
 from synapse.runtime.loop import new_loop
@@ -32,19 +33,24 @@ def run_script(path: Path, *, name: str, port: int | None, settings: Settings) -
     log_to(settings.logs, place.entry.agent_id, name)
 
     async def start(_me: AgentEntry) -> RunningAgent:
-        driver = ScriptedDriver(script, clock)
-
-        async def stop() -> None:
-            await driver.interrupt()
-
-        return RunningAgent(
-            driver=driver,
-            stop=stop,
-            exit_status=lambda: driver.exit_status,
-            title="Script",
-            pty_wrapped=False,
-            answers_directly=script.answers_directly,
-        )
+        return play(script, clock)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(run_host(place, start, settings, instructions=False))
+
+
+def play(script: Script, clock: Clock) -> RunningAgent:
+    """An agent that plays the script."""
+    driver = ScriptedDriver(script, clock)
+
+    async def stop() -> None:
+        driver.stop()
+
+    return RunningAgent(
+        driver=driver,
+        stop=stop,
+        exit_status=lambda: driver.exit_status,
+        title="Script",
+        pty_wrapped=False,
+        answers_directly=script.answers_directly,
+    )

@@ -17,7 +17,7 @@ PREFIX: Final = "SYNAPSE_"
 PROJECT_PROFILES: Final = ".synapse/profiles"
 BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
 # Agents write into the project that they work on; what protects people from agents is not theirs to change.
-NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host"})
+NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host", "allow_private_webhooks"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,8 @@ class Settings:
     loop_limit_per_minute: int = 30
     instructions: bool = True
     agents_may_approve: bool = False
+    allow_private_webhooks: bool = False
+    push_attempts: int = 12
     profile_folders: tuple[Path, ...] = ()
     """Where profiles are looked for, first come first. A project adds profiles but replaces none: whoever clones a
     repository and types `synapse claude` gets their own claude."""
@@ -76,6 +78,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
     "instructions": "whether agents are told at their start how to send and reply",
     "agents_may_approve": "whether agents may do what only a person may (approve, resolve, attach)",
+    "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
+    "push_attempts": "how often a push notification is tried before it is given up",
 }
 
 

@@ -17,6 +17,7 @@ from synapse.core.caller import LOCAL_SCOPE
 from synapse.core.errors import AmbiguousTask, Conflict, QueueFull, TaskNotCancelable, TaskNotFound
 from synapse.core.events import TaskOpened
 from synapse.core.message import Message
+from synapse.core.requests import ChangeTask, DeleteTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.registries.processes import UNKNOWN, start_time
@@ -25,8 +26,10 @@ from synapse.runtime.place import holder_is_alive
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service import outcomes
+from synapse.service.intake import message_digest
 from synapse.service.journal import Journal
 from synapse.service.recovery import is_waiting_in_queue
+from synapse.service.task_changes import changes, deletion
 from synapse.stores.sqlite import SqliteStore
 
 _LEASE_TRIES: Final = 50
@@ -85,7 +88,8 @@ class Unowned:
             depth = len(waiting)
             if depth >= self._settings.queue_limit:
                 raise QueueFull(f"{depth} messages wait for '{inbox}' already", hint="`synapse queue` shows them")
-            return await self._journal.record(opened)
+            digest = message_digest(message) if message.message_id else ""
+            return await self._journal.record(opened, digest=digest)
 
     async def last_inbox(self, agent_id: str) -> str:
         """The inbox of the agent that last had this id, or an empty string: another may have its port by now."""
@@ -124,6 +128,20 @@ class Unowned:
         ended = outcomes.ended(task, self._clock.now(), TaskState.CANCELED, "canceled", "canceled by request")
         async with self._lease(task.inbox):
             return await self._journal.record(*ended)
+
+    async def change(self, task: Task, request: ChangeTask | DeleteTask) -> Task:
+        """Change or delete a task whose agent does not run.
+
+        Raises:
+            InvalidField, IllegalTransition: it cannot be changed so.
+            Conflict: its agent runs.
+        """
+        now = self._clock.now()
+        facts = deletion(task, now) if isinstance(request, DeleteTask) else changes(request, task, now)
+        if not facts:
+            return task
+        async with self._lease(task.inbox):
+            return await self._journal.record(*facts)
 
     async def _looked_at(self, task: Task) -> Task:
         """The task, expired if its time has come: no host looks after a message whose agent does not run."""

@@ -9,35 +9,49 @@ No gap and no repeat: a reader joins before it reads the log, and drops what it 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Generator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 from synapse.core.errors import FeedLagged, TaskNotFound
-from synapse.core.events import Recorded, StateChanged, TaskOpened, Update
+from synapse.core.events import StateChanged, Update
 from synapse.core.store import TaskStore
-from synapse.core.task import Task, TaskId
-from synapse.service.journal import Journal, rebuild
+from synapse.core.task import TaskId
+from synapse.service.journal import Journal, Listener
+from synapse.service.log_reader import LogReader
 
 BUFFERED_UPDATES: Final = 1024
-_PAGE: Final = 500
-_TASKS_WHILE_READING: Final = 512
+
+
+class Source(Protocol):
+    """Where a feed hears of what has become durable, each task's updates in their order."""
+
+    def listen(self, listener: Listener, /) -> Callable[[], None]: ...
 
 
 class Feed:
-    """Lets any number of readers follow what a journal records; each has its own place and its own bounded buffer."""
+    """Lets any number of readers follow what happens to tasks; each has its own place and its own bounded buffer.
 
-    def __init__(self, journal: Journal, store: TaskStore, *, buffer: int = BUFFERED_UPDATES) -> None:
+    It hears of what this process's journal records, or of what its `source` brings instead.
+    """
+
+    def __init__(
+        self, journal: Journal, store: TaskStore, *, source: Source | None = None, buffer: int = BUFFERED_UPDATES
+    ) -> None:
         self._journal = journal
         self._store = store
         self._buffer = buffer
         self._readers: dict[TaskId | None, list[_Reader]] = {}
-        journal.listen(self._hear)
+        (source or journal).listen(self._hear)
 
     def is_followed(self, task_id: TaskId) -> bool:
         """Whether somebody follows this very task now."""
         return task_id in self._readers
+
+    def has_readers_of(self, task_id: TaskId) -> bool:
+        """Whether somebody follows this task, alone or with all others."""
+        return task_id in self._readers or None in self._readers
 
     async def follow(self, task_id: TaskId, after: int | None = None) -> AsyncGenerator[Update, None]:
         """Yield the task as it is now, or each update after the seq `after`, then live; ends when the task does.
@@ -66,8 +80,8 @@ class Feed:
     async def follow_all(self, after: int | None = None, *, inbox: str = "") -> AsyncGenerator[Update, None]:
         """Yield each update of every task, from now on or after the seq `after`; never ends by itself.
 
-        Live updates are those that this process records. With `inbox`, only tasks of that inbox are shown; a host that
-        holds its lease then misses nothing.
+        Live updates are those of this feed's source: what this process records, or the whole store. With `inbox`, only
+        tasks of that inbox are shown; a host that holds its lease then misses nothing.
 
         Raises FeedLagged.
         """
@@ -77,7 +91,7 @@ class Feed:
             while True:
                 if not is_live:
                     reader.start_over()
-                    async with aclosing(self._log_after(reader.seen)) as updates:
+                    async with aclosing(LogReader(self._journal, self._store).after(reader.seen)) as updates:
                         async for update in updates:
                             reader.seen = update.seq
                             if inbox in ("", update.task.inbox):
@@ -111,30 +125,6 @@ class Feed:
             elif update.task.version == version + 1:
                 version += 1
                 yield update
-
-    async def _log_after(self, seq: int) -> AsyncGenerator[Update, None]:
-        """The updates of all tasks after `seq` that are in the log."""
-        tasks: OrderedDict[TaskId, Task] = OrderedDict()
-        while page := await self._store.read_after(seq, limit=_PAGE):
-            for recorded in page:
-                seq = recorded.seq
-                task = await self._task_after(recorded, tasks.pop(recorded.event.task_id, None))
-                if task is None:
-                    continue
-                tasks[task.id] = task
-                if len(tasks) > _TASKS_WHILE_READING:
-                    tasks.popitem(last=False)
-                yield Update(seq, recorded.event, task)
-
-    async def _task_after(self, recorded: Recorded, before: Task | None) -> Task | None:
-        """The task after this event; None when the log was pruned meanwhile."""
-        if before is not None or isinstance(recorded.event, TaskOpened):
-            return rebuild(before, (recorded.event,))
-        async with aclosing(self._journal.updates(recorded.event.task_id)) as updates:
-            async for update in updates:
-                if update.seq == recorded.seq:
-                    return update.task
-        return None
 
     @contextmanager
     def _joined(self, key: TaskId | None) -> Generator[_Reader]:

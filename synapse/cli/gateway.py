@@ -1,0 +1,102 @@
+"""`synapse gateway`: one address for all agents, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import SUPPRESS, Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synapse.cli.speech import say
+from synapse.cli.verb_parser import VerbParser
+from synapse.runtime.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from synapse.runtime.gateway import Gateway
+    from synapse.runtime.gateway_place import GatewayPlan
+
+EXAMPLES = """
+synapse gateway
+synapse gateway --port 9000 --config gateway.toml
+synapse gateway --no-auth                        this machine only, for trying it out
+synapse keys create my-laptop                    who shall get in needs a key
+synapse start gateway                            in the background; `synapse stop gateway` ends it
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Serve until Ctrl-C or `synapse stop gateway`; return the exit code."""
+    parser = VerbParser("gateway", examples=EXAMPLES, json=False)
+    add_gateway_options(parser)
+    # What `synapse start gateway` adds: errors that it can read.
+    for hidden in ("--headless", "--json"):
+        parser.add_argument(hidden, action="store_true", help=SUPPRESS)
+    options = parser.parse_args(arguments)
+    plan = _plan(options, load_settings())
+    from synapse.runtime.gateway import run_gateway
+    from synapse.runtime.logs import log_to
+    from synapse.runtime.loop import new_loop
+
+    log_to(plan.settings.logs, plan.place.entry.agent_id)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run_gateway(plan, _introduce))
+    if not options.headless:
+        say("the gateway has ended")
+    return 0
+
+
+def add_gateway_options(parser: VerbParser) -> None:
+    """The options of a gateway, in the foreground and in the background."""
+    parser.add_argument("--host", help="the address to listen at (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="the port of HTTP (8000)")
+    parser.add_argument("--grpc-port", type=int, help="the port of gRPC (8001)")
+    parser.add_argument("--config", metavar="FILE", help="settings (gateway.toml in the state folder, if it is there)")
+    parser.add_argument("--public-url", metavar="URL", help="the address under which others reach it, for the cards")
+    parser.add_argument("--no-auth", action="store_true", help="let this machine in without a key; loopback only")
+    parser.add_argument("--tls-cert", metavar="FILE", help="the certificate to show (PEM)")
+    parser.add_argument("--tls-key", metavar="FILE", help="its private key (PEM)")
+    parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front ends TLS")
+
+
+def _plan(options: Namespace, settings: Settings) -> GatewayPlan:
+    from synapse.runtime.access_settings import ACCESS_KEYS, read_access
+    from synapse.runtime.gateway_config import FILE, load_config, require_file
+    from synapse.runtime.gateway_place import GatewayPlan, take_gateway_place
+    from synapse.runtime.gateway_safety import check_exposure
+    from synapse.runtime.system_clock import SystemClock
+
+    path = Path(options.config).absolute() if options.config else settings.home / FILE
+    if options.config:
+        require_file(path)
+    names = ("host", "port", "grpc_port", "public_url")
+    switches = {name: True for name in ("no_auth", "behind_proxy") if getattr(options, name)}
+    config = load_config(path, {**{name: getattr(options, name) for name in names}, **switches})
+    access = read_access({key: value for key in ACCESS_KEYS if (value := getattr(config, key))}, path)
+    access = replace(access, no_auth=config.no_auth)
+    if options.tls_cert or options.tls_key:
+        access = replace(access, tls_cert=_file(options.tls_cert), tls_key=_file(options.tls_key))
+    check_exposure(config.host, access)
+    if config.allow_private_webhooks:
+        settings = replace(settings, allow_private_webhooks=True)
+    place = take_gateway_place(config, settings, SystemClock(), tls=access.tls_cert is not None)
+    return GatewayPlan(config=config, access=access, settings=settings, place=place)
+
+
+def _file(name: str | None) -> Path | None:
+    return Path(name).absolute() if name else None
+
+
+def _introduce(gateway: Gateway) -> None:
+    for line in introduction(gateway):
+        say(line)
+
+
+def introduction(gateway: Gateway) -> list[str]:
+    """Where the gateway is, who is behind it, and what to do next."""
+    agents = ", ".join(agent.name for agent in gateway.directory.agents()) or "nobody yet"
+    where = f"{gateway.url}, and gRPC at {gateway.grpc_url}"
+    lines = [f"the gateway serves {where}  (Ctrl-C ends it)", f"agents: {agents}"]
+    if gateway.gate.methods.api_keys:
+        lines.append("who shall get in needs a key:  synapse keys create NAME")
+    return lines

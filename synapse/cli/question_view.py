@@ -1,0 +1,76 @@
+"""What an agent asks a person, read from the question's JSON, and what to type about it. Imports nothing of weight."""
+
+from synapse.cli.render import plain
+from synapse.core.json_text import object_in, objects_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+WAITING_FOR_PERSON = "waiting_for_person"
+
+
+def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
+    """What is asked in the middle of the task's turn, or an empty object."""
+    metadata = object_in(task, "metadata")
+    return object_in(metadata, "question") if metadata.get("reason") == WAITING_FOR_PERSON else {}
+
+
+def question_in(status: "dict[str, Any]") -> "dict[str, Any]":
+    """What a host's status says that its agent asks, or an empty object."""
+    return object_in(status, "question")
+
+
+def title_of(question: "dict[str, Any]") -> str:
+    """The question in one line."""
+    return plain(str(question.get("title", "")))
+
+
+def question_lines(question: "dict[str, Any]") -> "list[str]":
+    """All of it: the question, what it is about, and the answers that are offered."""
+    detail = [f"  {plain(line)}" for line in str(question.get("detail", "")).splitlines()]
+    hint = plain(str(question.get("hint", "")))
+    return [title_of(question), *detail, *option_lines(question), *([hint] if hint else [])]
+
+
+def option_lines(question: "dict[str, Any]") -> "list[str]":
+    """The answers that are offered, with what to type for each."""
+    return [
+        f"  {plain(str(one.get('key')))}. {plain(str(one.get('label')))}" for one in objects_in(question, "options")
+    ]
+
+
+def option_called(question: "dict[str, Any]", name: str) -> str:
+    """The key of the option of that key or label, or nothing."""
+    wanted = name.strip().lower()
+    for field in ("key", "label"):
+        for one in objects_in(question, "options"):
+            if str(one.get(field, "")).lower() == wanted:
+                return str(one.get("key", ""))
+    return ""
+
+
+def what_to_type(question: "dict[str, Any]", target: str) -> "list[str]":
+    """The commands that answer it; `target` is the task, or the agent where there is none."""
+    options = objects_in(question, "options")
+    leanings = {str(one.get("leaning")) for one in options}
+    commands: list[str] = []
+    if leanings & {"allow", "allow_always"}:
+        commands.append(f"synapse approve {target}")
+    if "deny" in leanings:
+        commands.append(f"synapse deny {target}")
+    if question.get("takes_text") is True:
+        commands.append(f'synapse answer {target} "…"')
+    if options and not leanings <= {"allow", "deny"}:
+        commands.append(f"synapse answer {target} OPTION")
+    return commands
+
+
+def target_of(question: "dict[str, Any]", agent: str) -> str:
+    """What to name when it is answered: the short id of its task, or the agent."""
+    return str(question.get("task_id") or "")[:8] or agent
+
+
+def next_step(question: "dict[str, Any]", target: str, agent: str) -> str:
+    """The commands in one line; a dialog that nothing is known of is answered at the terminal."""
+    return " | ".join(what_to_type(question, target)) or f"synapse attach {agent}"

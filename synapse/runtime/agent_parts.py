@@ -1,0 +1,170 @@
+"""Everything between an agent's driver and whoever asks: journal, queue, replies, and the sweep. A host has one of
+these, a gateway one for each agent that it runs itself.
+
+    take over what was left → deliver, reply, sweep → say farewell
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentExited, SynapseError
+from synapse.core.registry import Registry
+from synapse.drivers.pty.composer import forget_files_before
+from synapse.runtime.courier import HostCourier
+from synapse.runtime.ids import new_id
+from synapse.runtime.pushing import open_pushing
+from synapse.runtime.running_agent import RunningAgent
+from synapse.runtime.settings import Settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.service import recovery
+from synapse.service.absences import Absences
+from synapse.service.doubts import Doubts
+from synapse.service.feed import Feed
+from synapse.service.hook_reports import HookReports
+from synapse.service.instructions import initial_instructions
+from synapse.service.intake import Intake, Limits
+from synapse.service.journal import Journal
+from synapse.service.questions import Questions
+from synapse.service.replies import Replies
+from synapse.service.tasks import TaskService
+from synapse.service.worker import AgentWorker
+from synapse.stores.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 2.0
+PRUNE_SECONDS: Final = 3600.0
+FAREWELL_SECONDS: Final = 2.0
+
+
+class AgentParts:
+    """One agent's parts; `service` is what can be asked of it. Its inbox is taken by whoever makes this."""
+
+    def __init__(
+        self, me: AgentEntry, agent: RunningAgent, *, store: SqliteStore, registry: Registry, settings: Settings
+    ) -> None:
+        self._me = me
+        self._agent = agent
+        self._store = store
+        self._registry = registry
+        self._settings = settings
+        self._clock = SystemClock()
+        self._journal = Journal(store)
+        self._feed = Feed(self._journal, store)
+        self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
+        self._worker = AgentWorker(agent.driver, self._journal, self._clock, self._replies.turn_ended)
+        may_decide = settings.agents_may_approve
+        self._questions = Questions(me, self._journal, self._worker, self._clock, agents_may_answer=may_decide)
+        self._doubts = Doubts(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
+        self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
+        self._intake = self._new_intake()
+        self._delivering: asyncio.Future[None] | None = None
+        self._pruned = float("-inf")
+        self.service = self._new_service()
+
+    async def left(self) -> recovery.Plan:
+        """What to do with the tasks that an earlier holder of the inbox left."""
+        return recovery.plan(await self._journal.take_over(self._me.inbox), self._clock.now())
+
+    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Deliver, reply and sweep, until these are cancelled; the first ends when the agent is gone."""
+        delivering = group.create_task(_until_exit(self._worker.run()))
+        self._delivering = delivering
+        others = (self._replies.run(), self._sweep(), self._pushing.outbox.run())
+        return [delivering, *(group.create_task(job) for job in others)]
+
+    async def begin(self, left: recovery.Plan, *, instructions: bool) -> None:
+        """Tell the agent who it is, then go on with what an earlier host left."""
+        if instructions:
+            await self._intake.instruct(initial_instructions(self._me, self._registry.entries()))
+        await self._intake.take_up(left)
+
+    async def say_farewell(self) -> None:
+        """The agent was stopped: let the turn that runs record how it ended, and tell who waits for an answer."""
+        if self._worker.current is not None and self._delivering is not None:
+            # A worker that waits for a message would wait on.
+            await asyncio.wait({self._delivering}, timeout=FAREWELL_SECONDS)
+        self._replies.leave(f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start")
+        await self._replies.drain(FAREWELL_SECONDS)
+        await self._pushing.outbox.drain(FAREWELL_SECONDS)
+
+    async def _sweep(self) -> None:
+        """Find what no event woke, every few seconds."""
+        absences = Absences(self._journal, self._registry, self._clock)
+        never = asyncio.Event()
+        while True:
+            looks = (self._doubts.expire, self._intake.release_held, absences.give_up, self._pushing.outbox.look)
+            for look in (*looks, self._prune):
+                try:
+                    await look()
+                except (SynapseError, OSError) as error:
+                    # The next sweep tries again; an agent outlives a store that is locked for a while.
+                    log.warning("sweep_failed", extra={"error": str(error)})
+            with suppress(TimeoutError):
+                await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
+
+    async def _prune(self) -> None:
+        """Forget tasks that are too old to keep, and the files that came with them."""
+        if self._settings.keep_days and self._clock.monotonic() - self._pruned > PRUNE_SECONDS:
+            self._pruned = self._clock.monotonic()
+            before = self._clock.now() - timedelta(days=self._settings.keep_days)
+            await self._store.prune(before)
+            await asyncio.to_thread(forget_files_before, self._settings.files, before.timestamp())
+
+    def _new_intake(self) -> Intake:
+        ttl = self._settings.message_ttl
+        limits = Limits(
+            queue=self._settings.queue_limit,
+            ttl=timedelta(seconds=ttl) if ttl else None,
+            pair_per_minute=self._settings.loop_limit_per_minute,
+        )
+        return Intake(
+            self._me,
+            journal=self._journal,
+            store=self._store,
+            feed=self._feed,
+            worker=self._worker,
+            replies=self._replies,
+            questions=self._questions,
+            registry=self._registry,
+            clock=self._clock,
+            new_id=new_id,
+            limits=limits,
+            push_configs=self._pushing.configs,
+        )
+
+    def _new_service(self) -> TaskService:
+        return TaskService(
+            self._me,
+            journal=self._journal,
+            store=self._store,
+            feed=self._feed,
+            intake=self._intake,
+            worker=self._worker,
+            replies=self._replies,
+            doubts=self._doubts,
+            questions=self._questions,
+            externals=self._externals(),
+            driver=self._agent.driver,
+            clock=self._clock,
+            hook_reports=HookReports(self._me, self._agent.hook_door),
+            push_configs=self._pushing.configs,
+            answers_directly=self._agent.answers_directly,
+        )
+
+    def _externals(self) -> Any:
+        from synapse.runtime.externals import open_externals  # noqa: PLC0415 - few agents ever need it
+
+        return open_externals(self._settings.home)
+
+
+async def _until_exit(delivering: Awaitable[None]) -> None:
+    with suppress(AgentExited):
+        await delivering

@@ -1,0 +1,262 @@
+"""The gateway: one address for all agents. Builds the object graph, serves it, and takes it down in order.
+
+take a place → open the store → residents → serve → keep agents running → told to stop → drain → take down
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from synapse import __version__
+from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
+from synapse.core.listed_agent import ListedAgent
+from synapse.dialects.hub.paths import WEBSOCKET_PATH
+from synapse.dialects.hub.routes import hub_dialect
+from synapse.drivers.scripted.script import read_script
+from synapse.registries.files import FileRegistry
+from synapse.runtime.agent_keeper import AgentKeeper
+from synapse.runtime.gateway_cards import GatewayCards
+from synapse.runtime.gateway_dialects import GatewayChoice, gateway_dialects
+from synapse.runtime.gateway_discovery import is_discovery, status_dialect
+from synapse.runtime.gateway_externals import GatewayExternals
+from synapse.runtime.gateway_grpc import GrpcDoor
+from synapse.runtime.gateway_hosts import HostAgents
+from synapse.runtime.gateway_place import GatewayPlan, gateways
+from synapse.runtime.host import spare_the_collector, told_to_stop
+from synapse.runtime.open_gate import gateway_names, new_tickets, open_gate
+from synapse.runtime.resident import Resident, Residents, resident_entry
+from synapse.runtime.scripted_agent import AGENT_TYPE as SCRIPTED
+from synapse.runtime.scripted_agent import play
+from synapse.runtime.system_clock import SystemClock
+from synapse.runtime.tls import tls_context
+from synapse.runtime.unowned import Unowned
+from synapse.service.feed import Feed
+from synapse.service.gateway import GatewayService
+from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
+from synapse.service.gateway_tasks import GatewayTasks
+from synapse.service.journal import Journal
+from synapse.service.store_tail import StoreTail
+from synapse.service.tickets import Ticket
+from synapse.stores.sqlite import SqliteStore
+from synapse.transports.asgi import Scope
+from synapse.transports.cors import CorsApp
+from synapse.transports.credentials import PEER, Gate, loopback_hosts
+from synapse.transports.gateway_gate import GatewayGate, nothing_is_public
+from synapse.transports.host_client import HostClient
+from synapse.transports.http import HttpApp, HttpLimits
+from synapse.transports.hub_socket import HubSocket
+from synapse.transports.server import ServedApp, Server
+from synapse.transports.websocket import ForEveryCaller
+
+if TYPE_CHECKING:
+    from synapse.transports.grpc_server import GrpcServer
+
+GRACE_SECONDS: Final = 3
+FILES_WANTED: Final = 65_536
+_AN_AGENTS_ACTIONS: Final = frozenset(ACTIONS) - {APPROVE, REGISTER}
+
+
+class Gateway:
+    """Everything that one gateway process has."""
+
+    def __init__(self, plan: GatewayPlan, store: SqliteStore) -> None:
+        self._plan = plan
+        self._config, self._settings = plan.config, plan.settings
+        self._me = plan.place.entry
+        self._store = store
+        self._clock = SystemClock()
+        self._registry = FileRegistry(plan.settings.registry)
+        self._client = HostClient(self._clock.monotonic)
+        self._residents = Residents()
+        hosts = HostAgents(self._registry, self._client, self._clock)
+        self.directory = GatewayDirectory(self._residents, hosts)
+        self._externals = GatewayExternals(plan.settings, store, self._registry, self._residents, self._clock)
+        self._tickets = new_tickets()
+        self.gate = self._open_gate()
+        self.service = self._new_service()
+        self.grpc_url = ""
+        """Where gRPC is served, once it is."""
+
+    @property
+    def url(self) -> str:
+        """Where others reach it."""
+        return self._me.endpoint
+
+    async def run(self, on_ready: Callable[[Gateway], None]) -> None:
+        """Serve until this process is told to end. Raises NameTaken, InvalidScript or StoreFailed at the start."""
+        stop = told_to_stop()
+        servers = self._servers()
+        try:
+            await self._start_residents()
+            async with asyncio.TaskGroup() as group:
+                serving = [group.create_task(server.serve()) for server in servers]
+                for server in servers:
+                    await server.wait_started()
+                spare_the_collector()
+                gateways(self._settings.home).write(self._me)
+                keepers = [group.create_task(keeper.keep()) for keeper in self._keepers()]
+                on_ready(self)
+                await stop
+                gateways(self._settings.home).remove(self._me.agent_id)
+                for server in servers:
+                    server.stop()
+                await asyncio.wait(serving)
+                for keeping in keepers:
+                    keeping.cancel()
+        finally:
+            gateways(self._settings.home).remove(self._me.agent_id)
+            await self._residents.stop()
+            self._client.close()
+
+    async def _start_residents(self) -> None:
+        for agent in self._config.agents:
+            if agent.driver:
+                entry = resident_entry(agent.id, SCRIPTED, self._clock)
+                playing = play(read_script(Path(agent.script)), self._clock)
+                await self._residents.add(
+                    Resident(entry, playing, store=self._store, registry=self._registry, settings=self._settings)
+                )
+        await self._externals.start_known()
+
+    def _keepers(self) -> list[AgentKeeper]:
+        kept = [agent for agent in self._config.agents if agent.profile and agent.start]
+        return [
+            AgentKeeper(agent, self._registry, self._settings.logs, self._clock, secrets=self._config.secret_variables)
+            for agent in kept
+        ]
+
+    def _new_service(self) -> GatewayService:
+        journal = Journal(self._store)
+        tail = StoreTail(self._store, journal)
+        feed = Feed(journal, self._store, source=tail)
+        tail.only(feed.has_readers_of)
+        tasks = GatewayTasks(
+            self.directory,
+            store=self._store,
+            journal=journal,
+            feed=feed,
+            tail=tail,
+            unclaimed=Unowned(self._store, self._settings),
+        )
+        return GatewayService(self.directory, tasks, self._externals, describe, self._new_ticket)
+
+    def _new_ticket(self, caller: Caller) -> Ticket:
+        return self._tickets.issue(caller, self._clock.now())
+
+    def _open_gate(self) -> GatewayGate:
+        config, access = self._config, self._plan.access
+        return open_gate(
+            access,
+            home=self._settings.home,
+            names=gateway_names(access, host=config.host, port=self._me.port, public_url=config.public_url),
+            clock=self._clock,
+            tickets=self._tickets,
+            is_public=is_discovery if config.public_discovery else nothing_is_public,
+        )
+
+    def _servers(self) -> list[Server | GrpcServer]:
+        """Two for the network, with TLS where there is a certificate, and one for this user's own commands."""
+        access = self._plan.access
+        door = self._open_grpc()
+        app = self._app(door)
+        tls = tls_context(access.tls_cert, access.tls_key) if access.tls_cert and access.tls_key else None
+        place = self._plan.place
+        return [
+            Server(app, [place.tcp], grace_seconds=GRACE_SECONDS, tls=tls),
+            Server(app, [place.unix.socket], grace_seconds=GRACE_SECONDS),
+            door.server,
+        ]
+
+    def _open_grpc(self) -> GrpcDoor:
+        door = GrpcDoor(
+            self._config,
+            self._plan.access,
+            service=self.service,
+            gate=self.gate,
+            public_url=self._me.endpoint,
+            max_message_bytes=self._settings.max_body_bytes,
+        )
+        self.grpc_url = door.url
+        return door
+
+    def _app(self, door: GrpcDoor) -> ServedApp:
+        cards = GatewayCards(
+            url=self._me.endpoint, methods=self.gate.methods, config_of=self._config.agent, grpc_url=door.url
+        )
+        dialects = gateway_dialects(
+            cards, hub_dialect(self.directory.name_of, self.gate.methods), status_dialect(self._me, self.directory)
+        )
+        door.offer({dialect.name: dialect for dialect in dialects})
+        app = HttpApp(
+            self.service,
+            dialects,
+            admit=self._admission(),
+            choose=GatewayChoice(dialects),
+            websockets={WEBSOCKET_PATH: ForEveryCaller(self._hub_socket())},
+            limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
+        )
+        return CorsApp(app, self._plan.access.origins) if self._plan.access.origins else app
+
+    def _hub_socket(self) -> HubSocket:
+        def count(caller: Caller) -> None:
+            # This user's own commands are not counted anywhere.
+            if not caller.via_socket:
+                self.gate.count(caller)
+
+        return HubSocket(self.service, self.directory.name_of, count=count)
+
+    def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
+        """Who comes over the Unix socket is this user, as at a host; everybody else comes through the gate."""
+        own = Gate(uid=os.getuid(), hosts=loopback_hosts(self._me.port), entries=self._registry.entries)
+
+        def admit(scope: Scope) -> Caller | Awaitable[Caller]:
+            peer: Any = scope["state"].get(PEER)
+            if peer is None or not peer.via_socket:
+                return self.gate.admit(scope)
+            caller = own.admit(scope)
+            return replace(caller, actions=_AN_AGENTS_ACTIONS) if caller.is_agent else caller
+
+        return admit
+
+
+def describe(agent: GatewayAgent, state: str) -> ListedAgent:
+    """An agent as lists and cards show it."""
+    kind = agent.entry.agent_type
+    return ListedAgent(
+        id=agent.name,
+        name=agent.title or f"Synapse {kind.capitalize()}",
+        description=agent.description or f"{kind} agent with A2A communication",
+        version=__version__,
+        agent_type=kind,
+        state=state,
+    )
+
+
+def _raise_file_limit() -> None:
+    """Each reader of a stream is an open file, and the usual limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) -> None:
+    """Open the store, run the gateway, and leave everything as it was found.
+
+    Raises StoreFailed, and what `Gateway.run` raises.
+    """
+    _raise_file_limit()
+    try:
+        store = await SqliteStore.open(plan.settings.store)
+        try:
+            await Gateway(plan, store).run(on_ready)
+        finally:
+            await store.close()
+    finally:
+        plan.place.leave()

@@ -1,0 +1,101 @@
+"""Finding agents at a gateway: the directory, the cards, and registering agents from elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from synapse.core.agent import READY, AgentEntry
+from synapse.core.errors import InvalidRequest
+from synapse.core.listed_agent import ListedAgent
+from synapse.core.requests import GetAgent, ListAgents, RegisterAgent, RemoveAgent
+from synapse.core.wire_errors import MalformedJson
+from synapse.dialects import proto_json
+from synapse.dialects.dialect import Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
+from synapse.dialects.mounting import AGENT
+from synapse.dialects.supervisor.card import agent_list
+from synapse.dialects.supervisor.errors import encode_error
+from synapse.runtime.gateway_cards import GatewayCards
+from synapse.service.gateway_directory import GatewayDirectory
+
+DISCOVERY: Final = "discovery"
+LIST_PATH: Final = "/agents/list.json"
+REGISTERED_CARD: Final = f"/.well-known/agent-cards/{{{AGENT}}}"
+CARD_PATHS: Final = (
+    f"/agents/{{{AGENT}}}/.well-known/agent-card.json",
+    f"/agents/{{{AGENT}}}/v1/.well-known/agent-card.json",
+    REGISTERED_CARD,
+)
+EXTENDED_CARD_PATHS: Final = (f"/agents/{{{AGENT}}}/v1/card", f"/agents/{{{AGENT}}}/v1/extendedAgentCard")
+_WELL_KNOWN: Final = "/.well-known/agent-card.json"
+_SUFFIX: Final = ".json"
+
+
+def is_discovery(path: str) -> bool:
+    """Whether a path only tells who is here, which may be public; the extended cards never are."""
+    return path == LIST_PATH or path.startswith("/.well-known/agent-cards/") or path.endswith(_WELL_KNOWN)
+
+
+def discovery_dialect(cards: GatewayCards) -> Dialect:
+    """The paths that are about agents and not about what they do."""
+
+    def card(wire: WireRequest) -> Call:
+        agent = wire.params[AGENT].removesuffix(_SUFFIX)
+        return Call(GetAgent(agent), partial(cards.body, version=""), answer=partial(cards.answer, wire))
+
+    routes = (
+        CallRoute(method="GET", path=LIST_PATH, ask=_list),
+        *(CallRoute(method="GET", path=path, ask=card) for path in (*CARD_PATHS, *EXTENDED_CARD_PATHS)),
+        CallRoute(method="POST", path="/agents", ask=_register),
+        CallRoute(method="DELETE", path=f"/agents/{{{AGENT}}}", ask=_remove),
+    )
+    return Dialect(name=DISCOVERY, routes=routes, encode_error=encode_error)
+
+
+def status_dialect(me: AgentEntry, directory: GatewayDirectory) -> Dialect:
+    """What `synapse list` asks a gateway."""
+
+    def status(_wire: WireRequest) -> WireAnswer:
+        fields = {"state": READY, "status": "IDLE", "agent_id": me.agent_id, "url": me.endpoint}
+        return WireAnswer(200, proto_json.to_json({**fields, "agents": [one.name for one in directory.agents()]}))
+
+    routes = (DocumentRoute(method="GET", path="/status", answer=status),)
+    return Dialect(name="gateway_status", routes=routes, encode_error=encode_error)
+
+
+class _Registration(msgspec.Struct, forbid_unknown_fields=True):
+    url: str
+    id: str = ""
+
+
+def _list(_wire: WireRequest) -> Call:
+    return Call(ListAgents(), _encode_list)
+
+
+def _register(wire: WireRequest) -> Call:
+    try:
+        given = msgspec.json.decode(wire.body, type=_Registration)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(str(error), hint='send {"url": "https://…", "id": "a name, or leave it out"}') from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedJson("the body is not JSON") from error
+    return Call(RegisterAgent(url=given.url, agent=given.id), _encode_listed, status=201)
+
+
+def _remove(wire: WireRequest) -> Call:
+    return Call(RemoveAgent(wire.params[AGENT]), _encode_nothing, status=204)
+
+
+def _encode_list(agents: tuple[ListedAgent, ...]) -> bytes:
+    return proto_json.to_json(agent_list(agents))
+
+
+def _encode_nothing(_removed: object) -> bytes:
+    return b""
+
+
+def _encode_listed(agent: ListedAgent) -> bytes:
+    listed: list[dict[str, Any]] = agent_list([agent])["agents"]
+    return proto_json.to_json(listed[0])

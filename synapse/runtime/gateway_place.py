@@ -1,0 +1,77 @@
+"""Where a gateway listens, and how it is found: its own folder beside the registry, because it is no agent."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from synapse.core.agent import AgentEntry
+from synapse.core.clock import Clock
+from synapse.core.errors import PortTaken
+from synapse.registries.files import FileRegistry
+from synapse.registries.processes import UNKNOWN, start_time
+from synapse.runtime.access_settings import AccessSettings
+from synapse.runtime.gateway_config import GatewayConfig
+from synapse.runtime.loopback import is_loopback
+from synapse.runtime.place import Place
+from synapse.runtime.settings import Settings
+from synapse.transports.listener import UnixListener, bind_port, socket_folder
+
+GATEWAY: Final = "gateway"
+FOLDER: Final = "gateways"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayPlan:
+    """What a gateway is started with."""
+
+    config: GatewayConfig
+    access: AccessSettings
+    settings: Settings
+    place: Place
+
+
+def gateways(home: Path) -> FileRegistry:
+    """The gateways of this user that run now."""
+    return FileRegistry(home / FOLDER)
+
+
+def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, *, tls: bool) -> Place:
+    """Take the port, and a Unix socket for this user's own commands.
+
+    Raises PortTaken or InvalidSettings.
+    """
+    try:
+        tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
+    except PortTaken as error:
+        raise PortTaken(
+            f"port {config.port} is taken by another program",
+            hint="`synapse list` shows whether it is a gateway; choose another one with --port",
+        ) from error
+    try:
+        port = tcp.getsockname()[1]
+        agent_id = f"synapse-{GATEWAY}-{port}"
+        wished = settings.uds_dir if settings.sources.get("uds_dir") else None
+        unix = UnixListener(socket_folder(wished, uid=os.getuid()) / f"{agent_id}.sock")
+    except BaseException:
+        tcp.close()
+        raise
+    entry = AgentEntry(
+        agent_id,
+        GATEWAY,
+        port=port,
+        pid=os.getpid(),
+        pid_started=start_time(os.getpid()) or UNKNOWN,
+        socket=str(unix.path),
+        endpoint=config.public_url or own_url(config.host, port, tls=tls),
+        working_dir=str(Path.cwd()),
+        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    )
+    return Place(entry=entry, tcp=tcp, unix=unix)
+
+
+def own_url(host: str, port: int, *, tls: bool) -> str:
+    """The address of a gateway that was given no public one."""
+    return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"

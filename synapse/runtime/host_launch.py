@@ -1,0 +1,39 @@
+"""How a host without a terminal is started: its command line, and its environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_OF_ANOTHER_AGENT: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What `synapse PROFILE …` is to be started with; `verb` is the profile, or `scripted` and its file."""
+
+    verb: Sequence[str]
+    name: str = ""
+    port: int | None = None
+    instructions: bool = True
+    arguments: Sequence[str] = ()
+    folder: str | None = None
+
+    def command(self) -> list[str]:
+        """The command line of the host."""
+        options = [
+            *(["--name", self.name] if self.name else []),
+            *(["--port", str(self.port)] if self.port else []),
+            *([] if self.instructions else ["--no-instructions"]),
+        ]
+        rest = ["--", *self.arguments] if self.arguments else []
+        # -P: a folder named `synapse` where the agent works must not be taken for this package.
+        return [sys.executable, "-P", "-m", "synapse.cli.main", *self.verb, "--headless", "--json", *options, *rest]
+
+
+def host_environment() -> dict[str, str]:
+    """Ours, without what names the agent that we may run in: the new one is another."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_AGENT}

@@ -1,0 +1,155 @@
+"""Agents that a gateway runs in its own process: any driver, with the same parts around it as in a host.
+
+started: the inbox is taken, what was left is taken over ─► asked ─► its driver ends, or it is told to stop
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.clock import Clock
+from synapse.core.errors import AgentNotResponding
+from synapse.core.requests import Commanded, OnBehalf, Request
+from synapse.registries.files import FileRegistry
+from synapse.registries.processes import UNKNOWN, start_time
+from synapse.runtime.agent_parts import AgentParts
+from synapse.runtime.place import leave_inbox, take_inbox
+from synapse.runtime.running_agent import RunningAgent
+from synapse.runtime.settings import Settings
+from synapse.service.gateway_directory import GatewayAgent
+from synapse.service.tasks import TaskService
+from synapse.stores.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+_GATEWAY: Final = Caller(via_socket=True)
+"""Who asks a resident: the gateway itself, as if over the socket of a host."""
+
+
+class Resident:
+    """One agent in this process, from `start` to `stop`."""
+
+    def __init__(
+        self, entry: AgentEntry, agent: RunningAgent, *, store: SqliteStore, registry: FileRegistry, settings: Settings
+    ) -> None:
+        self.entry = entry
+        self._agent = agent
+        self._store = store
+        self._registry = registry
+        self._settings = settings
+        self._service: TaskService | None = None
+        self._stopping = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it can be asked."""
+        return self._service is not None
+
+    def as_agent(self) -> GatewayAgent:
+        return GatewayAgent(entry=self.entry, command=self._command, state=self._state, title=self._agent.title)
+
+    async def start(self) -> None:
+        """Return when it can be asked.
+
+        Raises NameTaken when another agent has the name, and StoreFailed.
+        """
+        await take_inbox(self.entry, self._store, self._registry)
+        try:
+            parts = AgentParts(
+                self.entry, self._agent, store=self._store, registry=self._registry, settings=self._settings
+            )
+            left = await parts.left()
+            started = asyncio.Event()
+            self._running = asyncio.create_task(self._run(parts, started))
+            await started.wait()
+            await parts.begin(left, instructions=False)
+        except BaseException:
+            await self.stop()
+            await leave_inbox(self.entry, self._store)
+            raise
+
+    async def stop(self) -> None:
+        """End it; what waits in its queue waits for its next start."""
+        self._stopping.set()
+        if self._running is not None:
+            await asyncio.wait({self._running})
+
+    async def _run(self, parts: AgentParts, started: asyncio.Event) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                jobs = parts.start(group)
+                self._service = parts.service
+                started.set()
+                told = asyncio.ensure_future(self._stopping.wait())
+                await asyncio.wait({jobs[0], told}, return_when=asyncio.FIRST_COMPLETED)
+                told.cancel()
+                self._service = None
+                await self._agent.stop()
+                await parts.say_farewell()
+                for job in jobs:
+                    job.cancel()
+        except ExceptionGroup:
+            # One agent's defect is not the end of the others.
+            log.exception("resident_failed", extra={"agent": self.entry.agent_id})
+        finally:
+            self._service = None
+            started.set()
+            await leave_inbox(self.entry, self._store)
+
+    async def _command(self, request: Request, caller: Caller) -> Commanded:
+        if self._service is None:
+            raise AgentNotResponding(self.entry.agent_id, self.entry.port, self.entry.agent_type)
+        done: Commanded = await self._service.handle(OnBehalf(caller, request), _GATEWAY)
+        return done
+
+    async def _state(self) -> str:
+        return self._agent.driver.view().state
+
+
+class Residents:
+    """The agents of this process, by name. Implements `AgentSource`."""
+
+    def __init__(self) -> None:
+        self._residents: dict[str, Resident] = {}
+
+    def __call__(self) -> Sequence[GatewayAgent]:
+        return [resident.as_agent() for resident in self._residents.values() if resident.is_here]
+
+    async def add(self, resident: Resident) -> None:
+        """Start it, and show it. Raises what `Resident.start` raises."""
+        await resident.start()
+        self._residents[resident.entry.name] = resident
+
+    async def remove(self, name: str) -> bool:
+        """Stop the resident of that name; False when there is none."""
+        resident = self._residents.pop(name, None)
+        if resident is not None:
+            await resident.stop()
+        return resident is not None
+
+    async def stop(self) -> None:
+        """Stop all."""
+        await asyncio.gather(*(resident.stop() for resident in self._residents.values()))
+        self._residents.clear()
+
+
+def resident_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = "") -> AgentEntry:
+    """The identity of an agent that lives in this process and is asked under `name`."""
+    return AgentEntry(
+        name,
+        agent_type,
+        name=name,
+        pid=os.getpid(),
+        pid_started=start_time(os.getpid()) or UNKNOWN,
+        endpoint=endpoint,
+        working_dir=str(Path.cwd()),
+        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    )

@@ -1,0 +1,82 @@
+"""Who can be asked at a gateway, under which name, and how each is asked.
+
+host       an agent's own process, found in the registry, asked over its Unix socket
+resident   an agent that the gateway runs itself, in its own process
+
+An agent's name here is its given name, else its agent id. Agents come and go: whoever asks is told who is here now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.requests import Commanded, Request
+from synapse.core.task import Task
+
+Command = Callable[[Request, Caller], Awaitable[Commanded]]
+"""Asks an agent's owner for something on behalf of a caller; raises a SynapseError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayAgent:
+    """One agent as a gateway knows it."""
+
+    entry: AgentEntry
+    command: Command = field(repr=False)
+    state: Callable[[], Awaitable[str]] = field(repr=False)
+    """Tells what the agent does now, one of AGENT_STATES in `core.agent`."""
+    title: str = ""
+    """Its name for people; empty when its entry says all."""
+    description: str = ""
+
+    @property
+    def name(self) -> str:
+        return gateway_name(self.entry)
+
+
+def gateway_name(entry: AgentEntry) -> str:
+    """What an agent is called at the gateway."""
+    return entry.name or entry.agent_id
+
+
+class AgentSource(Protocol):
+    """Some agents that are here now."""
+
+    def __call__(self) -> Iterable[GatewayAgent]: ...
+
+
+class GatewayDirectory:
+    """Finds agents. Of two with the same name the one of the earlier source counts."""
+
+    def __init__(self, *sources: AgentSource) -> None:
+        self._sources = sources
+
+    def agents(self) -> tuple[GatewayAgent, ...]:
+        """Everybody who is here, by name."""
+        found: dict[str, GatewayAgent] = {}
+        for source in self._sources:
+            for agent in source():
+                found.setdefault(agent.name, agent)
+        return tuple(found[name] for name in sorted(found))
+
+    def find(self, name: str) -> GatewayAgent | None:
+        """The agent of that name, if it is here."""
+        return next((agent for source in self._sources for agent in source() if agent.name == name), None)
+
+    def owner(self, task: Task) -> GatewayAgent | None:
+        """The agent whose task it is, if it is here."""
+        return next((agent for source in self._sources for agent in source() if agent.entry.inbox == task.inbox), None)
+
+    def name_of(self, task: Task) -> str:
+        """What the agent of a task is called here, also when it is gone."""
+        owner = self.owner(task)
+        return owner.name if owner is not None else left_name(task)
+
+
+def left_name(task: Task) -> str:
+    """The name of an agent that is gone, as far as its task tells: an inbox with a folder in it is no given name."""
+    return task.agent_id if "@" in task.inbox else task.inbox
