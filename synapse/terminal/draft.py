@@ -14,6 +14,9 @@ from synapse.terminal.keys import Key, KeyParser, Kind
 # Ctrl-C and Ctrl-\ also throw away what waits in the kernel; Ctrl-D hands it over.
 _ENDS_LINE: Final = frozenset("cd\\")
 _UNKNOWN: Final = EditedLine("?")
+_NO_PRESS: Final = frozenset((Kind.REPORT, Kind.NEUTRAL))
+# It may be the beginning of a report, but mostly it is the key.
+_ESCAPE: Final = b"\x1b"
 
 
 class PersonDraft:
@@ -28,10 +31,15 @@ class PersonDraft:
         """True if a line was begun and not ended; a key whose effect is not known counts as a beginning."""
         return bool(self._line.text)
 
-    def typed(self, data: bytes) -> None:
-        """Take what the person typed, cut anywhere."""
-        for key in self._keys.feed(data):
+    def typed(self, data: bytes) -> bool:
+        """Take what came from the person's terminal, cut anywhere; False if no key was pressed.
+
+        A terminal answers the program's queries on the same line, and tells of its focus: that is not the person.
+        """
+        keys = self._keys.feed(data)
+        for key in keys:
             self._line = self._after(key)
+        return self._keys.pending == _ESCAPE or any(key.kind not in _NO_PRESS for key in keys)
 
     def _after(self, key: Key) -> EditedLine:
         # A line feed is Enter to a line program; what others make of it they show.

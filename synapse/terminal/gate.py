@@ -38,6 +38,13 @@ def shut(look: Look, profile: Profile) -> Shut | None:
     )
 
 
+def shut_for_sending(look: Look, profile: Profile) -> Shut | None:
+    """The same for a message that is handed over without keys: it does not touch what a person has in the prompt."""
+    if look.picture is None:
+        return UNSEEN
+    return _state_shut(look) or _recent_key_shut(look, profile) or _quiet_shut(look, profile)
+
+
 def dialog_open(look: Look) -> bool:
     """True if a dialog is open, whether a rule knows its name or a signal said that the agent waits."""
     return bool(look.dialog) or look.state == WAITING
@@ -66,6 +73,10 @@ def _person_shut(look: Look, profile: Profile) -> Shut | None:
     # A line program's prompt hides what was typed ahead. Any other shows it, once it has reacted to the last key.
     if look.person_drafting and (profile.reads_lines or look.quiet_for > look.person_idle_for):
         return Shut("a person has a half-typed line")
+    return _recent_key_shut(look, profile)
+
+
+def _recent_key_shut(look: Look, profile: Profile) -> Shut | None:
     missing = profile.times.person - look.person_idle_for
     if missing > _GRAIN:
         return Shut(f"a person typed {look.person_idle_for:.1f} s ago", opens_in=missing)

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from synapse.core.agent import AGENT_STATES
 from synapse.core.errors import InvalidProfile
+from synapse.core.question import QuestionKind
 from synapse.terminal.fields import Fields
 from synapse.terminal.rules import (
     SCREEN_REGION,
     AnswerRule,
+    Choosing,
     DialogRule,
     Pattern,
     PromptRule,
@@ -28,6 +30,7 @@ from synapse.terminal.rules import (
 # A kernel line discipline cuts a line at 4,096 bytes and says nothing; the rest is room for the envelope's header.
 LINE_LIMIT_BYTES: Final = 3800
 _HIGHEST_PORT: Final = 65535
+_MENU: Final = "menu"
 
 
 class Style(StrEnum):
@@ -78,7 +81,7 @@ class Times:
     enter: float = 0.0
     """The least pause between the text and Enter; some programs take a faster Enter for a part of the paste."""
     proof: float = 10.0
-    """How long proof of submission may take before the message is in doubt."""
+    """How long proof of submission may take before the message is in doubt, and a dialog to close once answered."""
     dialog: float = 300.0
     """How long a typed text may wait for Enter behind a dialog before it is in doubt."""
 
@@ -257,11 +260,36 @@ def _screen_rule(fields: Fields) -> ScreenRule:
 
 
 def _dialog(fields: Fields) -> DialogRule:
-    dialog = DialogRule(name=fields.text("name"), hint=fields.text("hint"), rule=_screen_rule(fields))
+    dialog = DialogRule(
+        name=fields.text("name"),
+        hint=fields.text("hint"),
+        rule=_screen_rule(fields),
+        kind=_dialog_kind(fields),
+        begin=fields.pattern("begin"),
+        title=fields.pattern("title"),
+        option=fields.pattern("option"),
+        drop=fields.patterns("drop"),
+        choose=_choosing(fields),
+        text=fields.pattern("text"),
+    )
     if not dialog.name:
         fields.refuse("name", "must be given")
     fields.done()
     return dialog
+
+
+def _dialog_kind(fields: Fields) -> QuestionKind | None:
+    kind = fields.text("kind", QuestionKind.PERMISSION)
+    if kind not in (_MENU, *QuestionKind):
+        fields.refuse("kind", f"must be one of {', '.join((*QuestionKind, _MENU))}", kind)
+    return None if kind == _MENU else QuestionKind(kind)
+
+
+def _choosing(fields: Fields) -> Choosing:
+    choose = fields.text("choose")
+    if choose not in tuple(Choosing):
+        fields.refuse("choose", f"must be one of {', '.join(filter(None, Choosing))}", choose)
+    return Choosing(choose)
 
 
 def _working(fields: Fields) -> WorkingRule:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
+
+from synapse.core.question import QuestionKind
 
 Pattern = re.Pattern[str]
 
@@ -56,13 +59,40 @@ class ScreenRule:
     region: str = SCREEN_REGION
 
 
+class Choosing(StrEnum):
+    """How an option of a dialog is chosen by keys."""
+
+    NONE = ""
+    """Not at all: what is highlighted cannot be seen, so nobody knows what Enter would choose."""
+    DIGIT = "digit"
+    """Its key chooses it at once."""
+    ARROWS = "arrows"
+    """The arrow keys move the highlight to it, then Enter."""
+    LINE = "line"
+    """Its key and Enter, as a line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogRule:
-    """A question of the program that only a person may answer, and what that person should do."""
+    """A question of the program that only a person may answer, how it is read, and what that person should do."""
 
     name: str
     hint: str
     rule: ScreenRule
+    kind: QuestionKind | None = QuestionKind.PERMISSION
+    """None for a menu that a person opened: it asks nothing."""
+    begin: Pattern | None = None
+    """The dialog begins at the last row above its options that matches; without it, at the top of the screen."""
+    title: Pattern | None = None
+    """Matches the row that asks, and its first group is the question; without it, the last row above the options."""
+    option: Pattern | None = None
+    """Matches an option, with groups `key`, `label` and `mark` (of the highlighted one), each of which may be missing;
+    without it, the options are numbered."""
+    drop: tuple[Pattern, ...] = ()
+    """Rows of the dialog that say nothing about what is asked."""
+    choose: Choosing = Choosing.NONE
+    text: Pattern | None = None
+    """Matches the label of the option that takes words of one's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

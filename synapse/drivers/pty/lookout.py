@@ -56,6 +56,7 @@ class Lookout:
     def look(self) -> Look:
         """Look at the screen now."""
         begun = self._clock.monotonic()
+        is_new = self._looked_version != self._screen.version
         self._looked_version = self._screen.version
         picture = self._screen.picture()
         now = self._clock.monotonic()
@@ -70,6 +71,9 @@ class Lookout:
         self._looked_at = now
         self._cost = self._clock.monotonic() - begun
         self._latest = look
+        if is_new:
+            # Whoever looks takes the edge that the others wait for.
+            self.wake()
         return look
 
     def latest(self) -> Look:

@@ -267,8 +267,8 @@ class Pump:
         self._take_keys(data)
 
     def _take_keys(self, data: bytes) -> None:
-        self.last_key = self._clock.monotonic()
-        self.draft.typed(data)
+        if self.draft.typed(data):
+            self.last_key = self._clock.monotonic()
         if self._desk is not None:
             self._desk.typed(data)
 

@@ -1,14 +1,17 @@
 """Claude Code (2.1.325): four hooks, and its transcript for the one thing that no hook tells, an interrupt.
 
-A permission dialog is told by PermissionRequest. That it was answered is told by nothing that is cheap (PostToolUse
-carries the tool's whole output), but the title and OSC 7501 say that it works again.
+A permission dialog is told by PermissionRequest (see `claude_permission`). That it was answered in the terminal is told
+by nothing that is cheap (PostToolUse carries the tool's whole output), but the dialog is seen to be gone.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from synapse.terminal.evidence import Source
+from synapse.terminal.signals.claude_permission import asked_in, question_in
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
@@ -23,20 +26,27 @@ from synapse.terminal.signals.report import (
     word,
 )
 
-HOOKS: Final = ("UserPromptSubmit", "PermissionRequest", "Stop", "StopFailure")
+_DAY: Final = 24 * 60 * 60
+HOOKS: Final = {"UserPromptSubmit": 5, "PermissionRequest": _DAY, "Stop": 5, "StopFailure": 5}
+"""Which hooks, and for how many seconds each may wait: the dialog is shown meanwhile, and the first answer counts."""
 _INTERRUPTION: Final = "[Request interrupted by user"
 _SETTINGS_FLAG: Final = "--settings"
+_END_OF_TIME: Final = 1 << 37
 
 
-def read_hook(payload: Record) -> Report | None:
-    """Return what a hook's payload says; None for a hook that says nothing about the turn."""
+def read_hook(payload: Record, question_id: str = "") -> Report | None:
+    """Return what a hook's payload says; None for a hook that says nothing about the turn.
+
+    What is asked gets the id that is given: it has none of its own.
+    """
     turn = word(payload, "prompt_id")
     match word(payload, "hook_event_name"):
         case "UserPromptSubmit":
             return _report(Told.SUBMITTED, "its hook has the prompt", word(payload, "prompt"), turn)
         case "PermissionRequest":
-            asked = _asked(payload)
-            return _report(Told.WAITING, f"its hook says what it asks: {shortened(asked)}", asked, turn)
+            asked = asked_in(payload)
+            heard = f"its hook says what it asks: {shortened(asked)}"
+            return replace(_report(Told.WAITING, heard, asked, turn), question=question_in(payload, question_id))
         case "Stop":
             answer = word(payload, "last_assistant_message")
             return _report(Told.ANSWERED, "its hook says that it is done", answer, turn)
@@ -64,8 +74,8 @@ def read_record(record: Record) -> Report | None:
 
 def hook_settings(url: str, header: str, secret: str) -> dict[str, Any]:
     """Settings that make it report to `url`; HTTP hooks start no process."""
-    hook = {"type": "http", "url": url, "headers": {header: secret}, "timeout": 5}
-    return {"hooks": {name: [{"hooks": [hook]}] for name in HOOKS}}
+    hook = {"type": "http", "url": url, "headers": {header: secret}}
+    return {"hooks": {name: [{"hooks": [{**hook, "timeout": seconds}]}] for name, seconds in HOOKS.items()}}
 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:
@@ -99,17 +109,13 @@ def _report(told: Told, heard: str, text: str, turn: str) -> Report:
 def _failure(payload: Record, turn: str) -> Report:
     note = word(payload, "last_assistant_message") or word(payload, "error_details") or word(payload, "error")
     reason = RATE_LIMITED if word(payload, "error") == "rate_limit" else API_ERROR
+    note = _with_time(note)
     return failed(Source.SIGNAL, reason, note, heard=f"its hook says that it failed: {shortened(note)}", turn=turn)
 
 
-def _asked(payload: Record) -> str:
-    """What a permission request is about: the tool, and its most telling input."""
-    tool, given = word(payload, "tool_name") or "a tool", part(payload, "tool_input")
-    questions = [word(question, "question") for question in items(given, "questions")]
-    if any(questions):
-        return " ".join(filter(None, questions))
-    telling = next((value for key in _TELLING if (value := word(given, key))), "")
-    return f"{tool}: {telling}" if telling else tool
-
-
-_TELLING: Final = ("command", "file_path", "url", "path", "pattern", "query", "plan", "prompt", "description")
+def _with_time(note: str) -> str:
+    """A usage limit ends at a time that is told in seconds since the epoch, behind a bar."""
+    text, _, moment = note.rpartition("|")
+    if not text or not moment.isascii() or not moment.isdigit() or not 0 < int(moment) < _END_OF_TIME:
+        return note
+    return f"{text}; try again after {datetime.fromtimestamp(int(moment), UTC):%Y-%m-%d %H:%M:%S} UTC"

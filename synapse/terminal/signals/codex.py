@@ -22,7 +22,7 @@ from synapse.terminal.signals.report import (
     word,
 )
 
-_LIMITS: Final = ("usage_limit", "rate_limit", "quota")
+_LIMITS: Final = ("usagelimit", "ratelimit", "quota", "httpstatuscode429")
 
 
 def read_record(record: Record) -> Report | None:
@@ -38,6 +38,12 @@ def is_conversation(record: Record) -> bool:
     """True for the first line of a rollout that a person's own conversation has; sub-agents have theirs too."""
     source: object = part(record, "payload").get("source")
     return record.get("type") == "session_meta" and not isinstance(source, Mapping)
+
+
+def is_limit(info: object) -> bool:
+    """True if its own name of an error says that the model's server wants to be asked less; old and new spellings."""
+    letters = "".join(filter(str.isalnum, json.dumps(info))).lower()
+    return any(limit in letters for limit in _LIMITS)
 
 
 def working_dir(record: Record) -> str:
@@ -91,7 +97,6 @@ _READERS: Final[dict[str, Callable[[Record, str], Report | None]]] = {
 
 def _failure(error: Record, turn: str) -> Report:
     note = error_sentence(word(error, "message"))
-    info = json.dumps(error.get("codex_error_info"))
-    reason = RATE_LIMITED if any(limit in info for limit in _LIMITS) else API_ERROR
+    reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
     heard = f"its rollout says that it failed: {shortened(note)}"
     return failed(Source.TRANSCRIPT, reason, note, heard=heard, turn=turn)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
+from synapse.core.question import Question, QuestionKind
 from synapse.terminal.evidence import Source
+from synapse.terminal.safe_text import safe_line, safe_lines
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
@@ -34,6 +37,8 @@ class CopilotEvents:
         """What it said last, unless it called a tool with it."""
         self._question = ""
         """The call that asks a person."""
+        self._requests: dict[str, Report] = {}
+        """Permissions that it waits for, in their order."""
         self._readers: dict[str, Callable[[Record], Report | None]] = {
             "user.message": self._taken,
             "assistant.message": self._said,
@@ -57,6 +62,7 @@ class CopilotEvents:
 
     def _taken(self, data: Record) -> Report | None:
         self._turn, self._answer = word(data, "interactionId"), None
+        self._requests.clear()
         self._prompt = self._report(Told.SUBMITTED, "its events have the prompt", word(data, "content"))
         return self._prompt
 
@@ -72,19 +78,29 @@ class CopilotEvents:
         return None if answer is None else self._report(Told.ANSWERED, "its events say that it is done", answer)
 
     def _permission_asked(self, data: Record) -> Report | None:
-        return self._asks(_permission(part(data, "permissionRequest")))
+        request, request_id = part(data, "permissionRequest"), word(data, "requestId")
+        about = "\n".join(filter(None, (word(request, "intention"), _subject(request))))
+        question = Question(id=request_id, kind=QuestionKind.PERMISSION, title="", detail=safe_lines(about))
+        self._requests[request_id] = self._asks(_permission(request), question)
+        # Of several, one dialog is shown.
+        return self._requests[request_id] if len(self._requests) == 1 else None
 
-    def _permission_given(self, _data: Record) -> Report | None:
+    def _permission_given(self, data: Record) -> Report | None:
+        self._requests.pop(word(data, "requestId"), None)
+        return next(iter(self._requests.values()), None) or self._goes_on()
+
+    def _goes_on(self) -> Report:
         return self._report(Told.WORKING, "its events say that the question was answered")
 
     def _tool_started(self, data: Record) -> Report | None:
         if word(data, "toolName") != _QUESTION:
             return None
         self._question = word(data, "toolCallId")
-        return self._asks(word(data, "arguments", "question") or word(data, "arguments", "message"))
+        asked = word(data, "arguments", "question") or word(data, "arguments", "message")
+        return self._asks(asked, Question(id=self._question, kind=QuestionKind.CHOICE, title=safe_line(asked)))
 
     def _tool_ended(self, data: Record) -> Report | None:
-        return self._permission_given(data) if word(data, "toolCallId") == self._question != "" else None
+        return self._goes_on() if word(data, "toolCallId") == self._question != "" else None
 
     def _aborted(self, _data: Record) -> Report | None:
         return self._failed(INTERRUPTED, "it was interrupted in its terminal")
@@ -93,8 +109,9 @@ class CopilotEvents:
         is_limit = word(data, "errorType") in _LIMITS
         return self._failed(RATE_LIMITED if is_limit else API_ERROR, word(data, "message"))
 
-    def _asks(self, asked: str) -> Report:
-        return self._report(Told.WAITING, f"its events say what it asks: {shortened(asked)}", asked)
+    def _asks(self, asked: str, question: Question) -> Report:
+        heard = f"its events say what it asks: {shortened(asked)}"
+        return replace(self._report(Told.WAITING, heard, asked), question=question)
 
     def _failed(self, reason: str, note: str) -> Report:
         heard = f"its events say how it ended: {shortened(note)}"
@@ -104,7 +121,12 @@ class CopilotEvents:
         return Report(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=self._turn)
 
 
+def _subject(request: Record) -> str:
+    """What it is about."""
+    return next((value for key in ("fullCommandText", "fileName", "path", "url") if (value := word(request, key))), "")
+
+
 def _permission(request: Record) -> str:
-    about = next((value for key in ("fullCommandText", "fileName", "path", "url") if (value := word(request, key))), "")
+    about = _subject(request)
     kind = word(request, "kind") or "permission"
     return f"{kind}: {about}" if about else kind

@@ -24,6 +24,7 @@ from synapse.terminal.signals.report import (
 )
 
 _CANCELLED: Final = "Request cancelled."
+_SETTING_UP: Final = "<session_context>"
 _ERROR_PREFIX: Final = "[API Error: "
 _LIMITS: Final = ("429", "RESOURCE_EXHAUSTED", "quota", "rate limit")
 
@@ -70,6 +71,9 @@ class GeminiChat:
         if not texts:
             # The result of a tool; the model goes on.
             self._answer, self._calls_tool = "", False
+            return None
+        if texts[0].startswith(_SETTING_UP):
+            # What it tells the model at the start of a conversation; after a no it writes that down again.
             return None
         self._turn, self._answer, self._calls_tool = word(record, "id"), "", False
         self._prompt = self._report(Told.SUBMITTED, "its chat has the prompt", "\n".join(texts), self._turn)

@@ -7,15 +7,16 @@ from datetime import UTC, datetime
 from typing import Final
 
 from synapse.terminal.evidence import Source
+from synapse.terminal.signals.opencode_questions import read_question
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
     RATE_LIMITED,
     Record,
     Report,
+    Saying,
     Told,
     failed,
-    items,
     part,
     shortened,
     word,
@@ -24,6 +25,14 @@ from synapse.terminal.signals.report import (
 _TOO_MANY_REQUESTS: Final = 429
 _END_OF_TIME: Final = 1 << 47
 _ABORTED: Final = {"name": "MessageAbortedError"}
+_QUESTIONS: Final = (
+    "permission.asked",
+    "permission.replied",
+    "question.asked",
+    "question.replied",
+    "question.rejected",
+)
+_TEXTS: Final = ("message.part.updated", "message.part.delta")
 
 
 @dataclass(slots=True)
@@ -42,15 +51,33 @@ class _Conversation:
     """The parts of that message."""
     is_finished: bool = False
     """That message has come to its own end."""
+    is_rejected: bool = False
+    """A person said no to something in it, which ends it unless they said what to do instead."""
     error: Record = field(default_factory=dict[str, object])
+    way: Record = field(default_factory=dict[str, object])
+    """The agent and the model that the user's message was for, as its server wants them told."""
 
 
 class OpenCodeEvents:
     """Reads one server's events, in their order."""
 
     def __init__(self) -> None:
+        self.session = ""
+        """The conversation that was last spoken in, or shown by its server's order; empty before the first."""
+        self.asked: dict[str, Record] = {}
+        """What it asks now, by the id of the request."""
         self._conversations: dict[str, _Conversation] = {}
         self._of_agents: set[str] = set()
+        self._saying: Saying | None = None
+
+    def way_of(self, session: str) -> Record:
+        """With which agent and model the last message of a conversation was sent; empty before the first."""
+        return self._conversations.get(session, _Conversation()).way
+
+    def take_saying(self) -> Saying | None:
+        """What it has said so far, once for each time that it has said more."""
+        saying, self._saying = self._saying, None
+        return saying
 
     def read(self, event: Record) -> Report | None:
         """Return what an event says of the turn, if anything."""
@@ -58,35 +85,66 @@ class OpenCodeEvents:
         session = word(given, "sessionID") or word(given, "info", "id")
         if word(given, "info", "parentID") and word(event, "type").startswith("session."):
             self._of_agents.add(session)
-        if not session or session in self._of_agents:
+        if not session:
             return None
-        return self._read(word(event, "type"), given, self._conversations.setdefault(session, _Conversation()))
+        talk = self._conversations.setdefault(session, _Conversation())
+        name = word(event, "type")
+        if name in _QUESTIONS:
+            # Also of a sub-agent: its permissions are asked in the same terminal.
+            return self._read_question(name, given, talk)
+        if session in self._of_agents:
+            return None
+        if name in _TEXTS:
+            return self._read_text(name, given, talk)
+        return self._read(name, given, talk, session)
 
-    def _read(self, name: str, given: Record, talk: _Conversation) -> Report | None:
+    def _read(self, name: str, given: Record, talk: _Conversation, session: str) -> Report | None:
         match name:
+            case "tui.session.select":
+                self.session = session
+            case "session.deleted":
+                self.session = "" if self.session == session else self.session
             case "message.updated":
+                if word(given, "info", "role") == "user":
+                    self.session = session
                 _note_message(part(given, "info"), talk)
-            case "message.part.updated":
-                return _part(part(given, "part"), talk)
             case "session.error":
                 talk.error = part(given, "error")
             case "session.status":
                 return _status(part(given, "status"), talk)
-            case "permission.asked" | "question.asked":
-                return _asked(given, talk)
-            case "permission.replied" | "question.replied" | "question.rejected":
-                return _report(Told.WORKING, "its server says that the question was answered", turn=talk.turn)
             case _:
                 pass
         return None
+
+    def _read_text(self, name: str, given: Record, talk: _Conversation) -> Report | None:
+        before, report = dict(talk.texts), None
+        if name == "message.part.delta":
+            _grow(given, talk)
+        else:
+            report = _part(part(given, "part"), talk)
+        if talk.texts != before and (text := "".join(talk.texts.values())):
+            self._saying = Saying(talk.turn, text)
+        return report
+
+    def _read_question(self, name: str, given: Record, talk: _Conversation) -> Report | None:
+        if name.endswith(".asked"):
+            self.asked[word(given, "id")] = given
+            return _asked(given, talk)
+        self.asked.pop(word(given, "requestID"), None)
+        talk.is_rejected = talk.is_rejected or name == "question.rejected" or word(given, "reply") == "reject"
+        if self.asked:
+            # It asks several things, one after the other.
+            return _asked(next(iter(self.asked.values())), talk)
+        return _report(Told.WORKING, "its server says that the question was answered", turn=talk.turn)
 
 
 def _note_message(info: Record, talk: _Conversation) -> None:
     if word(info, "role") == "user":
         if word(info, "id") != talk.turn:
-            talk.turn, talk.is_taken, talk.is_over = word(info, "id"), False, False
+            talk.turn, talk.is_taken, talk.is_over, talk.is_rejected = word(info, "id"), False, False, False
             talk.answer, talk.error = "", {}
             talk.texts.clear()
+        talk.way = _way(info) or talk.way
     elif word(info, "parentID") == talk.turn:
         if word(info, "id") != talk.answer:
             talk.answer = word(info, "id")
@@ -105,6 +163,13 @@ def _part(given: Record, talk: _Conversation) -> Report | None:
         talk.is_taken = True
         return _report(Told.SUBMITTED, "its server has the prompt", text, talk.turn)
     return None
+
+
+def _grow(given: Record, talk: _Conversation) -> None:
+    # What it thinks comes in the same way; only parts that were begun as text are part of the answer.
+    known = word(given, "partID")
+    if word(given, "messageID") == talk.answer and known in talk.texts and word(given, "field") == "text":
+        talk.texts[known] += word(given, "delta")
 
 
 def _status(status: Record, talk: _Conversation) -> Report | None:
@@ -133,7 +198,11 @@ def _ended(talk: _Conversation) -> Report:
     if talk.answer and not talk.is_finished:
         # It is aborted without an error while it waits to try again.
         return _failure(_ABORTED, talk.turn)
-    return _report(Told.ANSWERED, "its server says that it is done", "".join(talk.texts.values()), talk.turn)
+    text = "".join(talk.texts.values())
+    if talk.is_rejected and not text:
+        heard = "its server says that it is done: a person said no"
+        return failed(Source.SIGNAL, INTERRUPTED, "a person said no, which ended the turn", heard=heard, turn=talk.turn)
+    return _report(Told.ANSWERED, "its server says that it is done", text, talk.turn)
 
 
 def _failure(error: Record, turn: str) -> Report:
@@ -147,11 +216,17 @@ def _failure(error: Record, turn: str) -> Report:
 
 
 def _asked(given: Record, talk: _Conversation) -> Report:
-    questions = " ".join(filter(None, (word(question, "question") for question in items(given, "questions"))))
-    about = word(given, "metadata", "command") or word(given, "metadata", "filepath")
-    tool = word(given, "permission") or "permission"
-    asked = questions or (f"{tool}: {about}" if about else tool)
-    return _report(Told.WAITING, f"its server says what it asks: {shortened(asked)}", asked, talk.turn)
+    question = read_question(given)
+    asked = f"{word(given, 'permission')}: {question.detail}" if word(given, "permission") else question.title
+    heard = f"its server says what it asks: {shortened(asked)}"
+    return Report(told=Told.WAITING, source=Source.SIGNAL, detail=heard, text=asked, turn=talk.turn, question=question)
+
+
+def _way(info: Record) -> Record:
+    model = {key: word(info, "model", key) for key in ("providerID", "modelID")}
+    told: dict[str, object] = {"agent": word(info, "agent"), "model": model if all(model.values()) else ""}
+    told["variant"] = word(info, "model", "variant")
+    return {key: value for key, value in told.items() if value}
 
 
 def _report(told: Told, heard: str, text: str = "", turn: str = "") -> Report:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 from synapse.core.agent import READY, WAITING, WORKING
+from synapse.core.question import Question
 from synapse.terminal.evidence import Source
 
 INTERRUPTED: Final = "interrupted"
@@ -54,6 +55,8 @@ class Report:
     reason: str = ""
     """The stable word for a turn that failed."""
     turn: str = ""
+    question: Question | None = None
+    """What is asked, with WAITING, where the CLI tells it."""
 
     @property
     def state(self) -> str:
@@ -63,6 +66,14 @@ class Report:
     def is_about(self, typed: str) -> bool:
         """True if the prompt that was taken is the text that was typed; CLIs change line breaks and blanks."""
         return not self.text or _squeezed(typed) in _squeezed(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What a CLI has said so far in a turn, whole: the beginning of its answer, unless it says something else later."""
+
+    turn: str
+    text: str
 
 
 def failed(source: Source, reason: str, note: str, *, heard: str, turn: str = "") -> Report:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from synapse.core.driver import Answered, Turn, TurnEvent
 from synapse.core.message import Message, MessageId, Part, Role, TextPart, text_of
+from synapse.core.question import Choice
 from synapse.core.task import TaskId
 from synapse.drivers.pty.composer import Composer
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.running_program import Company, RunningProgram, start_program
+from synapse.drivers.pty.signals.adapter import Sender
 from synapse.drivers.pty.spawn import Launch
 from synapse.runtime.profiles import load_profile
 from synapse.runtime.system_clock import SystemClock
@@ -53,6 +55,24 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(more or {})}
 
 
+class FakeAdapter:
+    """What a program's adapter offers; tests replace what they need."""
+
+    def __init__(self) -> None:
+        self.looks: Callable[[], None] = lambda: None
+        self.answers: Callable[[str, Choice], bool] = lambda _question, _choice: False
+        self.sends: Sender | None = None
+
+    def look(self) -> None:
+        self.looks()
+
+    async def answer(self, question_id: str, choice: Choice) -> bool:
+        return self.answers(question_id, choice)
+
+    def sender(self) -> Sender | None:
+        return self.sends
+
+
 @dataclass(slots=True)
 class Stage:
     """A driver with its program, and where its files go."""
@@ -60,6 +80,7 @@ class Stage:
     driver: PtyDriver
     program: RunningProgram
     files: Path
+    adapter: FakeAdapter
 
     def screen(self) -> str:
         picture = self.program.screen.picture()
@@ -122,10 +143,11 @@ async def staged(
     with tempfile.TemporaryDirectory() as folder:
         program = await start_program(launch, profile, clock, company or Company())
         composer = Composer(Path(folder), profile.limit_bytes, envelope=profile.envelope)
-        driver = PtyDriver(program, profile, clock, composer)
+        driver, adapter = PtyDriver(program, profile, clock, composer), FakeAdapter()
+        driver.use(adapter.look, adapter.answer, adapter.sender)
         program.begin()
         program.load_screen()
         try:
-            yield Stage(driver, program, Path(folder))
+            yield Stage(driver, program, Path(folder), adapter)
         finally:
             await driver.stop()

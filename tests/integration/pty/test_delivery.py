@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
-from synapse.core.driver import Doubted, NotNow, Progress, Submitted, Typing
+from synapse.core.driver import Doubted, NotNow, Questioned, Submitted, Typing
 from synapse.core.errors import AgentExited
 from synapse.core.message import DataPart, FilePart
 from tests.integration.pty.terminals import (
@@ -153,11 +153,11 @@ def test_a_dialog_is_waited_for_and_never_typed_into() -> None:
             turn = stage.driver.take_turn(new_turn("dialog"))
             seen = [type(await anext(turn)).__name__ for _ in range(2)]
             event = await asyncio.wait_for(anext(turn), BOUND)
-            while not isinstance(event, Progress):
+            while not isinstance(event, Questioned):
                 event = await asyncio.wait_for(anext(turn), BOUND)
 
             assert seen == ["Typing", "Submitted"]
-            assert "permission" in event.text
+            assert event.question.title == "Do you want to proceed?"
             assert stage.driver.view().state == WAITING
             assert await stage.driver.interrupt() is False
             await waits_at_gate(stage, "permission")
@@ -278,6 +278,36 @@ def test_keys_that_interrupt_are_pressed_only_while_it_works() -> None:
             assert "interrupted" not in stage.screen()
 
             await until(lambda: stage.driver.view().state == WORKING, "working")
+            await stage.driver.interrupt()
+
+            assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
+
+    asyncio.run(story())
+
+
+# It takes the first interrupt for something else, as a busy program does with two Escapes that come at once.
+HARD_OF_HEARING = """
+import signal
+came = []
+signal.signal(signal.SIGINT, lambda *_: came.append(1))
+while True:
+    input("> ")
+    print("working", flush=True)
+    while len(came) < 2:
+        signal.pause()
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_interrupt_that_was_missed_is_pressed_again() -> None:
+    async def story() -> None:
+        profile = line_program(interrupt={"keys": ["ctrl-c"]})
+        async with staged((sys.executable, "-c", HARD_OF_HEARING), profile) as stage:
+            await stage.ready()
+            turn = asyncio.ensure_future(stage.take("hello"))
+            await stage.sees("working")
+            await until(lambda: stage.driver.view().state == WORKING, "working")
+
             await stage.driver.interrupt()
 
             assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))

@@ -56,7 +56,7 @@ def test_a_turn_that_the_program_says_was_interrupted_fails_with_that_reason() -
 def test_what_was_told_a_moment_late_is_believed_before_the_screen() -> None:
     async def story() -> None:
         async with staged(dummy().command, dummy()) as stage:
-            stage.driver.look_again = lambda: stage.driver.report(report(Told.ANSWERED, "exactly this"))
+            stage.adapter.looks = lambda: stage.driver.report(report(Told.ANSWERED, "exactly this"))
             events = await stage.turn("hello")
 
             assert events[-1] == Answered(parts=(TextPart(text="exactly this"),), source="signal")

@@ -38,6 +38,9 @@ def step(table: str) -> str:
         ("[[rule]]\ntext = '/(/'", "s.toml: rule 1: `text` is not a regular expression: "),
         ("[default]\nsteps = [3]", "s.toml: default, step 1 must be a table, not 3"),
         ("[default]\ntext = 'a'\nsteps = [{ say = 'a' }]", "s.toml: default: there is no key `text`"),
+        ("startup = 3\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup must be a table, not 3"),
+        ("[startup]\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup: `question` must be a text, but it is mi"),
+        ("[startup]\nask = 'a'\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup: there is no key `ask`"),
     ],
 )
 def test_a_wrong_script_is_refused_with_its_place(script: str, said: str) -> None:
@@ -65,6 +68,11 @@ def test_a_wrong_script_is_refused_with_its_place(script: str, said: str) -> Non
         ("{ stream = [] }", "`stream` must be a list of texts, not []"),
         ("{ stream = ['a', 3] }", "`stream` must be a list of texts, not ['a', 3]"),
         ("{ state = 'canceled' }", "`state` must be one of working, input_required, auth_required, completed, failed,"),
+        ("{ question = '' }", "`question` must be a text, not ''"),
+        ("{ question = 'a', kind = 'x' }", "`kind` must be one of permission, choice, startup, not 'x'"),
+        ("{ question = 'a', options = [] }", "`options` must be a list of texts, not []"),
+        ("{ question = 'a', takes_text = 1 }", "`takes_text` must be true or false, not 1"),
+        ("{ question = 'a', option = ['b'] }", "there is no key `option`"),
         ("{ artifact = 'a' }", "an artifact has exactly one of text, bytes, base64, url, data, chunks"),
         ("{ artifact = 'a', text = 'b', url = 'c' }", "an artifact has exactly one of"),
         ("{ artifact = '', text = 'b' }", "`artifact` must be a text, not ''"),

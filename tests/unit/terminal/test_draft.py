@@ -33,3 +33,23 @@ def test_a_line_that_was_ended_or_emptied_is_not(keys: bytes) -> None:
         draft.typed(keys[at : at + 1])
 
     assert not draft.is_open
+
+
+@pytest.mark.parametrize("keys", [b"x", b"\r", b"\x1b", b"\x1b[A", b"\x1b[200~pasted\x1b[201~", b"\x1b[?1;2cx"])
+def test_a_key_is_a_press(keys: bytes) -> None:
+    assert PersonDraft().typed(keys)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"\x1b[?1;2c",
+        b"\x1b[24;80R",
+        b"\x1bP>|tmux 3.3a\x1b\\",
+        b"\x1b]11;rgb:0000/0000/0000\x1b\\",
+        b"\x1b[I",
+        b"\x1b[?",
+    ],
+)
+def test_what_the_terminal_itself_tells_is_no_press(told: bytes) -> None:
+    assert not PersonDraft().typed(told)

@@ -32,6 +32,7 @@ DIALOG_NAMES = {
     "dialog_permission_edit": "permission",
     "dialog_question": "question",
     "dialog_menu": "menu",
+    "dialog_quota": "quota",
     "startup_trust": "trust",
     "startup_login": "login",
     "startup_api_key": "api_key",

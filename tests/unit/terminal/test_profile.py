@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from synapse.core.errors import InvalidProfile
+from synapse.core.question import QuestionKind
 from synapse.terminal.profile import LINE_LIMIT_BYTES, Style, Times, parse_profile
 from tests.unit.terminal.bundled import bundled, bundled_names
 
@@ -163,3 +165,23 @@ def test_the_built_in_agent_is_a_line_program_that_lives_through_sigint() -> Non
     assert profile.reads_lines
     assert profile.interrupt.signal == "SIGINT"
     assert profile.limit_bytes < 4096
+
+
+@pytest.mark.parametrize(
+    ("dialog", "complaint"),
+    [
+        ({"kind": "secret"}, "dialogs[0].kind must be one of permission, choice, startup, menu"),
+        ({"choose": "mouse"}, "dialogs[0].choose must be one of digit, arrows, line"),
+    ],
+)
+def test_a_dialog_has_a_kind_and_a_way_to_be_answered_that_are_known(dialog: dict[str, Any], complaint: str) -> None:
+    table = {"command": ["x"], "dialogs": [{"name": "ask", "every": ["a"], **dialog}]}
+
+    with pytest.raises(InvalidProfile, match=re.escape(complaint)):
+        parse_profile(table, "x")
+
+
+def test_a_dialog_that_says_no_more_asks_for_a_permission_and_is_answered_in_the_terminal() -> None:
+    profile = parse_profile({"command": ["x"], "dialogs": [{"name": "ask", "every": ["a"]}]}, "x")
+
+    assert (profile.dialogs[0].kind, profile.dialogs[0].choose) == (QuestionKind.PERMISSION, "")

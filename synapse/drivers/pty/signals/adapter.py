@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from synapse.core.message import Json
+from synapse.core.question import Choice
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.report import Record, Report
+from synapse.terminal.signals.report import Record, Report, Saying
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,21 @@ class Prepared:
     """Why its signals could not be switched on, or empty."""
 
 
+class NotTaken(Exception):
+    """The CLI has certainly not taken a message: it may be typed, or tried again."""
+
+
+class Sender(Protocol):
+    """Hands messages over by the CLI's API instead of typing them."""
+
+    async def send(self, text: str) -> str:
+        """Hand one over; return what proves that it was taken.
+
+        Raises NotTaken; any other failure leaves doubt.
+        """
+        ...
+
+
 class Listener(Protocol):
     """Takes what a CLI says. The driver is one."""
 
@@ -65,7 +83,15 @@ class Listener(Protocol):
         """True if its terminal, by title and screen, shows that it is ready, whatever it said of itself."""
         ...
 
+    def asks(self, question_id: str) -> bool:
+        """True while the question that was reported under this id is asked, as far as its terminal shows."""
+        ...
+
     def report(self, report: Report) -> None: ...
+
+    def say(self, saying: Saying) -> None:
+        """Take what it has said so far in its turn."""
+        ...
 
     def expect(self, source: Source, detail: str) -> None:
         """From now on `source` should say something; `detail` stands in its place until it does."""
@@ -89,8 +115,19 @@ class Adapter(Protocol):
         """Report what can be known by now; what it has written meanwhile may not have been read yet."""
         ...
 
-    def receive(self, payload: Record) -> None:
-        """One of its hooks reported."""
+    def receive(self, payload: Record) -> asyncio.Future[Json] | None:
+        """One of its hooks reported; what the hook is answered, where it waits for that.
+
+        Whoever waits for it may leave, and then cancels it.
+        """
+        ...
+
+    async def answer(self, question_id: str, choice: Choice, /) -> bool:
+        """Answer a question of its; True when the CLI took it its own way, False when it has none for this one."""
+        ...
+
+    def sender(self) -> Sender | None:
+        """What hands messages over without typing, where and while the CLI has that."""
         ...
 
     def stop(self) -> None:

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from synapse.drivers.pty.signals.adapter import Listener, Prepared, Surroundings
+from synapse.core.message import Json
+from synapse.core.question import Choice
+from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surroundings
 from synapse.drivers.pty.signals.tail import Tail, tail_from_now
 from synapse.drivers.pty.signals.ticker import Ticker
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
-from synapse.terminal.signals.report import Record, Told, word
+from synapse.terminal.signals.claude_permission import GO_ON, hook_answer
+from synapse.terminal.signals.report import Record, Report, Told, word
 
 _LOOK_SECONDS: Final = 0.1
+_END_LOOK_SECONDS: Final = 0.02
+_END_SECONDS: Final = 60.0
+"""So long it may take until its terminal shows that it is ready: a person may have opened a menu."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A hook that waits: what it asked, and what it is answered."""
+
+    payload: Record
+    report: Report
+    answer: asyncio.Future[Json]
 
 
 class ClaudeSignals:
@@ -29,6 +46,14 @@ class ClaudeSignals:
         self._missing = ""
         self._turn = ""
         self._tail: Tail | None = None
+        self._end: Report | None = None
+        """What it said when a turn seemed to be over; its terminal has not shown yet that it is ready."""
+        self._end_until = 0.0
+        self._asked = 0
+        self._shown = ""
+        """The question that was told last."""
+        self._waiting: dict[str, _Waiting] = {}
+        """Hooks that wait for an answer, by question, in their order."""
         self._ticker = Ticker(_LOOK_SECONDS, self._look)
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
@@ -56,34 +81,94 @@ class ClaudeSignals:
     def look(self) -> None:
         self._look()
 
-    def receive(self, payload: Record) -> None:
-        report = claude.read_hook(payload)
-        if report is None or self._listener is None:
-            return
+    def receive(self, payload: Record) -> asyncio.Future[Json] | None:
+        if self._listener is None:
+            return None
+        self._asked += 1
+        report = claude.read_hook(payload, f"{self._around.new_session}-{self._asked}")
+        if report is None:
+            return None
+        if report.told is Told.WAITING:
+            return self._hold(payload, report)
         if report.told is Told.SUBMITTED:
             self._turn = report.turn
             self._tail = tail_from_now(Path(word(payload, "transcript_path")))
-            self._ticker.start()
-        elif report.told in (Told.ANSWERED, Told.FAILED):
-            self._tail = None
-        self._listener.report(report)
+        if report.told is Told.ANSWERED:
+            # A Stop hook of the person's own may make it go on: then it is not ready, and another Stop follows.
+            self._end, self._end_until = report, asyncio.get_running_loop().time() + _END_SECONDS
+        else:
+            self._tell(report)
+        self._look()
+        self._ticker.start()
+        return None
+
+    async def answer(self, question_id: str, choice: Choice, /) -> bool:
+        waiting = self._waiting.get(question_id)
+        given = hook_answer(waiting.payload, choice) if waiting and not waiting.answer.done() else None
+        if waiting is None or given is None:
+            return False
+        del self._waiting[question_id]
+        waiting.answer.set_result(given)
+        return True
+
+    def sender(self) -> Sender | None:
+        return None
 
     def stop(self) -> None:
         self._ticker.stop()
         self._listener = None
+        for question_id in tuple(self._waiting):
+            self._release(question_id)
         shutil.rmtree(self._around.folder, ignore_errors=True)
 
-    def _look(self) -> float | None:
-        """Look for an interrupt while a turn runs."""
-        if self._tail is None or self._listener is None:
+    def _hold(self, payload: Record, report: Report) -> asyncio.Future[Json] | None:
+        """Let the hook wait for an answer from elsewhere while its dialog is shown."""
+        if report.question is None or self._listener is None:
             return None
-        for record in self._tail.read():
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._waiting[report.question.id] = _Waiting(payload, report, answer)
+        self._look_at_dialogs(self._listener)
+        self._ticker.start()
+        return answer
+
+    def _look(self) -> float | None:
+        """Look for what no hook tells: an interrupt, a dialog that was answered, that it is ready."""
+        if self._listener is None:
+            return None
+        self._look_at_dialogs(self._listener)
+        if self._end and (self._listener.seems_ready() or asyncio.get_running_loop().time() > self._end_until):
+            self._tell(self._end)
+        for record in self._tail.read() if self._tail else ():
             report = claude.read_record(record)
             if report is not None and report.turn in ("", self._turn):
-                self._tail = None
-                self._listener.report(report)
-                return None
-        return _LOOK_SECONDS
+                self._tell(report)
+                break
+        if self._end:
+            return _END_LOOK_SECONDS
+        return _LOOK_SECONDS if self._tail or self._waiting else None
+
+    def _look_at_dialogs(self, listener: Listener) -> None:
+        """Let go the hook whose dialog is gone, and tell what is asked next: of several, one dialog is shown."""
+        for question_id, waiting in tuple(self._waiting.items()):
+            if question_id != self._shown:
+                self._shown = question_id
+                listener.report(waiting.report)
+                return
+            if listener.asks(question_id):
+                return
+            self._release(question_id)
+
+    def _release(self, question_id: str) -> None:
+        answer = self._waiting.pop(question_id).answer
+        if not answer.done():
+            answer.set_result(GO_ON)
+
+    def _tell(self, report: Report) -> None:
+        self._end = None
+        if report.told is not Told.SUBMITTED:
+            self._tail = None
+        if self._listener is not None:
+            self._listener.report(report)
 
     def _read(self, settings: str) -> Record:
         """The person's settings: JSON, or a file of it, as the flag takes them."""

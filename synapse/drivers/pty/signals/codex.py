@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from synapse.drivers.pty.signals.adapter import Listener, Prepared, Surroundings
+from synapse.core.question import Choice
+from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surroundings
 from synapse.drivers.pty.signals.flags import knows_flag
 from synapse.drivers.pty.signals.follower import Follower
 from synapse.drivers.pty.signals.open_files import can_tell, open_files
@@ -17,7 +18,7 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
 from synapse.terminal.signals.report import Record, word
 
-_NO_DAEMON: Final = "--no-daemon"
+NO_DAEMON: Final = "--no-daemon"
 
 
 class CodexSignals:
@@ -30,9 +31,9 @@ class CodexSignals:
         self._follower: Follower | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        if _NO_DAEMON in arguments or not knows_flag(_NO_DAEMON, self._around):
+        if NO_DAEMON in arguments or not knows_flag(NO_DAEMON, self._around):
             return Prepared(arguments=arguments)
-        return Prepared(arguments=(_NO_DAEMON, *arguments))
+        return Prepared(arguments=(NO_DAEMON, *arguments))
 
     def start(self, listener: Listener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
@@ -46,6 +47,14 @@ class CodexSignals:
 
     def receive(self, payload: Record) -> None:
         """It has no hooks of ours."""
+
+    async def answer(self, _question_id: str, _choice: Choice) -> bool:
+        """Its rollout is read only."""
+        return False
+
+    def sender(self) -> Sender | None:
+        """Its messages are typed."""
+        return None
 
     def stop(self) -> None:
         if self._follower is not None:

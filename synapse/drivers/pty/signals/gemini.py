@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from synapse.drivers.pty.signals.adapter import Listener, Prepared, Surroundings
+from synapse.core.question import Choice
+from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surroundings
 from synapse.drivers.pty.signals.follower import Follower
 from synapse.drivers.pty.signals.own_session import name_session, transcript_with
 from synapse.drivers.pty.signals.tail import first_record
@@ -61,6 +62,12 @@ class GeminiSignals:
 
     def receive(self, payload: Record) -> None:
         """It has no hooks of ours."""
+
+    async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
+        return False
+
+    def sender(self) -> Sender | None:
+        return None
 
     def stop(self) -> None:
         self._ticker.stop()

@@ -9,6 +9,7 @@ from synapse.core.errors import InvalidProfile
 from synapse.drivers.pty.signals.adapter import Adapter, Surroundings
 from synapse.drivers.pty.signals.claude import ClaudeSignals
 from synapse.drivers.pty.signals.codex import CodexSignals
+from synapse.drivers.pty.signals.codex_app_server import CodexAppServerSignals
 from synapse.drivers.pty.signals.copilot import CopilotSignals
 from synapse.drivers.pty.signals.gemini import GeminiSignals
 from synapse.drivers.pty.signals.opencode import OpenCodeSignals
@@ -17,6 +18,7 @@ from synapse.terminal.profile import Profile
 _ADAPTERS: Final[dict[str, Callable[[Surroundings], Adapter]]] = {
     "claude": ClaudeSignals,
     "codex": CodexSignals,
+    "codex_app_server": CodexAppServerSignals,
     "copilot": CopilotSignals,
     "gemini": GeminiSignals,
     "opencode": OpenCodeSignals,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.report import Report
+from synapse.terminal.signals.report import Report, Saying
 
 
 class KeepingListener:
     def __init__(self) -> None:
         self.reports: list[Report] = []
+        self.said: list[Saying] = []
         self.expected: dict[Source, str] = {}
         self.lacking: dict[Source, str] = {}
         self.is_ready = False
         self.last_typed = ""
+        self.answered: set[str] = set()
+        """Questions whose dialog is gone."""
 
     def quiet_for(self) -> float:
         return 0.0
@@ -23,8 +26,14 @@ class KeepingListener:
     def seems_ready(self) -> bool:
         return self.is_ready
 
+    def asks(self, question_id: str) -> bool:
+        return question_id not in self.answered
+
     def report(self, report: Report) -> None:
         self.reports.append(report)
+
+    def say(self, saying: Saying) -> None:
+        self.said.append(saying)
 
     def expect(self, source: Source, detail: str) -> None:
         self.expected[source] = detail

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from synapse.core.question import Choice
 from synapse.drivers.pty.signals.claude import ClaudeSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import Told
@@ -92,6 +93,7 @@ def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> None:
 def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
     async def story() -> KeepingListener:
         signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+        listener.is_ready = True
         signals.start(listener, 0)
         for hook in recorded("claude", "hooks.jsonl")[:2]:
             signals.receive(hook)
@@ -101,3 +103,98 @@ def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
         return listener
 
     assert [report.told for report in asyncio.run(story()).reports] == [Told.SUBMITTED, Told.ANSWERED]
+
+
+def hook(name: str, **more: object) -> dict[str, object]:
+    return {"hook_event_name": name, "prompt_id": "p", **more}
+
+
+def told_by(listener: KeepingListener) -> list[str]:
+    return [f"{report.told}:{report.text}" for report in listener.reports]
+
+
+def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path) -> None:
+    async def story() -> KeepingListener:
+        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+        signals.start(listener, 0)
+        signals.receive(hook("Stop", last_assistant_message="so far"))
+        signals.look()
+        assert listener.reports == []
+        signals.receive(hook("Stop", last_assistant_message="all of it", stop_hook_active=True))
+        listener.is_ready = True
+        await until(lambda: bool(listener.reports))
+        signals.stop()
+        return listener
+
+    assert told_by(asyncio.run(story())) == ["answered:all of it"]
+
+
+def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
+    async def story() -> None:
+        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+        signals.start(listener, 0)
+        waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
+        assert waiting is not None
+        question = listener.reports[0].question
+        assert question is not None
+        assert await signals.answer("another", Choice(option="1")) is False
+        assert await signals.answer(question.id, Choice(option="9")) is False
+        assert not waiting.done()
+
+        assert await signals.answer(question.id, Choice(option="1")) is True
+        assert waiting.result()["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
+        assert await signals.answer(question.id, Choice(option="1")) is False
+        signals.stop()
+
+    asyncio.run(story())
+
+
+def test_a_hook_whose_dialog_a_person_answered_is_let_go_and_the_next_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+        signals.start(listener, 0)
+        first = signals.receive(hook("PermissionRequest", tool_name="Bash"))
+        second = signals.receive(hook("PermissionRequest", tool_name="Write"))
+        assert first is not None
+        assert second is not None
+        assert told_by(listener) == ["waiting:Bash"]
+        question = listener.reports[0].question
+        assert question is not None
+
+        listener.answered.add(question.id)
+        await until(first.done)
+        assert first.result() == {}
+        assert told_by(listener) == ["waiting:Bash", "waiting:Write"]
+        assert not second.done()
+        signals.stop()
+        assert second.result() == {}
+
+    asyncio.run(story())
+
+
+def test_a_hook_that_has_gone_is_not_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+        signals.start(listener, 0)
+        waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
+        question = listener.reports[0].question
+        assert waiting is not None
+        assert question is not None
+        waiting.cancel()
+
+        assert await signals.answer(question.id, Choice(option="1")) is False
+        signals.stop()
+
+    asyncio.run(story())
+
+
+def test_only_the_hook_that_asks_may_wait_long(tmp_path: Path) -> None:
+    prepared = ClaudeSignals(around(tmp_path)).prepare(())
+    hooks = json.loads(Path(prepared.arguments[1]).read_text(encoding="utf-8"))["hooks"]
+
+    assert {name: groups[0]["hooks"][0]["timeout"] for name, groups in hooks.items()} == {
+        "UserPromptSubmit": 5,
+        "PermissionRequest": 86400,
+        "Stop": 5,
+        "StopFailure": 5,
+    }

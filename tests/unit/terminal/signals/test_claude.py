@@ -114,3 +114,16 @@ def test_our_hooks_are_added_behind_the_persons_own() -> None:
 )
 def test_the_persons_own_settings_are_found(arguments: tuple[str, ...], theirs: str, rest: tuple[str, ...]) -> None:
     assert claude.settings_argument(arguments) == (theirs, rest)
+
+
+def test_a_limit_that_ends_at_a_known_time_says_when() -> None:
+    payload = {
+        "hook_event_name": "StopFailure",
+        "error": "rate_limit",
+        "last_assistant_message": "limit reached|1794737269",
+    }
+
+    report = claude.read_hook(payload)
+
+    assert report is not None
+    assert (report.reason, report.text) == ("rate_limited", "limit reached; try again after 2026-11-15 10:07:49 UTC")

@@ -88,3 +88,14 @@ def test_an_error_is_told_with_its_reason(content: str, reason: str, note: str) 
 def test_other_records_say_nothing() -> None:
     assert GeminiChat().read({"type": "info", "content": "a tip"}) is None
     assert GeminiChat().read({"$set": {}}) is None
+
+
+def test_what_it_tells_the_model_at_the_start_is_no_prompt() -> None:
+    chat = GeminiChat()
+    chat.read({"type": "user", "id": "t1", "content": [{"text": "hello"}]})
+    ended = chat.read({"type": "info", "content": "Request cancelled."})
+
+    again = chat.read({"type": "user", "id": "t2", "content": [{"text": "<session_context>\nhello"}]})
+
+    assert ended is not None
+    assert (ended.turn, ended.reason, again) == ("t1", "interrupted", None)

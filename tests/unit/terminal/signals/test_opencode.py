@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from synapse.core.question import Choice, Leaning, Question, QuestionKind
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.opencode import OpenCodeEvents
+from synapse.terminal.signals.opencode_questions import Reply, reply_to
 from synapse.terminal.signals.report import Report, Told
 from tests.unit.terminal.signals.recordings import recorded
 
@@ -111,3 +113,131 @@ def test_when_it_tries_again_is_told() -> None:
     retries = [report.detail for reports in heard() for report in reports if "tries again" in report.detail]
 
     assert retries == ["its server tries again at 2026-11-15 11:30:42 UTC: fake rate limit"]
+
+
+def asked(turn: int) -> Question:
+    question = next(report.question for report in heard()[turn] if report.told is Told.WAITING)
+    assert question is not None
+    return question
+
+
+def test_a_permission_is_a_question_with_the_answers_of_its_terminal() -> None:
+    question = asked(1)
+
+    assert (question.kind, question.title) == (QuestionKind.PERMISSION, "Permission required: bash")
+    assert question.detail == "touch made-by-tool.txt"
+    assert [(option.key, option.label, option.leaning) for option in question.options] == [
+        ("1", "Allow once", Leaning.ALLOW),
+        ("2", "Allow always: touch *", Leaning.ALLOW_ALWAYS),
+        ("3", "Reject", Leaning.DENY),
+    ]
+    assert not question.takes_text
+
+
+def test_a_question_of_the_model_has_its_options_and_takes_words() -> None:
+    question = asked(-1)
+
+    assert (question.kind, question.title) == (QuestionKind.CHOICE, "Which colour?")
+    assert [option.label for option in question.options] == ["Blue", "Red"]
+    assert question.detail == "Blue: Like the sky\nRed: Like a rose"
+    assert question.takes_text
+
+
+PERMISSION: dict[str, Any] = {"id": "per_1", "sessionID": "ses_1", "permission": "edit", "patterns": ["a.txt", "b.txt"]}
+ASKED = {"question": "Which?", "options": [{"label": "Blue"}, {"label": "Red"}]}
+QUESTION: dict[str, Any] = {"id": "que_1", "questions": [ASKED]}
+
+
+@pytest.mark.parametrize(
+    ("request_", "choice", "reply"),
+    [
+        (PERMISSION, Choice(option="1"), Reply("/permission/per_1/reply", {"reply": "once"})),
+        (PERMISSION, Choice(option="2"), Reply("/permission/per_1/reply", {"reply": "always"})),
+        (PERMISSION, Choice(option="3"), Reply("/permission/per_1/reply", {"reply": "reject"})),
+        (PERMISSION, Choice(text="yes"), None),
+        (QUESTION, Choice(option="2"), Reply("/question/que_1/reply", {"answers": [["Red"]]})),
+        (QUESTION, Choice(text="green"), Reply("/question/que_1/reply", {"answers": [["green"]]})),
+        (QUESTION, Choice(), None),
+        ({**QUESTION, "questions": [ASKED, ASKED]}, Choice(option="1"), None),
+    ],
+)
+def test_a_choice_is_told_to_its_server_in_its_words(request_: dict[str, Any], choice: Choice, reply: object) -> None:
+    assert reply_to(request_, choice) == reply
+
+
+def test_a_permission_for_files_without_more_names_the_files() -> None:
+    report = OpenCodeEvents().read({"type": "permission.asked", "properties": PERMISSION})
+
+    assert report is not None
+    assert report.question is not None
+    assert report.question.detail == "a.txt\nb.txt"
+
+
+def test_several_questions_at_once_are_left_to_the_terminal() -> None:
+    given = {**QUESTION, "sessionID": "ses_1", "questions": [ASKED, ASKED]}
+    report = OpenCodeEvents().read({"type": "question.asked", "properties": given})
+
+    assert report is not None
+    assert report.question is not None
+    assert report.question.hint
+    assert (report.question.options, report.question.takes_text) == ((), False)
+
+
+def test_what_a_sub_agent_asks_is_told_too() -> None:
+    events = OpenCodeEvents()
+    events.read({"type": "session.created", "properties": {"info": {"id": "ses_1", "parentID": "ses_0"}}})
+
+    report = events.read({"type": "permission.asked", "properties": PERMISSION})
+
+    assert report is not None
+    assert report.told is Told.WAITING
+    assert set(events.asked) == {"per_1"}
+
+
+def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
+    events = OpenCodeEvents()
+    events.read({"type": "permission.asked", "properties": PERMISSION})
+    events.read({"type": "permission.asked", "properties": {**PERMISSION, "id": "per_2"}})
+    replied = {"sessionID": "ses_1", "requestID": "per_1", "reply": "once"}
+
+    report = events.read({"type": "permission.replied", "properties": replied})
+
+    assert report is not None
+    assert report.question is not None
+    assert report.question.id == "per_2"
+
+
+def test_a_no_that_ends_the_turn_is_no_answer() -> None:
+    events = OpenCodeEvents()
+
+    def tell(name: str, **more: Any) -> Report | None:
+        return events.read({"type": name, "properties": {"sessionID": "ses_1", **more}})
+
+    tell("message.updated", info={"id": "msg_1", "role": "user"})
+    tell("permission.asked", id="per_1", permission="bash")
+    tell("permission.replied", requestID="per_1", reply="reject")
+    end = tell("session.status", status={"type": "idle"})
+
+    assert end is not None
+    assert (end.told, end.reason) == (Told.FAILED, "interrupted")
+
+
+def test_the_conversation_that_was_spoken_in_last_is_known_with_its_agent_and_model() -> None:
+    events = OpenCodeEvents()
+    model = {"providerID": "fake", "modelID": "fake-model", "variant": "high"}
+    user = {"id": "msg_1", "role": "user", "agent": "plan", "model": model}
+    events.read({"type": "message.updated", "properties": {"sessionID": "ses_1", "info": user}})
+
+    assert events.session == "ses_1"
+    assert events.way_of("ses_1") == {
+        "agent": "plan",
+        "model": {"providerID": "fake", "modelID": "fake-model"},
+        "variant": "high",
+    }
+    assert events.way_of("ses_2") == {}
+
+    events.read({"type": "tui.session.select", "properties": {"sessionID": "ses_2"}})
+    assert events.session == "ses_2"
+
+    events.read({"type": "session.deleted", "properties": {"sessionID": "ses_2", "info": {"id": "ses_2"}}})
+    assert events.session == ""

@@ -1,0 +1,131 @@
+"""Follows a turn from the submission to its end, with the questions that come up in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Final
+
+from synapse.core.driver import DEGRADED, Answered, Failed, Questioned, Resumed, TurnEvent, TurnStarted
+from synapse.core.message import TextPart
+from synapse.core.question import Question
+from synapse.drivers.pty.answering import Answerer
+from synapse.drivers.pty.interrupting import press_again
+from synapse.drivers.pty.partial_text import PartialText
+from synapse.drivers.pty.station import Station
+from synapse.drivers.pty.turn_events import turn_event
+from synapse.drivers.pty.typist import sooner
+from synapse.terminal.answer import answer_text
+from synapse.terminal.evidence import Look, Source
+from synapse.terminal.signals.report import INTERRUPTED
+from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Working
+
+_ANSWER_LINES: Final = 5000
+_SILENCE: Final = f"{DEGRADED}: it did not report its last turn, so that was judged by what its terminal shows"
+_SAID_NO: Final = "a person said no, which ended the turn"
+_OWN_WORDS: Final = (Source.SIGNAL, Source.TRANSCRIPT)
+
+
+class Following:
+    """One turn that was submitted."""
+
+    def __init__(
+        self, station: Station, answerer: Answerer, tracker: TurnTracker, partial: PartialText, text: str
+    ) -> None:
+        self._station = station
+        self._answerer = answerer
+        self._tracker = tracker
+        self._partial = partial
+        self._text = text
+        self._question: Question | None = None
+        self._asked_last = ""
+        self._has_started = False
+        self._is_menu = False
+        """What waits for a person now is a menu that they opened."""
+
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
+        """From the submission to the answer; ends with Answered or Failed.
+
+        Raises AgentExited.
+        """
+        station = self._station
+        while True:
+            end = station.heard.end()
+            if end is not None:
+                steps = self._tracker.ended(end.source, end.evidence, end.reason)
+            else:
+                look = station.look()
+                await press_again(station, look)
+                for event in (*self._question_events(look), *self._partial.events(look)):
+                    yield event
+                steps = self._tracker.advance(look, station.now())
+            for step in steps:
+                for event in self._step_events(step):
+                    yield event
+                if isinstance(step, Settled):
+                    return
+            if not steps:
+                known = sooner(self._tracker.deadline, station.asking.deadline)
+                known = sooner(known, station.insistence.deadline)
+                await station.lookout.next_look(sooner(known, self._partial.deadline))
+
+    def _question_events(self, look: Look) -> Iterator[TurnEvent]:
+        """What changed about what is asked."""
+        opened = self._station.asked(look)
+        question = opened.question if opened else None
+        if question == self._question:
+            return
+        before, self._question = self._question, question
+        if before is not None and (question is None or question.id != before.id):
+            yield Resumed(self._answerer.answered_by(before.id))
+        if question is not None:
+            self._asked_last = question.id
+            if not self._has_started:
+                yield self._started(question.source, "it asks something, so it had started")
+            yield Questioned(question)
+
+    def _step_events(self, step: TurnStep) -> Iterator[TurnEvent]:
+        if isinstance(step, Settled):
+            end = self._own_word(step)
+            if not self._has_started:
+                yield self._started(end.source, "it has ended, so it had started")
+            yield self._end(end)
+            return
+        if isinstance(step, Waiting):
+            self._is_menu = not self._station.asking.is_open
+        if self._is_menu or (isinstance(step, Working) and not self._has_started):
+            # A question is told with its own words, and so is its end.
+            yield turn_event(self._told_by(step), has_started=self._has_started)
+        self._has_started = self._has_started or isinstance(step, Working)
+
+    def _started(self, source: str, why: str) -> TurnStarted:
+        self._has_started = True
+        return TurnStarted(source, why)
+
+    def _own_word(self, settled: Settled) -> Settled:
+        """The same end as the program tells it, if it does: its transcript may be a moment behind its screen."""
+        if settled.source not in _OWN_WORDS:
+            self._station.look_again()
+        return self._station.heard.end() or settled
+
+    def _told_by(self, step: Working | Waiting) -> Working | Waiting:
+        """The same step in the program's own words, if it was the program that told."""
+        verdict = self._station.lookout.evidence.verdict
+        if verdict.source not in _OWN_WORDS:
+            return step
+        return Working(verdict.source, verdict.why) if isinstance(step, Working) else Waiting(verdict.why, step.hint)
+
+    def _end(self, settled: Settled) -> Answered | Failed:
+        if settled.reason:
+            is_denied = settled.reason == INTERRUPTED and self._asked_last == self._answerer.denied != ""
+            return Failed(settled.reason, _SAID_NO if is_denied else settled.evidence)
+        if settled.source in _OWN_WORDS:
+            return Answered(parts=_text_parts(settled.evidence), source=settled.source)
+        station = self._station
+        if station.expected is not None and not station.heard.has_told:
+            station.lookout.evidence.report(station.expected, "", _SILENCE, station.now())
+        shown = answer_text(station.program.screen.history(_ANSWER_LINES), self._text, station.profile)
+        return Answered(parts=_text_parts(shown), source="screen")
+
+
+def _text_parts(text: str) -> tuple[TextPart, ...]:
+    return (TextPart(text=text),) if text else ()

@@ -1,0 +1,275 @@
+"""Reading an open dialog: what it asks, what it offers, and which keys choose. Pure; nothing on a screen breaks it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from synapse.core.question import Leaning, Option, QuestionKind
+from synapse.terminal.picture import Picture
+from synapse.terminal.profile import Profile
+from synapse.terminal.reading import cells, find_dialog, rows_of
+from synapse.terminal.rules import SCREEN_REGION, Choosing, DialogRule, Pattern
+from synapse.terminal.safe_text import safe_line, safe_lines
+
+_NUMBERED: Final = re.compile(r"^\s*(?P<mark>[\u276f\u203a●>])?\s*(?P<key>\d{1,2})\.\s+(?P<label>\S.*)$")
+_FRAME_LEFT: Final = re.compile(r"^[\s│┃]+")
+_FRAME_RIGHT: Final = re.compile(r"[\s│┃]+$")
+_RULE: Final = re.compile(r"^[\s─━═╌╍┄┅▀▄█╭╮╰╯├┤┌┐└┘╹╻]+$")
+_COLUMN_GAP: Final = re.compile(r"\s{2,}")
+_CHECKBOX: Final = re.compile(r"^(?:\[.?\]|[☐☑☒◯◉])\s*")
+_FRAME_CELLS: Final = 6
+"""How much of a row's width a frame and its padding take."""
+
+_DENY: Final = re.compile(r"^(?:no?\b|deny|reject|decline|don.t\b|quit|cancel|exit|continue without)", re.IGNORECASE)
+_ALLOW: Final = re.compile(r"^(?:y(?:es)?\b|allow|approve|accept|proceed|trust|ok\b)", re.IGNORECASE)
+_ALWAYS: Final = re.compile(
+    r"\b(?:always|auto|all|parent|remember|session|switch)\b|don.t ask|auto-|for these files", re.IGNORECASE
+)
+
+_UP: Final = b"\x1b[A"
+_DOWN: Final = b"\x1b[B"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialog:
+    """A dialog as it is on the screen. All texts are safe to print."""
+
+    name: str
+    kind: QuestionKind
+    hint: str
+    title: str
+    detail: str
+    options: tuple[Option, ...]
+    choose: Choosing
+    marked: int | None = None
+    """Which option is highlighted, where that can be seen."""
+    text_option: int | None = None
+    """Which option takes words of one's own."""
+    digest: str = ""
+    """The same for as long as the same thing is asked, whatever is highlighted or typed."""
+
+    def moves_to(self, index: int) -> bytes:
+        """The arrow keys from the highlighted option to another."""
+        distance = index - (self.marked or 0)
+        return _DOWN * distance if distance > 0 else _UP * -distance
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An option on its row, and how it continues below."""
+
+    row: int
+    match: re.Match[str]
+    below: tuple[int, ...] = ()
+
+
+def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
+    """Return the open dialog; None when none is open, or only a menu that asks nothing."""
+    rule = find_dialog(picture, profile)
+    if rule is None or rule.kind is None:
+        return None
+    rows = [_unframed(line) for line in picture.lines]
+    found = _options(rows, rule)
+    if not found and rule.title is None:
+        return _unread(rule, [rows[row] for row in rows_of(picture.lines, profile, rule.rule.region)])
+    end = _end(rows, rule, found)
+    begin = _begin(picture.lines, rule, end)
+    asking = _title_rows(rows, rule, range(begin, end), picture.columns)
+    title = _title(rows, rule, asking)
+    asked_whole = asking if len(asking) > 1 or (asking and title == safe_line(rows[asking[0]])) else range(0)
+    body = [rows[row] for row in range(begin, end) if row not in asked_whole and _tells(rows[row], rule)]
+    detail = safe_lines("\n".join(_dedented(body)))
+    options, notes = _offered(rows, found, rule.kind, picture.columns)
+    is_ticking = any(_CHECKBOX.match(option.label) for option in options)
+    return Dialog(
+        name=rule.name,
+        kind=rule.kind,
+        hint=rule.hint,
+        title=title,
+        detail=safe_lines("\n".join(filter(None, (detail, *notes)))),
+        options=options,
+        choose=Choosing.NONE if is_ticking else rule.choose,
+        marked=next((index for index, option in enumerate(found) if _group(option.match, "mark").strip()), None),
+        text_option=_text_option(options, rule.text),
+        digest=_digest(rule.name, title, detail, str(len(options))),
+    )
+
+
+def _unread(rule: DialogRule, region: list[str]) -> Dialog:
+    """A dialog of which the profile says no more than that it is one: its rows are all there is."""
+    detail = "\n".join(row for row in region if _tells(row, rule)) if rule.rule.region != SCREEN_REGION else ""
+    return Dialog(
+        name=rule.name,
+        kind=rule.kind or QuestionKind.PERMISSION,
+        hint=rule.hint,
+        title=safe_line(f"a dialog is open: {rule.name}"),
+        detail=safe_lines(detail),
+        options=(),
+        choose=Choosing.NONE,
+        digest=_digest(rule.name, detail),
+    )
+
+
+def leaning_of(label: str) -> Leaning:
+    """What choosing an option of that label amounts to."""
+    if _DENY.match(label):
+        return Leaning.DENY
+    if not _ALLOW.match(label):
+        return Leaning.OTHER
+    return Leaning.ALLOW_ALWAYS if _ALWAYS.search(label) else Leaning.ALLOW
+
+
+def _unframed(line: str) -> str:
+    """The row without the frame around it; what is left stays in its column."""
+    return _FRAME_RIGHT.sub("", _FRAME_LEFT.sub(lambda left: " " * len(left[0]), line))
+
+
+def _end(rows: Sequence[str], rule: DialogRule, found: list[_Found]) -> int:
+    """The row where the options begin; a question may stand on the same row."""
+    if not found:
+        return next((row + 1 for row in range(len(rows) - 1, -1, -1) if rows[row]), 0)
+    is_one_row = len(found) > 1 and found[0].row == found[1].row
+    is_beside = is_one_row and rule.title is not None and rule.title.search(rows[found[0].row])
+    return found[0].row + 1 if is_beside else found[0].row
+
+
+def _options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
+    """The options of the dialog, which is the last thing on the screen."""
+    if rule.choose is Choosing.NONE and rule.option is None:
+        return []
+    pattern = rule.option or _NUMBERED
+    matches = [_Found(row, match) for row, line in enumerate(rows) for match in pattern.finditer(line)]
+    if not matches:
+        return []
+    row = matches[-1].row
+    beside = [found for found in matches if found.row == row]
+    if len(beside) > 1:
+        return beside
+    block = _numbered(matches) if _group(matches[-1].match, "key").isdigit() else _block(matches)
+    return [_with_rows_below(rows, found, block) for found in block]
+
+
+def _numbered(matches: list[_Found]) -> list[_Found]:
+    """From the last one up, as long as they count down to one."""
+    block = [matches[-1]]
+    for found in reversed(matches[:-1]):
+        number = int(_group(block[0].match, "key"))
+        if number == 1:
+            break
+        if _group(found.match, "key") == str(number - 1):
+            block.insert(0, found)
+    return block
+
+
+def _block(matches: list[_Found]) -> list[_Found]:
+    """The rows that belong to the highlighted one: those that follow each other without a gap."""
+    marked = next((found for found in reversed(matches) if _group(found.match, "mark").strip()), matches[-1])
+    by_row = {found.row: found for found in matches}
+    first = last = marked.row
+    while first - 1 in by_row:
+        first -= 1
+    while last + 1 in by_row:
+        last += 1
+    return [by_row[row] for row in range(first, last + 1)]
+
+
+def _with_rows_below(rows: Sequence[str], found: _Found, block: list[_Found]) -> _Found:
+    """The option with the rows under it: its label goes on there, or they explain it."""
+    taken = {other.row for other in block}
+    start = max(found.match.start("label") if "label" in found.match.re.groupindex else 0, 0)
+    below: list[int] = []
+    for row in range(found.row + 1, len(rows)):
+        indent = len(rows[row]) - len(rows[row].lstrip())
+        if row in taken or not rows[row] or indent < start or _RULE.match(rows[row]):
+            break
+        below.append(row)
+    return _Found(found.row, found.match, tuple(below))
+
+
+def _offered(
+    rows: Sequence[str], found: list[_Found], kind: QuestionKind, columns: int
+) -> tuple[tuple[Option, ...], list[str]]:
+    """The options, and what is said about them."""
+    options: list[Option] = []
+    notes: list[str] = []
+    for number, option in enumerate(found, 1):
+        key = _group(option.match, "key") or str(number)
+        shown, *aside = _COLUMN_GAP.split(_group(option.match, "label") or key, maxsplit=1)
+        last = option.row
+        for row in option.below:
+            if not aside and _is_wrapped(rows, last, row, columns):
+                shown += ("" if shown.endswith("-") else " ") + rows[row].strip()
+                last = row
+            else:
+                aside.append(rows[row].strip())
+        label = safe_line(shown)
+        leaning = Leaning.OTHER if kind is QuestionKind.CHOICE else leaning_of(label)
+        options.append(Option(key=safe_line(key), label=label, leaning=leaning))
+        if aside:
+            notes.append(safe_line(f"{key}. {shown}: {' '.join(aside)}"))
+    return tuple(options), notes
+
+
+def _is_wrapped(rows: Sequence[str], above: int, row: int, columns: int) -> bool:
+    """True if the row goes on with the text above: its first word had no room there."""
+    word = rows[row].split(maxsplit=1)[0]
+    return cells(rows[above]) + 1 + cells(word) > columns - _FRAME_CELLS
+
+
+def _begin(lines: Sequence[str], rule: DialogRule, end: int) -> int:
+    if rule.begin is None:
+        return 0
+    return next((row for row in range(end - 1, -1, -1) if rule.begin.search(lines[row])), 0)
+
+
+def _title_rows(rows: Sequence[str], rule: DialogRule, within: range, columns: int) -> range:
+    """The rows that ask."""
+    above = [row for row in reversed(within) if _tells(rows[row], rule)]
+    first = next((row for row in above if rule.title is None or rule.title.search(rows[row])), None)
+    if first is None:
+        return range(0)
+    match = rule.title.search(rows[first]) if rule.title else None
+    last = first
+    if match and match.end() < len(rows[first]):
+        return range(first, first + 1)
+    while last + 1 in within and _tells(rows[last + 1], rule) and _is_wrapped(rows, last, last + 1, columns):
+        last += 1
+    return range(first, last + 1)
+
+
+def _title(rows: Sequence[str], rule: DialogRule, asking: range) -> str:
+    if not asking:
+        return safe_line(rule.name.replace("_", " "))
+    first = rows[asking[0]]
+    match = rule.title.search(first) if rule.title else None
+    asked = (match[1] if match.re.groups else match[0]) if match else first
+    return safe_line(" ".join((asked, *(rows[row] for row in asking[1:])))) or safe_line(rule.name)
+
+
+def _tells(row: str, rule: DialogRule) -> bool:
+    return bool(row.strip()) and not _RULE.match(row) and not any(drop.search(row) for drop in rule.drop)
+
+
+def _dedented(rows: list[str]) -> list[str]:
+    indent = min((len(row) - len(row.lstrip()) for row in rows), default=0)
+    return [row[indent:] for row in rows]
+
+
+def _text_option(options: tuple[Option, ...], pattern: Pattern | None) -> int | None:
+    if pattern is None:
+        return None
+    return next((index for index, option in enumerate(options) if pattern.search(option.label)), None)
+
+
+def _group(match: re.Match[str], name: str) -> str:
+    return (match[name] or "") if name in match.re.groupindex else ""
+
+
+def _digest(*words: str) -> str:
+    """A name for what is asked; another width of the terminal does not change it."""
+    squeezed = "\0".join("".join(word.split()) for word in words)
+    return hashlib.sha256(squeezed.encode("utf-8", "replace")).hexdigest()[:12]

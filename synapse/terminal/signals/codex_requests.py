@@ -1,0 +1,125 @@
+"""What Codex's app-server (0.166) asks its clients, and the result that answers it; the first client to answer wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from synapse.core.question import Choice, Leaning, Question, QuestionKind
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.asking import numbered, position, safe_line, safe_text
+from synapse.terminal.signals.report import Record, items, part, word
+
+_INPUT: Final = "item/tool/requestUserInput"
+_ALL: Final = ("accept", "acceptForSession", "cancel")
+"""What its TUI offers where the request does not say what may be chosen, in the same order."""
+_LEANINGS: Final = {"accept": Leaning.ALLOW, "decline": Leaning.DENY, "cancel": Leaning.DENY}
+_LABELS: Final = {
+    "accept": "Yes, proceed",
+    "acceptForSession": "Yes, and don't ask again in this conversation",
+    "acceptWithExecpolicyAmendment": "Yes, and don't ask again for commands like this",
+    "applyNetworkPolicyAmendment": "Yes, and remember it for this host",
+    "decline": "No, go on without it",
+    "cancel": "No, and end the turn",
+}
+_ONLY_THERE: Final = "it asks several things at once: answer them in its terminal"
+
+
+def question_id(request_id: object) -> str:
+    """The name of a request's question: the server counts its requests."""
+    return f"codex-{request_id}"
+
+
+def read_question(request: Record, changes: Record) -> Question | None:
+    """The question of a request; None for requests that are no matter of a person's answer from here.
+
+    `changes` is the item that the request is about, where it was told of: a change of files is in there only.
+    """
+    match word(request, "method"):
+        case "item/commandExecution/requestApproval":
+            return _approval(request, "Would you like to run the following command?", _command(part(request, "params")))
+        case "item/fileChange/requestApproval":
+            return _approval(request, "Would you like to make the following edits?", _edits(changes))
+        case "item/tool/requestUserInput":
+            return _input(request)
+        case _:
+            return None
+
+
+def result_for(request: Record, choice: Choice) -> Mapping[str, Any] | None:
+    """The result that says the choice; None when there is none for it."""
+    if word(request, "method") == _INPUT:
+        return _input_result(request, choice)
+    decisions = _decisions(request)
+    place = position(choice.option, len(decisions))
+    return None if place is None else {"decision": decisions[place]}
+
+
+def _approval(request: Record, title: str, detail: str) -> Question:
+    reason = word(request, "params", "reason")
+    return Question(
+        id=question_id(request.get("id")),
+        kind=QuestionKind.PERMISSION,
+        title=title,
+        detail=safe_text("\n".join(filter(None, (f"Reason: {reason}" if reason else "", detail)))),
+        options=numbered((_label(decision), _leaning(decision)) for decision in _decisions(request)),
+        source=Source.SIGNAL,
+    )
+
+
+def _decisions(request: Record) -> list[str | Record]:
+    offered: object = part(request, "params").get("availableDecisions")
+    if not isinstance(offered, list) or not offered:
+        return list(_ALL)
+    return [cast("str | Record", one) for one in cast("list[object]", offered) if isinstance(one, str | Mapping)]
+
+
+def _name(decision: str | Record) -> str:
+    return decision if isinstance(decision, str) else next(iter(decision), "")
+
+
+def _label(decision: str | Record) -> str:
+    return _LABELS.get(_name(decision), _name(decision))
+
+
+def _leaning(decision: str | Record) -> Leaning:
+    name = _name(decision)
+    if name in _LEANINGS:
+        return _LEANINGS[name]
+    return Leaning.ALLOW_ALWAYS if name.startswith("accept") else Leaning.OTHER
+
+
+def _command(params: Record) -> str:
+    actions = [word(action, "command") for action in items(params, "commandActions")]
+    return "\n".join(filter(None, actions)) or word(params, "command")
+
+
+def _edits(changes: Record) -> str:
+    return "\n".join(f"{word(change, 'path')}\n{word(change, 'diff')}" for change in items(changes, "changes"))
+
+
+def _input(request: Record) -> Question:
+    asked = items(part(request, "params"), "questions")
+    is_one = len(asked) == 1
+    options = items(asked[0], "options") if is_one else []
+    told = [f"{word(one, 'label')}: {word(one, 'description')}" for one in options if word(one, "description")]
+    return Question(
+        id=question_id(request.get("id")),
+        kind=QuestionKind.CHOICE,
+        title=safe_line(word(asked[0], "question")) if asked else "",
+        detail=safe_text("\n".join(told if is_one else [word(one, "question") for one in asked])),
+        options=numbered((word(option, "label"), Leaning.OTHER) for option in options),
+        takes_text=is_one and (not options or asked[0].get("isOther") is True),
+        source=Source.SIGNAL,
+        hint="" if is_one else _ONLY_THERE,
+    )
+
+
+def _input_result(request: Record, choice: Choice) -> Mapping[str, Any] | None:
+    asked = items(part(request, "params"), "questions")
+    if len(asked) != 1:
+        return None
+    options = items(asked[0], "options")
+    place = position(choice.option, len(options))
+    answer = choice.text if place is None else word(options[place], "label")
+    return {"answers": {word(asked[0], "id"): {"answers": [answer]}}} if answer else None

@@ -1,0 +1,166 @@
+"""Where a program has an API, messages are handed over by it: intent first, never twice, never into a dialog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from synapse.core.driver import Answered, Doubted, NotNow, Submitted, TurnEvent, Typing
+from synapse.drivers.pty.signals.adapter import NotTaken
+from synapse.terminal.evidence import Source
+from synapse.terminal.profile import Profile
+from synapse.terminal.signals.report import Report, Told
+from tests.integration.pty.terminals import BOUND, Stage, agent, dummy, line_program, names, new_turn, staged, until
+
+pytestmark = pytest.mark.integration
+
+
+class FakeSender:
+    """An API that answers as it is told, and keeps what it was sent."""
+
+    def __init__(self, stage: Stage, failure: Exception | None = None) -> None:
+        self.sent: list[str] = []
+        self._stage = stage
+        self._failure = failure
+
+    async def send(self, text: str) -> str:
+        self.sent.append(text)
+        if self._failure is not None:
+            raise self._failure
+        self._stage.driver.report(report(Told.ANSWERED, f"heard {text[-5:]}"))
+        return "its server took it"
+
+
+def report(told: Told, text: str = "") -> Report:
+    return Report(told=told, source=Source.SIGNAL, detail="its server says so", text=text)
+
+
+def silent_program() -> Profile:
+    """Nothing is to be seen of what it does."""
+    return line_program(times={"quiet": 0.02, "settle": BOUND, "echo": 0.1, "proof": BOUND, "person": 0.0})
+
+
+def test_a_message_is_handed_over_without_a_key_once_the_intent_is_recorded() -> None:
+    async def story() -> None:
+        async with staged(agent("deaf"), silent_program()) as stage:
+            sender = stage.adapter.sends = FakeSender(stage)
+            async with aclosing(stage.driver.take_turn(new_turn("hello"))) as turn:
+                await stage.ready()
+                assert await anext(turn) == Typing()
+                assert sender.sent == []
+                events = [event async for event in turn]
+
+            assert events[0] == Submitted("signal", "its server took it")
+            assert isinstance(events[-1], Answered)
+            assert sender.sent == ["[A2A:1a2b3c4d:user] hello"]
+            assert "hello" not in stage.screen()
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
+def test_a_persons_draft_does_not_keep_it_away_but_a_dialog_does() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            stage.program.type_keys(b"half a line")
+            await stage.sees("half a line")
+            sender = stage.adapter.sends = FakeSender(stage)
+            events = await stage.turn("hello")
+            assert isinstance(events[-1], Answered)
+
+            stage.program.type_keys(b"\x15dialog\r")
+            await stage.sees("Do you want to proceed?")
+            events = await stage.take("again")
+            assert names(events) == ["NotNow"]
+            assert len(sender.sent) == 1
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
+def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            sender = stage.adapter.sends = FakeSender(stage, NotTaken("no conversation is open"))
+            refused = await stage.turn("hello")
+            typed = await stage.turn("hello")
+
+            assert refused == [Typing(), NotNow("no conversation is open")]
+            assert names(typed)[:2] == ["Typing", "Submitted"]
+            assert isinstance(typed[-1], Answered)
+            assert len(sender.sent) == 1
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
+async def in_doubt(stage: Stage) -> tuple[list[TurnEvent], asyncio.Future[None]]:
+    """A turn whose message may have been taken or not."""
+    stage.adapter.sends = FakeSender(stage, OSError("the line broke"))
+    await stage.ready()
+    events: list[TurnEvent] = []
+
+    async def follow(turn: AsyncGenerator[TurnEvent, None]) -> None:
+        async with aclosing(turn):
+            async for event in turn:
+                events.append(event)  # noqa: PERF401  # they are looked at while they come
+
+    following = asyncio.ensure_future(follow(stage.driver.take_turn(new_turn("hello"))))
+    await until(lambda: any(isinstance(event, Doubted) for event in events), "doubt", lambda: events)
+    return events, following
+
+
+def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_program_says_so() -> None:
+    async def story() -> None:
+        async with staged(agent("deaf"), silent_program()) as stage:
+            events, following = await in_doubt(stage)
+            assert stage.driver.drop() is False
+            assert names(events) == ["Typing", "Doubted"]
+
+            stage.driver.report(report(Told.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+            stage.driver.report(report(Told.ANSWERED, "hello too"))
+            await asyncio.wait_for(following, BOUND)
+            assert names(events) == ["Typing", "Doubted", "Submitted", "TurnStarted", "Answered"]
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
+def test_a_person_may_end_the_doubt() -> None:
+    async def story() -> None:
+        async with staged(agent("deaf"), silent_program()) as stage:
+            events, following = await in_doubt(stage)
+            stage.driver.confirm()
+            await until(lambda: isinstance(events[-1], Submitted), "proof", lambda: events)
+            following.cancel()
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
+def test_a_message_that_was_canceled_before_it_was_handed_over_is_not_sent() -> None:
+    async def story() -> None:
+        async with staged(agent("deaf"), silent_program()) as stage:
+            sender = stage.adapter.sends = FakeSender(stage)
+            await stage.ready()
+            async with aclosing(stage.driver.take_turn(new_turn("hello"))) as turn:
+                assert await anext(turn) == Typing()
+                assert stage.driver.drop() is True
+                assert [event async for event in turn] == []
+            assert sender.sent == []
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
+def test_a_dialog_that_opens_behind_the_intent_takes_it_back() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            sender = stage.adapter.sends = FakeSender(stage)
+            await stage.ready()
+            async with aclosing(stage.driver.take_turn(new_turn("hello"))) as turn:
+                assert await anext(turn) == Typing()
+                stage.program.type_keys(b"dialog\r")
+                await stage.sees("Do you want to proceed?")
+                assert names([event async for event in turn]) == ["NotNow"]
+            assert sender.sent == []
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))

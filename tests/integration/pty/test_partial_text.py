@@ -1,0 +1,90 @@
+"""An answer is told while it grows: in the program's own words where it has an API, else as its screen shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from synapse.core.driver import Answered, Said, TurnEvent
+from synapse.core.message import text_of
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.report import Report, Saying, Told
+from tests.integration.pty.terminals import BOUND, Stage, agent, line_program, new_turn, staged
+
+pytestmark = pytest.mark.integration
+
+
+async def until_said(turn: AsyncGenerator[TurnEvent, None]) -> Said:
+    async for event in turn:
+        if isinstance(event, Said):
+            return event
+    raise AssertionError("the turn ended without a word")
+
+
+async def rest_of(turn: AsyncGenerator[TurnEvent, None]) -> tuple[list[Said], Answered]:
+    events = [event async for event in turn]
+    assert isinstance(events[-1], Answered)
+    return [event for event in events if isinstance(event, Said)], events[-1]
+
+
+def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_moves_is_not(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+
+    async def story() -> None:
+        async with staged(agent("slow_writer", str(told)), line_program()) as stage:
+            await stage.ready()
+            async with aclosing(stage.driver.take_turn(new_turn("weather?"))) as turn:
+                said = await until_said(turn)
+                told.touch()
+                _, answer = await rest_of(turn)
+
+        assert said == Said("The weather in San Francisco is\ncurrently sunny with a high of", "screen")
+        assert text_of(answer.parts) == f"{said.text}\n72 and a low of 58."
+
+    asyncio.run(asyncio.wait_for(story(), BOUND))
+
+
+class TellingSender:
+    """An API that takes a message, and tells what is said in that turn and in another."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._driver = stage.driver
+
+    async def send(self, text: str) -> str:
+        self.report(Told.SUBMITTED, text)
+        self._driver.say(Saying("another", "what nobody asked for"))
+        return "its server took it"
+
+    def report(self, told: Told, text: str) -> None:
+        self._driver.report(Report(told=told, source=Source.SIGNAL, detail="it says so", text=text, turn="turn-1"))
+
+    def say(self, text: str) -> None:
+        self._driver.say(Saying("turn-1", text))
+
+
+def test_a_program_with_an_api_tells_its_own_words_and_those_of_its_turn_only() -> None:
+    quiet = line_program(times={"quiet": 0.02, "settle": BOUND, "echo": 0.1, "proof": BOUND, "person": 0.0})
+
+    async def story() -> None:
+        async with staged(agent("deaf"), quiet) as stage:
+            await stage.ready()
+            sender = stage.adapter.sends = TellingSender(stage)
+            async with aclosing(stage.driver.take_turn(new_turn("weather?"))) as turn:
+                await anext(turn)
+                await anext(turn)
+                sender.say("The weather")
+                first = await until_said(turn)
+                sender.say("The weather in")
+                sender.say("The weather in San Francisco")
+                second = await until_said(turn)
+                sender.report(Told.ANSWERED, "The weather in San Francisco is fine.")
+                said, answer = await rest_of(turn)
+
+        assert (first, second) == (Said("The weather", "signal"), Said("The weather in San Francisco", "signal"))
+        assert (said, text_of(answer.parts)) == ([], "The weather in San Francisco is fine.")
+
+    asyncio.run(asyncio.wait_for(story(), BOUND))

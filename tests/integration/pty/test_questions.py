@@ -1,0 +1,292 @@
+"""What a program asks is told with its options, and answered only while it is asked, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from synapse.core.driver import Answered, Questioned, Resumed, TurnEvent
+from synapse.core.errors import AgentUnresponsive
+from synapse.core.question import Choice, Leaning, Question, QuestionKind
+from synapse.core.question_errors import InvalidChoice, QuestionGone
+from synapse.drivers.pty.driver import SUBMITTED
+from synapse.terminal.evidence import Source
+from synapse.terminal.profile import Profile
+from synapse.terminal.signals.report import Report, Told
+from tests.integration.pty.terminals import BOUND, Stage, agent, line_program, names, new_turn, staged, until
+
+pytestmark = pytest.mark.integration
+
+YES, NO, WORDS = "1", "2", "3"
+DOWN = b"\x1b[B"
+
+
+def asking(choose: str = "digit", *, kind: str = "choice", proof: float = BOUND) -> Profile:
+    dialog = {
+        "name": "ask",
+        "hint": "look there",
+        "kind": kind,
+        "every": ["Go on", "Esc to cancel"],
+        "begin": "^─{10,}",
+        "title": r"(Go on\?)",
+        "choose": choose,
+        "text": "^Say something",
+    }
+    return line_program(
+        times={"quiet": 0.02, "settle": 0.05, "unseen": 0.05, "echo": BOUND, "proof": proof, "person": 0.0},
+        regions={"input": {"between": "^─{10,}"}},
+        prompt={"pattern": r"^>\s?(?P<text>.*)$", "region": "input"},
+        interrupt={"keys": ["esc"]},
+        dialogs=[dialog],
+        answer={"drop": ["^─{10,}", "^ready$"]},
+    )
+
+
+class Asked:
+    """A turn in which the program has asked."""
+
+    def __init__(self, stage: Stage, log: Path, turn: AsyncGenerator[TurnEvent, None]) -> None:
+        self.stage = stage
+        self.events: list[TurnEvent] = []
+        self._log = log
+        self._turn = turn
+        self._rest: asyncio.Future[None] | None = None
+
+    @property
+    def questions(self) -> list[Question]:
+        return [event.question for event in self.events if isinstance(event, Questioned)]
+
+    @property
+    def resumed_by(self) -> list[str]:
+        return [event.by for event in self.events if isinstance(event, Resumed)]
+
+    def keys(self) -> bytes:
+        """What was typed while it asked."""
+        return self._log.read_bytes()
+
+    def go_on(self) -> None:
+        self._rest = asyncio.ensure_future(self._take())
+
+    async def asks(self, number: int = 1) -> Question:
+        await until(lambda: len(self.questions) >= number, "a question", lambda: self.events)
+        return self.questions[number - 1]
+
+    async def answered(self) -> str:
+        """What the program shows when the turn is over."""
+        assert self._rest is not None
+        await asyncio.wait_for(self._rest, BOUND)
+        assert isinstance(self.events[-1], Answered), self.events
+        return self.stage.screen()
+
+    def stop(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+
+    async def _take(self) -> None:
+        async with aclosing(self._turn) as events:
+            async for event in events:
+                self.events.append(event)
+
+
+@asynccontextmanager
+async def asked(
+    folder: Path, word: str = "ask", *, profile: Profile | None = None, by: str = ""
+) -> AsyncGenerator[Asked, None]:
+    log = folder / "keys"
+    async with staged(agent("questioner", str(log), *filter(None, (by,))), profile or asking()) as stage:
+        await stage.ready()
+        turn = Asked(stage, log, stage.driver.take_turn(new_turn(word)))
+        turn.go_on()
+        try:
+            await stage.sees("Go on?")
+            # Its dialog covers the page, so only its own word proves that it has the message.
+            stage.driver.signal(Source.SIGNAL, SUBMITTED, "its hook has the prompt")
+            yield turn
+        finally:
+            turn.stop()
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(story(), 3 * BOUND)
+
+    asyncio.run(bounded())
+
+
+def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, profile=asking(kind="permission")) as turn:
+            question = await turn.asks()
+
+            assert (question.kind, question.title, question.detail) == (QuestionKind.PERMISSION, "Go on?", "run ask")
+            assert [option.label for option in question.options] == ["Yes", "No", "Say something"]
+            assert [option.leaning for option in question.options] == [Leaning.ALLOW, Leaning.DENY, Leaning.OTHER]
+            assert turn.stage.driver.view().question == question
+            assert await turn.stage.driver.interrupt() is False
+            assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
+            assert "chose: Yes" in await turn.answered()
+            assert turn.resumed_by == ["keys"]
+            assert names(turn.events)[:3] == ["Typing", "Submitted", "TurnStarted"]
+            assert turn.keys() == b"1"
+            assert turn.stage.driver.view().question is None
+
+    run(story)
+
+
+def test_with_arrow_keys_enter_is_pressed_on_what_is_highlighted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, profile=asking("arrows"), by="--arrows") as turn:
+            question = await turn.asks()
+
+            assert await turn.stage.driver.answer(question.id, Choice(option=NO)) == "keys"
+            assert "chose: No" in await turn.answered()
+            assert turn.keys() == DOWN + b"\r"
+
+    run(story)
+
+
+@pytest.mark.parametrize(("choose", "by"), [("digit", ""), ("arrows", "--arrows")])
+def test_words_of_ones_own_go_into_the_field_for_them(tmp_path: Path, choose: str, by: str) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, profile=asking(choose), by=by) as turn:
+            question = await turn.asks()
+
+            assert question.takes_text
+            assert await turn.stage.driver.answer(question.id, Choice(text="rather\x1b purple\nthan red")) == "keys"
+            assert "chose: rather purple than red" in await turn.answered()
+
+    run(story)
+
+
+def test_a_person_at_the_terminal_answers_first_and_the_loser_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path) as turn:
+            question = await turn.asks()
+            turn.stage.program.type_keys(b"2")
+
+            assert "chose: No" in await turn.answered()
+            assert turn.resumed_by == ["person"]
+            with pytest.raises(QuestionGone):
+                await turn.stage.driver.answer(question.id, Choice(option=YES))
+            assert turn.keys() == b"2"
+
+    run(story)
+
+
+def test_the_next_question_is_another_one_even_if_it_reads_the_same(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, "twice") as turn:
+            await turn.asks()
+            turn.stage.driver.report(told("first", "twice"))
+            first = await turn.asks(2)
+            answering = asyncio.ensure_future(turn.stage.driver.answer(first.id, Choice(option=YES)))
+            # It reads the same, so the screen does not show that the first one was taken: only the next word tells.
+            await turn.stage.sees("chose: Yes")
+            turn.stage.driver.report(told("second", "twice"))
+            second = await turn.asks(3)
+
+            assert await answering == "keys"
+            assert second.id != first.id
+            with pytest.raises(QuestionGone):
+                await turn.stage.driver.answer(first.id, Choice(option=NO))
+            assert turn.keys() == b"1"
+            assert await turn.stage.driver.answer(second.id, Choice(option=NO)) == "keys"
+            assert "chose: Yes\nchose: No" in await turn.answered()
+
+    run(story)
+
+
+def test_a_program_that_does_not_react_is_not_pressed_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, "stubborn", profile=asking(proof=0.5)) as turn:
+            question = await turn.asks()
+
+            with pytest.raises(AgentUnresponsive):
+                await turn.stage.driver.answer(question.id, Choice(option=YES))
+            with pytest.raises(QuestionGone):
+                await turn.stage.driver.answer(question.id, Choice(option=YES))
+            assert turn.keys() == b"1"
+            assert turn.stage.driver.view().question == question
+
+    run(story)
+
+
+@pytest.mark.parametrize("choice", [Choice(option="9"), Choice(), Choice(option=WORDS)])
+def test_an_answer_that_is_not_offered_presses_nothing(tmp_path: Path, choice: Choice) -> None:
+    async def story() -> None:
+        async with asked(tmp_path) as turn:
+            question = await turn.asks()
+
+            with pytest.raises(InvalidChoice):
+                await turn.stage.driver.answer(question.id, choice)
+            with pytest.raises(QuestionGone):
+                await turn.stage.driver.answer("another", Choice(option=YES))
+            assert turn.keys() == b""
+
+    run(story)
+
+
+def told(question_id: str, word: str = "ask") -> Report:
+    about = f"it wants\x1b[2J to\nrun {word}"
+    question = Question(id=question_id, kind=QuestionKind.PERMISSION, title="May I?", detail=about)
+    return Report(told=Told.WAITING, source=Source.SIGNAL, detail="its hook asks", question=question)
+
+
+def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, profile=asking(kind="permission")) as turn:
+            await turn.asks()
+            turn.stage.driver.report(told("own"))
+            question = await turn.asks(2)
+
+            assert question.id == turn.questions[0].id
+            assert (question.title, question.detail, question.source) == ("May I?", "it wants[2J to\nrun ask", "signal")
+            assert [option.label for option in question.options] == ["Yes", "No", "Say something"]
+
+            def take(question_id: str, choice: Choice) -> bool:
+                assert (question_id, choice) == ("own", Choice(option=YES))
+                turn.stage.program.type_keys(b"1")
+                return True
+
+            turn.stage.adapter.answers = take
+            assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "signal"
+            assert "chose: Yes" in await turn.answered()
+            assert turn.resumed_by == ["signal"]
+
+    run(story)
+
+
+def test_an_answer_that_its_own_way_lost_is_given_by_keys(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path) as turn:
+            await turn.asks()
+            turn.stage.driver.report(told("own"))
+            question = await turn.asks(2)
+            turn.stage.adapter.answers = lambda _question, _choice: True
+
+            assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
+            assert "chose: Yes" in await turn.answered()
+
+    run(story)
+
+
+def test_a_question_at_the_start_is_seen_without_a_turn_and_the_agent_is_not_ready_before(tmp_path: Path) -> None:
+    async def story() -> None:
+        command = agent("questioner", str(tmp_path / "keys"), "--trust")
+        async with staged(command, asking(kind="startup")) as stage:
+            await until(lambda: stage.driver.view().question is not None, "a question", stage.screen)
+            question = stage.driver.view().question
+            assert question is not None
+            assert (question.kind, question.hint) == (QuestionKind.STARTUP, "look there")
+            waiting = asyncio.ensure_future(stage.driver.wait_ready())
+            assert "dialog" in stage.driver.view().gate
+
+            await stage.driver.answer(question.id, Choice(option=YES))
+            await asyncio.wait_for(waiting, BOUND)
+            assert isinstance((await stage.turn("plain"))[-1], Answered)
+
+    run(story)

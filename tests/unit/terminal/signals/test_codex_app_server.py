@@ -1,0 +1,224 @@
+"""What Codex's app-server tells a second client (recorded on 0.166.0)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from synapse.core.question import Choice, Leaning, QuestionKind
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.codex_app_server import AppServerEvents
+from synapse.terminal.signals.report import Report, Told
+from tests.unit.terminal.signals.recordings import recorded
+
+MESSAGES = recorded("codex", "app_server.jsonl")
+THREAD = MESSAGES[0]["params"]["thread"]["id"]
+
+
+def heard() -> list[list[Report]]:
+    """What was reported, turn by turn."""
+    events = AppServerEvents()
+    turns: dict[str, list[Report]] = {}
+    for message in MESSAGES:
+        for report in events.read(message):
+            turns.setdefault(report.turn, []).append(report)
+    return list(turns.values())
+
+
+def up_to(method: str) -> AppServerEvents:
+    """A reader that has read everything before the first message of this method, and that message."""
+    events = AppServerEvents()
+    for message in MESSAGES:
+        events.read(message)
+        if message["method"] == method:
+            return events
+    raise AssertionError(method)
+
+
+def test_each_turn_has_its_prompt_and_one_end() -> None:
+    for reports in heard():
+        told = [report.told for report in reports]
+        assert told[0] is Told.WORKING
+        assert told.count(Told.SUBMITTED) == 1
+        assert told.count(Told.ANSWERED) + told.count(Told.FAILED) == 1
+        assert told[-1] in (Told.ANSWERED, Told.FAILED)
+        assert all(report.source is Source.SIGNAL for report in reports)
+
+
+def test_prompts_and_answers_are_exact() -> None:
+    first = heard()[0]
+
+    assert [report.text for report in first if report.told is Told.SUBMITTED] == ["first by api\n  second line"]
+    assert first[-1].text == "FAKE-ECHO: first by api second line"
+
+
+def test_interrupts_failures_and_limits_end_the_turn_with_their_reason() -> None:
+    ends = [reports[-1] for reports in heard()]
+
+    assert [end.reason for end in ends[1:6]] == ["interrupted", "api_error", "rate_limited", "", "interrupted"]
+    assert ends[2].text == "fake failure"
+    assert "429" in ends[3].text
+
+
+def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_terminal() -> None:
+    reports = heard()[4]
+    waits = next(index for index, report in enumerate(reports) if report.told is Told.WAITING)
+    question = reports[waits].question
+
+    assert question is not None
+    assert question.kind is QuestionKind.PERMISSION
+    assert question.detail == "Reason: May I make a file?\ntouch made-by-tool.txt"
+    assert [(option.key, option.leaning) for option in question.options] == [
+        ("1", Leaning.ALLOW),
+        ("2", Leaning.ALLOW_ALWAYS),
+        ("3", Leaning.DENY),
+    ]
+    assert reports[waits + 1].told is Told.WORKING
+
+
+def test_edits_are_shown_with_what_is_changed() -> None:
+    asked = [report.question for reports in heard() for report in reports if report.question][-1]
+
+    assert asked is not None
+    assert asked.detail == "/srv/edited.txt\nhello"
+    assert asked.options[0].label == "Yes, proceed"
+
+
+@pytest.mark.parametrize(
+    ("option", "decision"),
+    [
+        ("1", "accept"),
+        ("2", {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["touch", "made-by-tool.txt"]}}),
+        ("3", "cancel"),
+    ],
+)
+def test_a_choice_becomes_the_decision_that_was_offered(option: str, decision: object) -> None:
+    events = up_to("item/commandExecution/requestApproval")
+
+    assert events.result_for("codex-0", Choice(option=option)) == (0, {"decision": decision})
+
+
+@pytest.mark.parametrize("choice", [Choice(option="4"), Choice(option="y"), Choice(text="go on"), Choice()])
+def test_what_is_not_offered_is_no_decision(choice: Choice) -> None:
+    events = up_to("item/commandExecution/requestApproval")
+
+    assert events.result_for("codex-0", choice) is None
+    assert events.result_for("codex-7", Choice(option="1")) is None
+
+
+def test_a_question_that_the_person_answered_first_is_not_asked_any_more() -> None:
+    asking, answered = up_to("item/commandExecution/requestApproval"), up_to("serverRequest/resolved")
+
+    assert asking.is_asking("codex-0")
+    assert not answered.is_asking("codex-0")
+    assert answered.result_for("codex-0", Choice(option="1")) is None
+
+
+def user_input(**more: Any) -> dict[str, Any]:
+    options = [{"label": "Blue", "description": "Like the sky"}, {"label": "Red", "description": ""}]
+    question = {"id": "colour", "header": "Colour", "question": "Which colour?", "options": options, **more}
+    params = {"threadId": THREAD, "turnId": "t", "itemId": "i", "isBlocking": True, "questions": [question]}
+    return {"method": "item/tool/requestUserInput", "id": 9, "params": params}
+
+
+def test_a_question_of_the_model_can_be_answered_by_an_option_or_in_words() -> None:
+    events = up_to("thread/started")
+    report = events.read(user_input(isOther=True))[0]
+
+    assert report.question is not None
+    assert (report.question.kind, report.question.title) == (QuestionKind.CHOICE, "Which colour?")
+    assert report.question.takes_text
+    assert report.question.detail == "Blue: Like the sky"
+    assert events.result_for("codex-9", Choice(option="2")) == (9, {"answers": {"colour": {"answers": ["Red"]}}})
+    assert events.result_for("codex-9", Choice(text="green")) == (9, {"answers": {"colour": {"answers": ["green"]}}})
+    assert events.result_for("codex-9", Choice()) is None
+
+
+def test_several_questions_at_once_are_left_to_the_terminal() -> None:
+    events, request = up_to("thread/started"), user_input()
+    request["params"]["questions"] *= 2
+    question = events.read(request)[0].question
+
+    assert question is not None
+    assert question.hint
+    assert (question.options, question.takes_text) == ((), False)
+    assert events.result_for("codex-9", Choice(option="1")) is None
+
+
+def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
+    events = up_to("thread/started")
+    events.read(user_input())
+    events.read({**user_input(), "id": 10})
+    resolved = {"method": "serverRequest/resolved", "params": {"threadId": THREAD, "requestId": 9}}
+
+    reports = events.read(resolved)
+
+    assert [report.told for report in reports] == [Told.WAITING]
+    assert reports[0].question is not None
+    assert reports[0].question.id == "codex-10"
+    assert events.read(resolved) == []
+
+
+def test_the_conversation_of_the_terminal_is_the_last_that_is_no_title_and_no_sub_agent() -> None:
+    events = AppServerEvents()
+    for message in MESSAGES:
+        events.read(message)
+    last = [message for message in MESSAGES if message["method"] == "thread/started"][-2]["params"]["thread"]
+
+    assert events.thread == last["id"]
+    assert not events.note_thread({"id": "sub", "parentThreadId": last["id"]})
+    assert events.thread == last["id"]
+
+
+def test_other_conversations_and_other_requests_say_nothing() -> None:
+    events = up_to("thread/started")
+    elsewhere = {"method": "turn/started", "params": {"threadId": "other", "turn": {"id": "t"}}}
+    request = {"method": "account/chatgptAuthTokens/refresh", "id": 3, "params": {"threadId": THREAD}}
+
+    assert events.read(elsewhere) == []
+    assert events.read(request) == []
+    assert events.read({"method": "of/the/future", "params": {"threadId": THREAD}}) == []
+    assert AppServerEvents().read(elsewhere) == []
+
+
+TURN = {
+    "id": "t1",
+    "status": "completed",
+    "items": [
+        {"type": "userMessage", "id": "u", "content": [{"type": "text", "text": "hello"}]},
+        {"type": "agentMessage", "id": "a", "text": "FAKE-ECHO: hello"},
+    ],
+}
+
+
+def test_a_turn_that_was_over_before_it_was_told_is_told_whole() -> None:
+    events = up_to("thread/started")
+
+    told = [(report.told, report.text) for report in events.catch_up(TURN)]
+
+    assert told == [(Told.WORKING, ""), (Told.SUBMITTED, "hello"), (Told.ANSWERED, "FAKE-ECHO: hello")]
+    assert events.catch_up(TURN) == []
+
+
+def test_what_was_told_meanwhile_is_not_told_again_by_a_late_look() -> None:
+    events = up_to("turn/completed")
+
+    assert events.catch_up({**TURN, "id": "0"}) == []
+
+
+def test_a_turn_that_passed_while_the_connection_was_broken_is_told() -> None:
+    events = up_to("turn/completed")
+
+    assert events.note_thread({"id": THREAD, "ephemeral": False})
+    assert [report.told for report in events.catch_up(TURN)] == [Told.WORKING, Told.SUBMITTED, Told.ANSWERED]
+
+
+def test_a_look_at_a_running_turn_does_not_end_it() -> None:
+    events = up_to("thread/started")
+
+    told = [report.told for report in events.catch_up({**TURN, "status": "inProgress"})]
+
+    assert told == [Told.WORKING, Told.SUBMITTED]
+    end = {"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": "t1", "status": "completed"}}}
+    assert [report.text for report in events.read(end)] == ["FAKE-ECHO: hello"]

@@ -1,0 +1,94 @@
+"""What CLIs with a server say while they say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from synapse.terminal.signals.codex_app_server import AppServerEvents
+from synapse.terminal.signals.opencode import OpenCodeEvents
+from synapse.terminal.signals.report import Saying
+from tests.unit.terminal.signals.recordings import recorded
+
+
+def opencode(events: OpenCodeEvents, name: str, **properties: Any) -> Saying | None:
+    assert events.read({"type": name, "properties": {"sessionID": "s", **properties}}) is None
+    return events.take_saying()
+
+
+def opened(events: OpenCodeEvents, part: str, kind: str = "text", message: str = "a") -> Saying | None:
+    fields = {"id": part, "type": kind, "text": "", "messageID": message}
+    return opencode(events, "message.part.updated", part=fields)
+
+
+def grown(events: OpenCodeEvents, part: str, delta: str, message: str = "a", field: str = "text") -> Saying | None:
+    return opencode(events, "message.part.delta", messageID=message, partID=part, field=field, delta=delta)
+
+
+def conversation() -> OpenCodeEvents:
+    events = OpenCodeEvents()
+    opencode(events, "message.updated", info={"id": "u", "role": "user"})
+    opencode(events, "message.updated", info={"id": "a", "role": "assistant", "parentID": "u"})
+    return events
+
+
+def test_opencode_says_its_text_as_it_grows() -> None:
+    events = conversation()
+    opened(events, "p1")
+
+    assert grown(events, "p1", "The ") == Saying("u", "The ")
+    assert grown(events, "p1", "weather") == Saying("u", "The weather")
+    assert events.take_saying() is None
+    opened(events, "p2")
+    assert grown(events, "p2", "!") == Saying("u", "The weather!")
+
+
+def test_what_opencode_thinks_is_not_what_it_says() -> None:
+    events = conversation()
+    opened(events, "r1", "reasoning")
+    opened(events, "p1")
+
+    assert grown(events, "r1", "hmm") is None
+    assert grown(events, "p1", "x", field="metadata") is None
+    assert grown(events, "p1", "x", message="another") is None
+    assert grown(events, "never-seen", "x") is None
+
+
+def test_a_new_message_of_opencode_begins_anew() -> None:
+    events = conversation()
+    opened(events, "p1")
+    grown(events, "p1", "let me look")
+    opencode(events, "message.updated", info={"id": "b", "role": "assistant", "parentID": "u"})
+    opened(events, "p2", message="b")
+
+    assert grown(events, "p2", "done", message="b") == Saying("u", "done")
+
+
+def test_recorded_turns_of_opencode_end_with_what_was_said() -> None:
+    events, said = OpenCodeEvents(), ""
+    ends: list[tuple[str, str]] = []
+    for event in recorded("opencode", "events.jsonl"):
+        report = events.read(event)
+        saying = events.take_saying()
+        said = saying.text if saying else said
+        if report is not None and report.told == "answered":
+            ends.append((report.text, said))
+
+    assert ends
+    assert all(answer == said for answer, said in ends)
+
+
+def codex(events: AppServerEvents, name: str, **params: Any) -> Saying | None:
+    events.read({"method": name, "params": {"threadId": "t", **params}})
+    return events.take_saying()
+
+
+def test_codex_says_its_text_as_it_grows_and_each_message_begins_anew() -> None:
+    events = AppServerEvents()
+    codex(events, "thread/started", thread={"id": "t"})
+    codex(events, "turn/started", turn={"id": "1"})
+
+    assert codex(events, "item/agentMessage/delta", turnId="1", itemId="i", delta="The ") == Saying("1", "The ")
+    assert codex(events, "item/agentMessage/delta", turnId="1", itemId="i", delta="end") == Saying("1", "The end")
+    assert codex(events, "item/agentMessage/delta", turnId="0", itemId="i", delta="!") is None
+    assert codex(events, "item/agentMessage/delta", turnId="1", itemId="j", delta="More") == Saying("1", "More")
+    assert codex(events, "item/agentMessage/delta", turnId="1", itemId="k", delta="") is None

@@ -1,0 +1,231 @@
+"""What a program says it asks and what its terminal shows become one question; its id stays while that is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from synapse.core.agent import READY, WAITING, WORKING
+from synapse.core.question import Leaning, Option, Question, QuestionKind
+from synapse.terminal.asking import Asking, Open
+from synapse.terminal.evidence import Look, Source
+from synapse.terminal.picture import Picture
+from synapse.terminal.profile import parse_profile
+from synapse.terminal.signals.report import Report, Told
+
+QUIET = 0.15
+DIALOGS: list[dict[str, Any]] = [
+    {"name": "ask", "hint": "look there", "every": [r"Go on\?"], "choose": "digit", "text": "^Say"},
+    {"name": "menu", "every": ["Pick one"], "kind": "menu"},
+]
+PROFILE = parse_profile({"command": ["x"], "times": {"quiet": QUIET}, "dialogs": DIALOGS}, "x")
+ONE = ("rm a", "Go on?", " > 1. Yes", "   2. No")
+TWO = ("rm b", "Go on?", " > 1. Yes", "   2. No")
+MENU = ("Pick one", " > 1. This")
+OWN = Question(
+    id="own",
+    kind=QuestionKind.PERMISSION,
+    title="May I\x1b[2J?",
+    options=(Option(key="a", label="Do", leaning=Leaning.ALLOW),),
+)
+
+
+def look(*rows: str, state: str = WAITING, dialog: str = "ask", updating: bool = False, quiet_for: float = 0.5) -> Look:
+    picture = Picture((*rows, ""), (0, 0), 40, len(rows) + 1, updating=updating)
+    return Look(picture=picture, state=state, dialog=dialog if rows else "", quiet_for=quiet_for)
+
+
+def told(question: Question | None = OWN, text: str = "") -> Report:
+    return Report(told=Told.WAITING, source=Source.SIGNAL, detail="it asks", text=text, question=question)
+
+
+def asked(opened: Open | None) -> Question:
+    assert opened is not None
+    return opened.question
+
+
+def test_a_dialog_is_a_question_for_as_long_as_it_is_shown() -> None:
+    asking = Asking(PROFILE)
+
+    first = asked(asking.see(look(*ONE), 0.0))
+    again = asked(asking.see(look("rm a", "Go on?", "   1. Yes", " > 2. No"), 5.0))
+
+    assert (first.title, first.detail, first.source) == ("Go on?", "rm a", "screen")
+    assert again == first
+
+
+def test_a_dialog_that_is_gone_for_a_moment_is_still_asked() -> None:
+    asking = Asking(PROFILE)
+    first = asked(asking.see(look(*ONE), 0.0))
+
+    assert asked(asking.see(look(state=WORKING), 1.0)) == first
+    assert asking.deadline == pytest.approx(1.0 + QUIET)
+    assert asked(asking.see(look(*ONE), 1.1)) == first
+    assert asked(asking.see(look(state=WORKING), 2.0)) == first
+    assert asking.see(look(state=WORKING), 2.0 + QUIET) is None
+
+
+def test_half_a_picture_changes_nothing() -> None:
+    asking = Asking(PROFILE)
+    first = asked(asking.see(look(*ONE), 0.0))
+
+    assert asked(asking.see(look(updating=True), 9.0)) == first
+
+
+def test_the_same_dialog_after_it_was_gone_is_another_question() -> None:
+    asking = Asking(PROFILE)
+    first = asked(asking.see(look(*ONE), 0.0))
+    asking.see(look(state=WORKING), 1.0)
+    asking.see(look(state=WORKING), 2.0)
+
+    assert asked(asking.see(look(*ONE), 3.0)).id != first.id
+
+
+def test_another_dialog_is_another_question_at_once() -> None:
+    asking = Asking(PROFILE)
+
+    assert asked(asking.see(look(*ONE), 0.0)).id != asked(asking.see(look(*TWO), 0.1)).id
+
+
+def test_a_menu_asks_nothing_unless_the_program_says_that_it_waits() -> None:
+    asking = Asking(PROFILE)
+
+    assert asking.see(look(*MENU, dialog="menu"), 0.0) is None
+    assert not asking.is_open
+    assert asking.see(look(*MENU, dialog="menu"), 1.0, is_told_by_title=True) is None
+    question = asked(asking.see(look(*MENU, dialog="menu"), 9.0, is_told_by_title=True))
+    assert (question.kind, question.options, question.hint) == (QuestionKind.PERMISSION, (), "look at its terminal")
+
+
+def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_made_safe() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told())
+
+    question = asked(asking.see(look(*ONE), 0.0))
+
+    assert (question.id, question.title, question.detail, question.source) == ("own", "May I[2J?", "rm a", "signal")
+    assert question.options == OWN.options
+
+
+def test_what_is_told_is_shown_with_its_dialog_or_after_a_moment_without() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told())
+
+    assert asking.see(look("busy", dialog=""), 0.0) is None
+    assert asking.is_open
+    assert asking.deadline is not None
+    assert asked(asking.see(look("busy", dialog=""), asking.deadline)).title == "May I[2J?"
+
+
+def test_a_word_that_comes_after_the_dialog_does_not_change_the_id() -> None:
+    asking = Asking(PROFILE)
+    first = asked(asking.see(look(*ONE), 0.0))
+    asking.hear(told())
+
+    second = asking.see(look(*ONE), 0.1)
+
+    assert asked(second).id == first.id
+    assert second is not None
+    assert second.own_id == "own"
+    assert asking.has("own")
+
+
+def test_a_dialog_that_is_there_before_its_word_is_not_taken_for_the_one_before() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told())
+    asking.see(look(*ONE), 0.0)
+
+    following = asking.see(look(*TWO), 0.1)
+
+    assert following is not None
+    assert (following.own_id, following.id != "own") == ("", True)
+    assert not asking.has("own")
+
+
+def test_a_word_that_is_there_before_its_dialog_is_not_about_the_one_before() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told())
+    asking.see(look(*ONE), 0.0)
+    asking.hear(told(Question(id="next", kind=QuestionKind.CHOICE, title="Next?")))
+
+    assert asking.see(look(*ONE), 0.1) is None
+    following = asking.see(look(*TWO), 0.2)
+    assert following is not None
+    assert (following.id, following.dialog is not None) == ("next", True)
+
+
+def test_where_word_and_dialog_do_not_agree_only_a_person_may_answer() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told(Question(id="own", kind=QuestionKind.CHOICE, title="Which?")))
+
+    assert asked(asking.see(look(*ONE), 0.0)).kind is QuestionKind.PERMISSION
+
+
+@pytest.mark.parametrize("state", [READY, WORKING])
+def test_a_word_that_something_later_contradicts_asks_nothing(state: str) -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told())
+    asking.see(look("busy", dialog=""), 0.0)
+
+    asking.see(look("busy", dialog="", state=state), 5.0)
+
+    assert asking.see(look("busy", dialog="", state=state), 6.0) is None
+    assert not asking.has("own")
+
+
+def test_the_next_thing_that_it_says_ends_what_it_asked() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told())
+    asking.hear(Report(told=Told.WORKING, source=Source.SIGNAL, detail="it goes on"))
+
+    assert asking.see(look("busy", dialog="", state=WORKING), 5.0) is None
+
+
+def test_words_beside_a_permission_are_not_offered() -> None:
+    asking = Asking(PROFILE)
+
+    question = asked(asking.see(look("rm a", "Go on?", " > 1. Yes", "   2. Say why not"), 0.0))
+
+    assert question.takes_text is False
+
+
+def test_words_about_something_else_than_the_dialog_are_not_mixed_with_it() -> None:
+    asking = Asking(PROFILE)
+    other = Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="make a file\nrm -r /")
+    asking.hear(told(other))
+
+    opened = asking.see(look(*ONE), 0.0)
+
+    assert opened is not None
+    assert not opened.is_shown
+    assert (opened.question.detail, opened.question.source) == ("rm a", "screen")
+
+
+def test_words_about_the_dialog_are_shown_whole() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told(Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="remove it\nrm a")))
+
+    opened = asking.see(look(*ONE), 0.0)
+
+    assert opened is not None
+    assert opened.is_shown
+    assert (opened.question.title, opened.question.detail) == ("Go on?", "remove it\nrm a")
+
+
+def test_a_dialog_that_is_just_being_painted_is_waited_for() -> None:
+    asking = Asking(PROFILE)
+    first = asked(asking.see(look(*ONE), 0.0))
+
+    assert asked(asking.see(look(*ONE[:3], quiet_for=0.0), 1.0)) == first
+    assert asking.is_changing
+    assert asked(asking.see(look(*ONE, quiet_for=0.0), 1.1)) == first
+    assert not asking.is_changing
+
+
+def test_a_program_that_never_stops_painting_is_believed_after_a_while() -> None:
+    asking = Asking(PROFILE)
+
+    assert asking.see(look(*ONE, quiet_for=0.0), 0.0) is None
+    assert asking.deadline is not None
+    assert asked(asking.see(look(*ONE, quiet_for=0.0), asking.deadline)).title == "Go on?"
