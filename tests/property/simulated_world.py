@@ -36,10 +36,10 @@ END_OF_TIME = 200.0
 GRAIN = 1e-6
 
 
-def bound(profile: Profile) -> float:
-    """How long a delivery may take from its intent to its end."""
+def bound(profile: Profile, dialogs: int) -> float:
+    """How long a delivery may take from its intent to its end; every dialog is waited for, and begins the rest anew."""
     times = profile.times
-    return 3.0 + times.dialog + 3 * times.echo + 2 * times.proof
+    return 3.0 + times.dialog + (1 + dialogs) * (3 * times.echo + 2 * times.proof) + dialogs * times.dialog
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,11 @@ class World:
         while self._agenda and self._agenda[0][0] <= END_OF_TIME:
             self.now, _, action = heapq.heappop(self._agenda)
             action()
+
+    @property
+    def dialogs(self) -> int:
+        """How many dialogs may come, one behind the other."""
+        return sum(one.what == "dialog" for one in self.scenario.happenings) + self.scenario.asks
 
     @property
     def taken(self) -> int:

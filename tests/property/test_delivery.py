@@ -68,7 +68,7 @@ def test_whatever_happens_a_message_is_typed_at_most_once_and_proof_is_true(kind
         assert world.writes == []
     if world.intended_at is not None:
         assert world.ended_at is not None
-        assert world.ended_at - world.intended_at <= bound(world.profile)
+        assert world.ended_at - world.intended_at <= bound(world.profile, world.dialogs)
     for submission in world.program.submissions:
         if submission.enter_by == SYNAPSE:
             assert submission.authors <= {SYNAPSE}
@@ -102,7 +102,7 @@ def test_a_message_that_is_canceled_in_time_is_never_submitted_by_us(kind: str, 
         assert all(submission.enter_by != SYNAPSE for submission in world.program.submissions)
         assert len(world.writes) <= 1
         assert world.ended_at is not None
-        assert world.ended_at - world.dropped_at <= bound(world.profile)
+        assert world.ended_at - world.dropped_at <= bound(world.profile, world.dialogs)
 
 
 @settings(max_examples=200, deadline=None)
