@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import asdict
+from pathlib import Path
 
 from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT, WAITING_FOR_PERSON
 from synapse.cli.render import plain, safe, table
-from synapse.cli.speech import give, give_json, say
+from synapse.cli.speech import give, give_json, give_piece, say
 from synapse.cli.verb_parser import VerbParser
+from synapse.core.errors import ExternalAgentFailed, InvalidRequest
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
-from synapse.core.status import ExternalAgent
+from synapse.core.status import ExternalAgent, ExternalAnswer
 from synapse.runtime.externals import open_externals
 from synapse.runtime.settings import load_settings
 from synapse.service.externals import Externals
 
 EXAMPLES = """
 synapse external add http://other-agent:9000 --alias other
+synapse external add https://agents.example.com --alias team --bearer-env TEAM_TOKEN
 synapse external list
-synapse external send other "process this task"
+synapse external send other "process this task" --stream
+synapse external send other "yes, go on" --task 4f1c…
+synapse external cancel other 4f1c…
 synapse external remove other
 """
 EXITS = {
@@ -55,14 +62,25 @@ def _parser() -> VerbParser:
         "add": "find an agent by its card and remember it",
         "list": "the known external agents",
         "send": "send a message and print the answer",
-        "remove": "forget an external agent",
+        "cancel": "stop one of its tasks",
+        "remove": "forget an external agent, and its credentials",
     }
-    add, _, send, remove = (actions.add_parser(name, help=text, summary=text) for name, text in summaries.items())
+    made = {name: actions.add_parser(name, help=text, summary=text) for name, text in summaries.items()}
+    add, send, cancel, remove = (made[name] for name in ("add", "send", "cancel", "remove"))
     add.add_argument("url", metavar="URL")
     add.add_argument("--alias", default="", help="the name to call it by; from its card if not given")
+    add.add_argument("--bearer-env", metavar="VARIABLE", help="its bearer token is in this environment variable")
+    add.add_argument("--api-key-env", metavar="VARIABLE", help="its key (X-API-Key) is in this environment variable")
+    add.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: @FILE'", help="a header whose value is in a file"
+    )
     send.add_argument("alias", metavar="ALIAS")
     send.add_argument("message", nargs="+", metavar="MESSAGE")
     send.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait (60)")
+    send.add_argument("--stream", action="store_true", help="print the answer as it comes")
+    send.add_argument("--task", default="", metavar="ID", help="go on with this task of the agent")
+    cancel.add_argument("alias", metavar="ALIAS")
+    cancel.add_argument("task", metavar="TASK", help="the task's id at the agent")
     remove.add_argument("alias", metavar="ALIAS")
     return parser
 
@@ -79,7 +97,7 @@ async def _act(externals: Externals, options: Namespace) -> int:
 
 
 async def _add(externals: Externals, options: Namespace) -> int:
-    agent = await externals.add(AddExternal(url=options.url, alias=options.alias))
+    agent = await externals.add(AddExternal(url=options.url, alias=options.alias, credentials=_credentials(options)))
     if options.json:
         give_json(asdict(agent))
     else:
@@ -101,16 +119,51 @@ async def _list(externals: Externals, options: Namespace) -> int:
 async def _send(externals: Externals, options: Namespace) -> int:
     text = TextPart(text=" ".join(options.message))
     message = Message(message_id=MessageId(""), role=Role.USER, parts=(text,))
-    answer = await externals.send(SendExternal(alias=options.alias, message=message), seconds=options.timeout)
-    if options.json:
-        give_json(asdict(answer))
-    elif answer.text:
-        give(safe(answer.text))
+    request = SendExternal(alias=options.alias, message=message, task_id=options.task)
+    if options.stream:
+        answer = await _streamed(externals, request, options)
     else:
+        answer = await externals.send(request, seconds=options.timeout)
+        if options.json:
+            give_json(asdict(answer))
+        elif answer.text:
+            give(safe(answer.text))
+    if not answer.text and not options.json:
         say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
+    if EXITS.get(answer.state) == WAITING_FOR_PERSON:
+        say(f'{answer.alias} waits for an answer  (synapse external send {answer.alias} "…" --task {answer.task_id})')
     if EXITS.get(answer.state) == TIMED_OUT:
         say(f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout waits longer)")
     return EXITS.get(answer.state, DONE)
+
+
+async def _streamed(externals: Externals, request: SendExternal, options: Namespace) -> ExternalAnswer:
+    """Print each piece of the answer as it comes; as JSON, a line for each."""
+    answer: ExternalAnswer | None = None
+    shown = ""
+    async with aclosing(externals.stream(request, seconds=options.timeout)) as answers:
+        async for answer in answers:
+            if options.json:
+                give_json(asdict(answer))
+            elif answer.text != shown:
+                # What was rewritten is printed anew, on a line of its own.
+                more = answer.text.removeprefix(shown) if answer.text.startswith(shown) else f"\n{answer.text}"
+                give_piece(safe(more))
+                shown = answer.text
+    if shown:
+        give("")
+    if answer is None:
+        raise ExternalAgentFailed(f"'{request.alias}' said nothing")
+    return answer
+
+
+async def _cancel(externals: Externals, options: Namespace) -> int:
+    answer = await externals.cancel(options.alias, options.task)
+    if options.json:
+        give_json(asdict(answer))
+    else:
+        say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
+    return DONE
 
 
 async def _remove(externals: Externals, options: Namespace) -> int:
@@ -126,8 +179,40 @@ _ACTIONS: Mapping[str, Callable[[Externals, Namespace], Awaitable[int]]] = {
     "add": _add,
     "list": _list,
     "send": _send,
+    "cancel": _cancel,
     "remove": _remove,
 }
+
+
+def _credentials(options: Namespace) -> dict[str, str]:
+    """The headers that the options speak of. A secret is never an argument: everybody here could read it."""
+    headers: dict[str, str] = {}
+    if options.bearer_env:
+        headers["Authorization"] = f"Bearer {_from_environment(options.bearer_env)}"
+    if options.api_key_env:
+        headers["X-API-Key"] = _from_environment(options.api_key_env)
+    for header in options.header:
+        name, _, file = (piece.strip() for piece in header.partition(":"))
+        if not file.startswith("@"):
+            raise InvalidRequest(
+                "a header is given as 'NAME: @FILE'", hint="everybody on this machine can read what is typed here"
+            )
+        headers[name] = _from_file(Path(file[1:]))
+    return headers
+
+
+def _from_environment(name: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise InvalidRequest(f"the environment has no {name}", hint=f"export {name}=… first")
+    return value
+
+
+def _from_file(path: Path) -> str:
+    try:
+        return path.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{path} cannot be read: {getattr(error, 'strerror', 'it is no text')}") from error
 
 
 def _row(agent: ExternalAgent) -> tuple[str, ...]:

@@ -1,60 +1,73 @@
 """Speaks to external agents: finds their cards, sends messages, waits for answers.
 
-A2A 1.0 (JSON-RPC, REST), A2A 0.3 (JSON-RPC) and the synapse dialect; each errand runs in a thread of its own pool, so a
-slow stranger delays nobody else.
+A2A 1.0 and 0.3 (JSON-RPC, REST) and the synapse dialect; each errand runs in a thread of its own pool, so a
+slow stranger delays nobody else. Credentials go to the agent that they are for, and never unprotected where it was
+added by a protected address.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
 from typing import Final, TypeVar
-from urllib.parse import urljoin, urlsplit
 
 from synapse.core.clock import Clock
-from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, InvalidRequest, WaitTimedOut
-from synapse.core.message import Json, Message
+from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, WaitTimedOut
+from synapse.core.message import Message
 from synapse.core.status import ExternalAgent, ExternalAnswer
 from synapse.service.externals import Found
-from synapse.transports.errand import Answer, Call, Errand
-from synapse.transports.external_card import (
-    SYNAPSE,
-    card_addresses,
-    checked_address,
-    choose_interface,
-    is_card,
-    shown_text,
-)
-from synapse.transports.external_report import Report, json_object, result_of, rpc_result
-from synapse.transports.external_words import send_call, subscribe_call
+from synapse.transports.errand import Errand
+from synapse.transports.external_card import SYNAPSE, checked_address, choose_interface, shown_text
+from synapse.transports.external_discovery import find_card
+from synapse.transports.external_report import Report
+from synapse.transports.external_way import Said, Way, shown_at
+from synapse.transports.external_words import Thread
 
 DISCOVER_SECONDS: Final = 10.0
 MOST_ERRANDS: Final = 16
-_REDIRECTS: Final = 3
 _GRACE_SECONDS: Final = 1.0
 """An errand keeps its own deadline; a server that sends byte by byte is cut off this much later."""
-_WANTS_CREDENTIALS: Final = (401, 403)
 
 Result = TypeVar("Result")
 
 
-class A2AClient:
-    """Implements `service.externals.ExternalClient`."""
+class Unanswered(Exception):
+    """A message was sent, and the connection ended before anything was said: it may have been taken or not."""
 
-    def __init__(self, clock: Clock, *, discover_seconds: float = DISCOVER_SECONDS) -> None:
+
+def no_credentials(_alias: str) -> Mapping[str, str]:
+    return {}
+
+
+class A2AClient:
+    """Implements `service.externals.ExternalClient`, and what a driver of an external agent needs.
+
+    `credentials` gives the headers that an agent is shown, by its alias.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        credentials: Callable[[str], Mapping[str, str]] = no_credentials,
+        discover_seconds: float = DISCOVER_SECONDS,
+    ) -> None:
         self._clock = clock
+        self._credentials = credentials
         self._discover_seconds = discover_seconds
         self._pool = ThreadPoolExecutor(MOST_ERRANDS, thread_name_prefix="external")
 
-    async def discover(self, url: str) -> Found:
+    async def discover(self, url: str, credentials: Mapping[str, str] | None = None) -> Found:
         """Read the card of the agent at `url`, which may be the card's own address.
 
         Raises InvalidRequest or ExternalAgentFailed.
         """
         address = checked_address(url)
+        shown = credentials or {}
         try:
-            card, protocol = await self._run(self._discover_seconds, lambda errand: _find(errand, address))
+            card, protocol = await self._run(self._discover_seconds, lambda errand: find_card(errand, address, shown))
         except TimeoutError as error:
             why = f"no agent was found at {address}: no answer within {self._discover_seconds:g} seconds"
             raise ExternalAgentUnreachable(why) from error
@@ -68,22 +81,113 @@ class A2AClient:
             card=card,
         )
 
-    async def send(self, agent: ExternalAgent, message: Message, seconds: float) -> ExternalAnswer:
-        """Send a message and wait at most `seconds` for the answer.
+    async def send(
+        self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str = ""
+    ) -> ExternalAnswer:
+        """Send a message and wait at most `seconds` for the answer; `task_id` goes on with a task over there.
 
         Raises:
             ExternalAgentFailed: it cannot be reached, refuses, or makes no sense.
             WaitTimedOut: it said nothing in time, not even the id of its task.
         """
+        thread = Thread(task_id=task_id)
         try:
-            return await self._run(seconds, lambda errand: _send(errand, agent, message))
+            return await self._run(seconds, lambda errand: _send(errand, self._way(agent), agent, message, thread))
         except TimeoutError as error:
-            raise WaitTimedOut(
-                f"'{agent.alias}' has not answered within {seconds:g} seconds",
-                hint="it may be at work on it all the same; a longer --timeout waits longer",
-            ) from error
+            raise _too_late(agent, seconds) from error
         except ExternalAgentFailed as error:
             raise type(error)(f"'{agent.alias}': {error}", hint=error.hint) from error
+
+    async def stream(
+        self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str = ""
+    ) -> AsyncGenerator[ExternalAnswer, None]:
+        """The same as `send`; yields the answer as far as it is, whenever there is more of it. Raises as `send` does.
+
+        An agent without streams has one answer, at the end.
+        """
+        interface, report = choose_interface(agent.card, agent.url), Report()
+        if not interface.streaming:
+            yield await self.send(agent, message, seconds, task_id=task_id)
+            return
+        telling = self.tell(agent, message, Thread(task_id=task_id), seconds)
+        try:
+            async with aclosing(telling) as said:
+                async for one in said:
+                    report.receive(one)
+                    yield report.answer(agent.alias)
+            if interface.protocol == SYNAPSE and not report.is_settled:
+                async with aclosing(self.follow(agent, report.task_id, seconds)) as said:
+                    async for one in said:
+                        report.receive(one)
+                        yield report.answer(agent.alias)
+        except (TimeoutError, Unanswered) as error:
+            if not report.task_id:
+                raise _too_late(agent, seconds) from error
+        except ExternalAgentFailed as error:
+            raise type(error)(f"'{agent.alias}': {error}", hint=error.hint) from error
+
+    def tell(
+        self, agent: ExternalAgent, message: Message, thread: Thread, seconds: float
+    ) -> AsyncGenerator[Said, None]:
+        """Send a message; yields what is said, as it comes, until the agent has no more to say here and now.
+
+        Raises ExternalAgentFailed (it did not take it), Unanswered, or TimeoutError after `seconds`.
+        """
+        return self._followed(seconds, lambda errand: _tell(errand, self._way(agent), message, thread))
+
+    def follow(self, agent: ExternalAgent, task_id: str, seconds: float) -> AsyncGenerator[Said, None]:
+        """Follow a task. Raises ExternalAgentFailed, or TimeoutError after `seconds`."""
+        return self._followed(seconds, lambda errand: self._way(agent).follow(errand, task_id))
+
+    async def look(self, agent: ExternalAgent, task_id: str, seconds: float) -> Said:
+        """Read a task. Raises ExternalAgentFailed or TimeoutError."""
+        return await self._run(seconds, lambda errand: self._way(agent).look(errand, task_id))
+
+    async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float) -> ExternalAnswer:
+        """Stop a task. Raises ExternalAgentFailed, also when it does not want to, or TimeoutError."""
+        report = Report()
+        report.receive(await self._run(seconds, lambda errand: self._way(agent).cancel(errand, task_id)))
+        return report.answer(agent.alias)
+
+    def has_streams(self, agent: ExternalAgent) -> bool:
+        """Whether a task can be followed. Raises ExternalAgentFailed."""
+        return choose_interface(agent.card, agent.url).streaming
+
+    def _way(self, agent: ExternalAgent) -> Way:
+        interface = choose_interface(agent.card, agent.url)
+        return Way(interface, shown_at(self._credentials(agent.alias), agent.url, interface.url))
+
+    async def _followed(
+        self, seconds: float, work: Callable[[Errand], Generator[Said, None, None]]
+    ) -> AsyncGenerator[Said, None]:
+        """Run an errand in a thread and yield what it brings; it is called off when nobody wants more of it."""
+        errand = Errand(self._clock.monotonic, seconds)
+        loop = asyncio.get_running_loop()
+        brought: asyncio.Queue[Said | Exception | None] = asyncio.Queue()
+
+        def bring(item: Said | Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                # Not bounded by itself: an errand brings no more than the largest answer.
+                loop.call_soon_threadsafe(brought.put_nowait, item)
+
+        def run() -> None:
+            try:
+                with errand:
+                    for said in work(errand):
+                        bring(said)
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits, whatever it is
+                bring(error)
+            else:
+                bring(None)
+
+        self._pool.submit(run)
+        try:
+            while (item := await brought.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            errand.call_off()
 
     async def _run(self, seconds: float, work: Callable[[Errand], Result]) -> Result:
         """Run an errand in a thread, and call it off when the caller is cancelled or its time is over."""
@@ -100,87 +204,56 @@ class A2AClient:
             errand.call_off()
 
 
-def _find(errand: Errand, url: str) -> tuple[Json, str]:
-    """The card of the agent at `url`, and the protocol that we speak with it."""
-    whys: list[str] = []
-    for address in card_addresses(url):
-        try:
-            card = _card(_fetch(errand, address))
-        except _NoCard as why:
-            whys.append(f"{urlsplit(address).path} {why}")
-        else:
-            return card, choose_interface(card, url).protocol
-    raise ExternalAgentFailed("; ".join(whys), hint="an A2A agent has its card at /.well-known/agent-card.json")
+def _too_late(agent: ExternalAgent, seconds: float) -> WaitTimedOut:
+    return WaitTimedOut(
+        f"'{agent.alias}' has not answered within {seconds:g} seconds",
+        hint="it may be at work on it all the same; a longer --timeout waits longer",
+    )
 
 
-class _NoCard(Exception):
-    """What lies there is not a card; another place may have it."""
-
-
-def _card(answer: Answer) -> Json:
-    if answer.status in _WANTS_CREDENTIALS:
-        return result_of(answer)  # which says so
-    if answer.status != 200:
-        raise _NoCard(f"answered {answer.status}")
-    try:
-        card = json_object(answer.body)
-    except ExternalAgentFailed as error:
-        raise _NoCard("is not JSON") from error
-    if not is_card(card):
-        raise _NoCard("is not an agent card")
-    return card
-
-
-def _fetch(errand: Errand, address: str) -> Answer:
-    """Get what lies at `address`, also after it has moved on the same host."""
-    for _ in range(_REDIRECTS + 1):
-        answer = errand.ask(Call(address))
-        if not answer.location:
-            return answer
-        address = _moved(address, answer.location)
-    raise ExternalAgentFailed("it sends us from one address to the next without end")
-
-
-def _moved(address: str, location: str) -> str:
-    try:
-        there = checked_address(urljoin(address, location))
-    except (ValueError, InvalidRequest) as error:
-        raise ExternalAgentFailed("it sends us to something that is no address") from error
-    here = urlsplit(address)
-    # To follow a stranger to any other place would let it choose whom we speak to.
-    if urlsplit(there).hostname != here.hostname or (here.scheme == "https" and not there.startswith("https:")):
-        raise ExternalAgentFailed(f"it sends us to {there}", hint="add it by that address if you trust it")
-    return there
-
-
-def _send(errand: Errand, agent: ExternalAgent, message: Message) -> ExternalAnswer:
-    interface = choose_interface(agent.card, agent.url)
-    call, report = send_call(interface, message), Report()
-    if interface.protocol == SYNAPSE:
-        report.receive(result_of(errand.ask(call)))
+def _send(errand: Errand, way: Way, agent: ExternalAgent, message: Message, thread: Thread) -> ExternalAnswer:
+    report = Report()
+    if way.interface.protocol == SYNAPSE:
+        report.receive(way.send(errand, message, thread))
         if report.task_id and not report.is_settled:
-            _watch(errand, subscribe_call(interface, report.task_id), report)
-    elif interface.streaming:
-        _watch(errand, call, report)
+            _watch(way.follow(errand, report.task_id), report)
+    elif way.interface.streaming:
+        _watch(way.converse(errand, message, thread), report)
     else:
-        report.receive(result_of(errand.ask(call)))
+        report.receive(way.send(errand, message, thread))
     return report.answer(agent.alias)
 
 
-def _watch(errand: Errand, call: Call, report: Report) -> None:
+def _watch(coming: Generator[Said, None, None], report: Report) -> None:
     """Follow a stream until it is settled.
 
     Once the task's id is known, an end of the time or of the stream is no error: the report says how far it came.
     """
     try:
-        came = errand.follow(call)
-        if isinstance(came, Answer):
-            report.receive(result_of(came))
-            return
-        for event in came:
-            report.receive(rpc_result(json_object(event.data)))
+        for said in coming:
+            report.receive(said)
             if report.is_settled:
                 return
     except (TimeoutError, ExternalAgentFailed):
         if not report.task_id:
             raise
+
+
+def _tell(errand: Errand, way: Way, message: Message, thread: Thread) -> Generator[Said, None, None]:
+    """Send a message; without a stream, the answer is waited for only when the task is known already.
+
+    Raises Unanswered as well as what an errand raises.
+    """
+    heard = False
+    try:
+        if way.interface.streaming and way.interface.protocol != SYNAPSE:
+            for said in way.converse(errand, message, thread):
+                heard = True
+                yield said
+        else:
+            # A task that is gone on with would be shown as it was, still waiting for us.
+            yield way.send(errand, message, thread, waits=bool(thread.task_id))
+    except (TimeoutError, ExternalAgentUnreachable) as error:
+        if errand.spoke and not heard:
+            raise Unanswered(str(error) or "nothing was said in time") from error
+        raise

@@ -1,7 +1,7 @@
 """What a card says about how its agent is spoken to. Pure.
 
 supportedInterfaces with JSONRPC or HTTP+JSON, 1.x     → a2a-1.0
-protocolVersion, preferredTransport, … with JSONRPC    → a2a-0.3
+the same of 0.x; preferredTransport, …, with either    → a2a-0.3
 anything else (`extensions.synapse`, or just a url)    → synapse
 """
 
@@ -111,7 +111,7 @@ def choose_interface(card: Json, found_at: str) -> Interface:
     return Interface(protocol=SYNAPSE, url=base_address(found_at), streaming=True)
 
 
-_SPOKEN: Final = {(A2A_1_0, JSONRPC), (A2A_1_0, REST), (A2A_0_3, JSONRPC)}
+_SPOKEN: Final = {(A2A_1_0, JSONRPC), (A2A_1_0, REST), (A2A_0_3, JSONRPC), (A2A_0_3, REST)}
 
 
 def _offers(card: Json) -> Iterator[tuple[str, str, str, str]]:

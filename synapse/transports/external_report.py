@@ -8,15 +8,20 @@ from typing import Any, Final, cast
 import msgspec
 
 from synapse.core.envelope import sanitise
-from synapse.core.errors import ExternalAgentFailed
+from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
+from synapse.core.message import Artifact, Part
 from synapse.core.status import ExternalAnswer
 from synapse.core.task import TaskState
 from synapse.transports.errand import Answer
+from synapse.transports.external_parts import artifact_of, parts_of
 
+_NOT_THERE: Final = (502, 503, 504)
+"""What a proxy says in place of an agent that does not answer."""
 DEEPEST: Final = 64
 """Levels of nesting: whoever stores or prints an answer later recurses too."""
 
 _SETTLED: Final = {state.value for state in TaskState if state.is_terminal or state.is_interrupted}
+_AGENT_ROLES: Final = ("agent", "ROLE_AGENT")
 _KINDS: Final = {
     "task": "task",
     "message": "message",
@@ -34,6 +39,7 @@ class Report:
     def __init__(self) -> None:
         self._task: Fields = {}
         self._message: Fields = {}
+        self._unfinished: set[str] = set()
 
     @property
     def is_settled(self) -> bool:
@@ -43,6 +49,37 @@ class Report:
     @property
     def task_id(self) -> str:
         return _text(self._task, "id") or _text(self._message, "taskId")
+
+    @property
+    def context_id(self) -> str:
+        """The conversation that the task belongs to over there."""
+        known = self._task or self._message
+        return _text(known, "contextId") or _text(known, "context_id")
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """What was handed over so far."""
+        given = (artifact_of(_object(item), index) for index, item in enumerate(_list(self._task.get("artifacts"))))
+        return tuple(artifact for artifact in given if artifact is not None)
+
+    def is_whole(self, artifact_id: str) -> bool:
+        """Whether no more chunks of an artifact are announced."""
+        return artifact_id not in self._unfinished
+
+    @property
+    def words(self) -> tuple[Part, ...]:
+        """What the agent says with its state, or instead of a task; the last thing that it said if it says nothing."""
+        if self._message:
+            return parts_of(self._message)
+        status = _object(_object(self._task.get("status")).get("message"))
+        said = (_object(item) for item in reversed(_list(self._task.get("history"))))
+        last = next((parts_of(item) for item in said if _text(item, "role") in _AGENT_ROLES), ())
+        return parts_of(status) or last
+
+    @property
+    def note(self) -> str:
+        """What the agent says with its state, as one text; empty when it says nothing."""
+        return _parts_text(_object(_object(self._task.get("status")).get("message")))
 
     @property
     def state(self) -> str:
@@ -63,6 +100,7 @@ class Report:
             said = {"task": said}
         if "task" in said:
             self._task = _object(said["task"])
+            self._unfinished.clear()
         elif "message" in said:
             self._message = _object(said["message"])
         elif "statusUpdate" in said:
@@ -78,7 +116,8 @@ class Report:
         return ExternalAnswer(alias=alias, task_id=self.task_id, state=self.state, text=self._said(), raw=raw)
 
     def _receive_status(self, update: Fields) -> None:
-        self._task = {"id": _text(update, "taskId"), **self._task, "status": update.get("status")}
+        context = {"contextId": update["contextId"]} if "contextId" in update else {}
+        self._task = {"id": _text(update, "taskId"), **context, **self._task, "status": update.get("status")}
 
     def _receive_artifact(self, update: Fields) -> None:
         new = _object(update.get("artifact"))
@@ -87,6 +126,7 @@ class Report:
         if update.get("append") is True and key in known:
             new = {**known[key], "parts": _joined(_list(known[key].get("parts")), _list(new.get("parts")))}
         known[key] = new
+        (self._unfinished.discard if update.get("lastChunk") is True else self._unfinished.add)(key)
         self._task = {"id": _text(update, "taskId"), **self._task, "artifacts": list(known.values())}
 
     def _said(self) -> str:
@@ -103,7 +143,7 @@ class Report:
         if words := _parts_text(_object(status.get("message"))):
             return words
         for item in reversed(_list(self._task.get("history"))):
-            if _text(_object(item), "role") in ("agent", "ROLE_AGENT"):
+            if _text(_object(item), "role") in _AGENT_ROLES:
                 return _parts_text(_object(item))
         return sanitise(_text(_object(self._task.get("metadata")), "note"))
 
@@ -116,7 +156,12 @@ def result_of(answer: Answer) -> Fields:
     if answer.location:
         raise ExternalAgentFailed(f"it sends us to {sanitise(answer.location)[:200]}", hint="add it by that address")
     if answer.status in (401, 403):
-        raise ExternalAgentFailed(f"it wants credentials (status {answer.status}), and we have none for it")
+        raise ExternalAgentFailed(
+            f"it wants credentials (status {answer.status}) that we do not have",
+            hint="`synapse external add URL --bearer-env VARIABLE` remembers some",
+        )
+    if answer.status in _NOT_THERE:
+        raise ExternalAgentUnreachable(f"it does not answer (status {answer.status}){_reason(answer.body)}")
     if answer.status >= 400:
         raise ExternalAgentFailed(f"it refused (status {answer.status}){_reason(answer.body)}")
     return rpc_result(json_object(answer.body))

@@ -3,67 +3,152 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, assert_never
+from dataclasses import dataclass
+from typing import Any, NamedTuple, assert_never
 from urllib.parse import quote
 
 from synapse.core.message import DataPart, FilePart, Message, Part, TextPart
 from synapse.transports.errand import Call
-from synapse.transports.external_card import A2A_0_3, JSONRPC, SYNAPSE, Interface
+from synapse.transports.external_card import A2A_0_3, A2A_1_0, JSONRPC, SYNAPSE, Interface
 
 _STREAM = {"Accept": "text/event-stream, application/json"}
 
 
-def send_call(interface: Interface, message: Message) -> Call:
-    """The request that sends `message`; it asks for a stream where the agent has streams."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """What a message goes on with, in the words of the agent over there; empty for a new conversation."""
+
+    task_id: str = ""
+    context_id: str = ""
+
+
+NEW = Thread()
+
+
+def send_call(interface: Interface, message: Message, thread: Thread = NEW, *, waits: bool = True) -> Call:
+    """The request that sends `message`; it asks for a stream where the agent has streams.
+
+    Where it has none, the answer `waits` for the end of the task, or comes at once with the task as it is then.
+    """
     if interface.protocol == SYNAPSE:
-        return Call(f"{interface.url}/tasks/send", {"message": _synapse_message(message)})
-    if interface.protocol == A2A_0_3:
-        method = "message/stream" if interface.streaming else "message/send"
-        question = {"message": _message_0_3(message), "configuration": {"blocking": True}}
-        return Call(interface.url, _rpc(message, method, question), _headers("0.3", interface))
-    params: dict[str, Any] = {"message": _message_1_0(message), "configuration": {}}
-    if interface.binding == JSONRPC:
-        method = "SendStreamingMessage" if interface.streaming else "SendMessage"
-        if interface.tenant:
-            params["tenant"] = interface.tenant
-        return Call(interface.url, _rpc(message, method, params), _headers("1.0", interface))
-    place = "/".join(filter(None, (interface.url.rstrip("/"), interface.tenant)))
-    verb = "stream" if interface.streaming else "send"
-    return Call(f"{place}/message:{verb}", params, _headers("1.0", interface))
+        return Call(f"{interface.url}/tasks/send", {"message": _synapse_message(message, thread)})
+    is_former, is_rest = interface.protocol == A2A_0_3, interface.binding != JSONRPC
+    if is_former:
+        spoken = _message_0_3_rest(message, thread) if is_rest else _message_0_3(message, thread)
+        params = {"message": spoken, "configuration": {"blocking": waits}}
+    else:
+        configuration = {} if waits else {"returnImmediately": True}
+        params = {"message": _message_1_0(message, thread), "configuration": configuration}
+    if is_rest:
+        verb = "stream" if interface.streaming else "send"
+        return Call(f"{_place(interface)}/message:{verb}", params, _headers(interface))
+    method = _SEND[is_former, interface.streaming]
+    return Call(interface.url, _rpc(message.message_id, method, _tenanted(params, interface)), _headers(interface))
+
+
+_SEND = {
+    (False, False): "SendMessage",
+    (False, True): "SendStreamingMessage",
+    (True, False): "message/send",
+    (True, True): "message/stream",
+}
+"""The method that sends a message: of 0.3 or not, with a stream or not."""
 
 
 def subscribe_call(interface: Interface, task_id: str) -> Call:
-    """The request that follows a task in the synapse dialect."""
+    """The request that follows a task."""
+    return _about_task(interface, task_id, _SUBSCRIBE, stream=True)
+
+
+def get_call(interface: Interface, task_id: str) -> Call:
+    """The request that reads a task."""
+    return _about_task(interface, task_id, _GET)
+
+
+def cancel_call(interface: Interface, task_id: str) -> Call:
+    """The request that stops a task."""
+    return _about_task(interface, task_id, _CANCEL)
+
+
+class _Words(NamedTuple):
+    """How one request about a task is said in each protocol."""
+
+    synapse: str
+    a2a_0_3: str
+    a2a_1_0: str
+    verb: str = ""
+    posts: bool = False
+
+
+_GET = _Words("", "tasks/get", "GetTask")
+_CANCEL = _Words("/cancel", "tasks/cancel", "CancelTask", ":cancel", posts=True)
+_SUBSCRIBE = _Words("/subscribe", "tasks/resubscribe", "SubscribeToTask", ":subscribe")
+
+
+def _about_task(interface: Interface, task_id: str, words: _Words, *, stream: bool = False) -> Call:
+    headers = _headers(interface, stream=stream)
+    body: dict[str, Any] | None = {} if words.posts else None
     # The id is a stranger's word: it must not lead to another path.
-    return Call(f"{interface.url}/tasks/{quote(task_id, safe='')}/subscribe", headers=_STREAM)
+    quoted = quote(task_id, safe="")
+    if interface.protocol == SYNAPSE:
+        return Call(f"{interface.url}/tasks/{quoted}{words.synapse}", body, headers)
+    if interface.binding == JSONRPC:
+        method = words.a2a_0_3 if interface.protocol == A2A_0_3 else words.a2a_1_0
+        return Call(interface.url, _rpc(task_id, method, _tenanted({"id": task_id}, interface)), headers)
+    return Call(f"{_place(interface)}/tasks/{quoted}{words.verb}", body, headers)
 
 
-def _headers(version: str, interface: Interface) -> dict[str, str]:
-    return {"A2A-Version": version, **(_STREAM if interface.streaming else {})}
+_VERSIONS = {A2A_0_3: "0.3", A2A_1_0: "1.0"}
 
 
-def _rpc(message: Message, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": message.message_id, "method": method, "params": params}
+def _headers(interface: Interface, *, stream: bool | None = None) -> dict[str, str]:
+    version = _VERSIONS.get(interface.protocol)
+    named = {"A2A-Version": version} if version else {}
+    return {**named, **(_STREAM if (interface.streaming if stream is None else stream) else {})}
 
 
-def _synapse_message(message: Message) -> dict[str, Any]:
+def _tenanted(params: dict[str, Any], interface: Interface) -> dict[str, Any]:
+    return {**params, "tenant": interface.tenant} if interface.tenant else params
+
+
+def _place(interface: Interface) -> str:
+    """Where the paths of REST begin: 1.0 has the tenant there, 0.3 its version."""
+    below = "v1" if interface.protocol == A2A_0_3 else interface.tenant
+    return "/".join(filter(None, (interface.url.rstrip("/"), below)))
+
+
+def _rpc(call_id: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}
+
+
+def _synapse_message(message: Message, thread: Thread) -> dict[str, Any]:
     parts = [_part(part, "type") for part in message.parts]
-    return _with_metadata({"role": "user", "parts": parts, "message_id": message.message_id}, message)
+    spoken = {"role": "user", "parts": parts, "message_id": message.message_id}
+    return _with_more(spoken, message, task_id=thread.task_id, context_id=thread.context_id)
 
 
-def _message_0_3(message: Message) -> dict[str, Any]:
+def _message_0_3(message: Message, thread: Thread) -> dict[str, Any]:
     parts = [_part(part, "kind") for part in message.parts]
     spoken = {"kind": "message", "messageId": message.message_id, "role": "user", "parts": parts}
-    return _with_metadata(spoken, message)
+    return _with_more(spoken, message, taskId=thread.task_id, contextId=thread.context_id)
 
 
-def _message_1_0(message: Message) -> dict[str, Any]:
+def _message_0_3_rest(message: Message, thread: Thread) -> dict[str, Any]:
+    """In REST 0.3 is its own protobuf, whose names are others."""
+    parts = [_part_0_3_rest(part) for part in message.parts]
+    spoken = {"messageId": message.message_id, "role": "ROLE_USER", "content": parts}
+    return _with_more(spoken, message, taskId=thread.task_id, contextId=thread.context_id)
+
+
+def _message_1_0(message: Message, thread: Thread) -> dict[str, Any]:
     parts = [_part_1_0(part) for part in message.parts]
-    return _with_metadata({"messageId": message.message_id, "role": "ROLE_USER", "parts": parts}, message)
+    spoken = {"messageId": message.message_id, "role": "ROLE_USER", "parts": parts}
+    return _with_more(spoken, message, taskId=thread.task_id, contextId=thread.context_id)
 
 
-def _with_metadata(spoken: dict[str, Any], message: Message) -> dict[str, Any]:
-    return {**spoken, "metadata": dict(message.metadata)} if message.metadata else spoken
+def _with_more(spoken: dict[str, Any], message: Message, **thread: str) -> dict[str, Any]:
+    more = {name: value for name, value in thread.items() if value}
+    return {**spoken, **more, **({"metadata": dict(message.metadata)} if message.metadata else {})}
 
 
 def _part(part: Part, tag: str) -> dict[str, Any]:
@@ -84,6 +169,20 @@ def _file(part: FilePart) -> dict[str, Any]:
     where = {"uri": part.url} if part.content is None else {"bytes": _encoded(part.content)}
     named = {"name": part.name, "mimeType": part.media_type}
     return {**where, **{key: value for key, value in named.items() if value}}
+
+
+def _part_0_3_rest(part: Part) -> dict[str, Any]:
+    spoken = _part(part, "kind")
+    del spoken["kind"]
+    match part:
+        case DataPart(data=data):
+            # Its data is an object; anything else is put into one.
+            return {**spoken, "data": {"data": data if isinstance(data, dict) else {"value": data}}}
+        case FilePart():
+            named = {"uri": "fileWithUri", "bytes": "fileWithBytes"}
+            return {**spoken, "file": {named.get(key, key): value for key, value in _file(part).items()}}
+        case _:
+            return spoken
 
 
 def _part_1_0(part: Part) -> dict[str, Any]:

@@ -44,6 +44,10 @@ def encoded(result: object) -> bytes:
     return json.dumps(result).encode()
 
 
+def nothing(_result: object) -> bytes:
+    return b""
+
+
 def a_call(_wire: WireRequest) -> Call:
     return Call(GetStatus(), encoded)
 
@@ -61,6 +65,16 @@ def test_a_call_is_answered_with_the_media_type_of_its_route() -> None:
 
     assert (exchange.status, exchange.json) == (200, {"a": 1})
     assert exchange.headers[b"content-type"] == b"application/x+json"
+
+
+def test_a_call_has_its_own_status_and_one_without_a_body_has_no_length() -> None:
+    accepted = app(FixedService({"a": 1}), lambda _: Call(GetStatus(), encoded, status=202))
+    gone = app(FixedService(None), lambda _: Call(GetStatus(), nothing, status=204))
+
+    exchange = asyncio.run(Exchange("POST", "/").run(accepted))
+    assert (exchange.status, exchange.json) == (202, {"a": 1})
+    exchange = asyncio.run(Exchange("POST", "/").run(gone))
+    assert (exchange.status, exchange.body, exchange.headers) == (204, b"", {})
 
 
 def test_a_route_may_answer_by_itself() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.transports.errand import Call
 from synapse.transports.external_card import Interface
-from synapse.transports.external_words import send_call, subscribe_call
+from synapse.transports.external_words import Thread, cancel_call, get_call, send_call, subscribe_call
 
 PARTS: tuple[Part, ...] = (
     TextPart(text="hi", metadata={"lang": "en"}),
@@ -115,3 +116,86 @@ def test_a_strange_task_id_leads_to_no_other_path() -> None:
 
     assert call.url == "http://other/tasks/..%2Fx%3Fy/subscribe"
     assert call.body is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "names"),
+    [
+        ("a2a-1.0", {"taskId": "t", "contextId": "c"}),
+        ("a2a-0.3", {"taskId": "t", "contextId": "c"}),
+        ("synapse", {"task_id": "t", "context_id": "c"}),
+    ],
+)
+def test_a_message_goes_on_with_a_task(protocol: str, names: dict[str, str]) -> None:
+    call = send_call(interface(protocol), MESSAGE, Thread(task_id="t", context_id="c"))
+
+    assert call.body is not None
+    spoken = call.body.get("params", call.body)["message"]
+    assert names.items() <= spoken.items()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "configuration"), [("a2a-1.0", {"returnImmediately": True}), ("a2a-0.3", {"blocking": False})]
+)
+def test_an_answer_need_not_be_waited_for(protocol: str, configuration: dict[str, bool]) -> None:
+    call = send_call(interface(protocol), MESSAGE, waits=False)
+
+    assert call.body is not None
+    assert call.body["params"]["configuration"] == configuration
+
+
+@pytest.mark.parametrize(
+    ("kind", "get", "cancel", "follow"),
+    [
+        (interface("a2a-1.0", tenant="x"), "GetTask", "CancelTask", "SubscribeToTask"),
+        (interface("a2a-0.3"), "tasks/get", "tasks/cancel", "tasks/resubscribe"),
+    ],
+    ids=["1.0", "0.3"],
+)
+def test_a_task_is_asked_about_over_json_rpc(kind: Interface, get: str, cancel: str, follow: str) -> None:
+    calls = [get_call(kind, "t/1"), cancel_call(kind, "t/1"), subscribe_call(kind, "t/1")]
+
+    assert [call.body["method"] for call in calls if call.body] == [get, cancel, follow]
+    tenant = {"tenant": "x"} if kind.tenant else {}
+    assert all(call.body and call.body["params"] == {"id": "t/1", **tenant} for call in calls)
+    assert ["text/event-stream" in call.headers.get("Accept", "") for call in calls] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths"),
+    [
+        (
+            interface("a2a-1.0", "HTTP+JSON", tenant="x"),
+            ["/x/tasks/t%2F1", "/x/tasks/t%2F1:cancel", "/x/tasks/t%2F1:subscribe"],
+        ),
+        (interface("synapse"), ["/tasks/t%2F1", "/tasks/t%2F1/cancel", "/tasks/t%2F1/subscribe"]),
+    ],
+    ids=["1.0", "synapse"],
+)
+def test_a_task_is_asked_about_by_its_path(kind: Interface, paths: list[str]) -> None:
+    calls: list[Call] = [get_call(kind, "t/1"), cancel_call(kind, "t/1"), subscribe_call(kind, "t/1")]
+
+    assert [call.url.removeprefix("http://other/rpc") for call in calls] == paths
+    assert [call.body for call in calls] == [None, {}, None]
+
+
+def test_a2a_0_3_over_rest() -> None:
+    call = send_call(interface("a2a-0.3", "HTTP+JSON"), MESSAGE)
+
+    assert call.url == "http://other/rpc/v1/message:send"
+    assert call.headers == {"A2A-Version": "0.3"}
+    assert call.body == {
+        "configuration": {"blocking": True},
+        "message": {
+            "messageId": "m-1",
+            "role": "ROLE_USER",
+            "metadata": {"trace": "x"},
+            "content": [
+                {"text": "hi", "metadata": {"lang": "en"}},
+                {"file": {"fileWithBytes": "AAE=", "name": "a.bin", "mimeType": "application/octet-stream"}},
+                {"file": {"fileWithUri": "https://example.com/b"}},
+                {"data": {"data": {"n": 1}}},
+            ],
+        },
+    }
+    assert get_call(interface("a2a-0.3", "HTTP+JSON"), "t").url == "http://other/rpc/v1/tasks/t"

@@ -1,0 +1,1 @@
+"""Agents elsewhere, run like any other: they are sent messages over A2A."""

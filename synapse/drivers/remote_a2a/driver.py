@@ -1,0 +1,214 @@
+"""Runs an agent that is elsewhere: a turn sends it a message and tells what its task there brings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+from uuid import NAMESPACE_URL, uuid5
+
+from synapse.core.agent import READY, WORKING
+from synapse.core.clock import Clock
+from synapse.core.driver import AgentView, Asked, Failed, Submitted, Turn, TurnEvent, TurnStarted, Typing
+from synapse.core.errors import AgentExited, ExternalAgentFailed
+from synapse.core.message import Message, MessageId
+from synapse.core.question import Choice
+from synapse.core.question_errors import QuestionGone
+from synapse.core.status import ExternalAgent
+from synapse.core.task import TaskId
+from synapse.drivers.remote_a2a.conversation import Conversation, Patience, RemoteClient
+from synapse.drivers.remote_a2a.handover import SOURCE, Handover
+from synapse.transports.a2a_client import Unanswered
+from synapse.transports.external_report import Report
+from synapse.transports.external_words import NEW, Thread
+
+UNCERTAIN: Final = "delivery_uncertain"
+INTERRUPTED: Final = "interrupted"
+LEFT: Final = "agent_exited"
+LEAVE_SECONDS: Final = 2.0
+
+
+class Threads(Protocol):
+    """Remembers which tasks here wait for an answer, and what they are over there."""
+
+    def find(self, task_id: TaskId) -> Thread | None: ...
+
+    def keep(self, task_id: TaskId, thread: Thread) -> None: ...
+
+    def forget(self, task_id: TaskId) -> None: ...
+
+
+@dataclass(slots=True)
+class _Running:
+    """The turn that runs; when it is `over` before the task is settled, `why` is how it ends."""
+
+    turn: Turn
+    conversation: Conversation
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    why: tuple[str, str] = ("", "")
+
+    def end(self, reason: str, note: str) -> None:
+        self.why = (reason, note)
+        self.over.set()
+
+
+class RemoteDriver:
+    """Implements `core.driver.Driver` for an external agent."""
+
+    def __init__(
+        self,
+        agent: ExternalAgent,
+        client: RemoteClient,
+        threads: Threads,
+        clock: Clock,
+        patience: Patience | None = None,
+    ) -> None:
+        self._agent = agent
+        self._client = client
+        self._threads = threads
+        self._clock = clock
+        self._patience = patience or Patience()
+        self._running: _Running | None = None
+        self._canceling: set[asyncio.Task[None]] = set()
+        self._left = False
+        self._since = clock.now()
+
+    def view(self) -> AgentView:
+        state, why = (WORKING, "it was sent a message") if self._running else (READY, "it can be sent a message")
+        return AgentView(state=state, why=why, source=SOURCE, since=self._since)
+
+    async def wait_ready(self) -> None:
+        """It is asked when there is something to ask: only then it shows whether it is there."""
+        if self._left:
+            raise AgentExited(f"{self._agent.alias} is not spoken to any longer")
+
+    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
+        # What was sent and not recorded would be sent again after a crash.
+        yield Typing()
+        thread = NEW if turn.first else self._threads.find(turn.task_id)
+        if thread is None:
+            yield Failed("conversation_lost", f"it is not known any more which task of {self._agent.alias} waits")
+            return
+        conversation = Conversation(self._agent, self._client, _as_ours(turn), thread, self._clock, self._patience)
+        self._running = _Running(turn, conversation)
+        self._since = self._clock.now()
+        try:
+            async with aclosing(self._events(self._running)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._running = None
+            self._since = self._clock.now()
+
+    async def interrupt(self) -> bool:
+        """Cancel the task over there; the turn ends once that is answered, whatever the answer is."""
+        running = self._running
+        if running is None or running.over.is_set():
+            return False
+        canceling = asyncio.create_task(_cancel(running))
+        self._canceling.add(canceling)
+        canceling.add_done_callback(self._canceling.discard)
+        return True
+
+    async def leave(self) -> None:
+        """Follow nothing any longer. Nobody would ever hear of a task that goes on, so it is canceled."""
+        self._left = True
+        running = self._running
+        if running is None or running.over.is_set():
+            return
+        note = "it may go on there: it did not answer"
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                note = await running.conversation.cancel()
+        except TimeoutError:
+            pass
+        finally:
+            running.end(LEFT, f"{self._agent.alias} is not spoken to any longer; {note}")
+
+    def drop(self) -> bool:
+        return False
+
+    async def answer(self, question_id: str, choice: Choice) -> str:  # noqa: ARG002 - it has no questions of this kind
+        raise QuestionGone
+
+    def confirm(self) -> None:
+        """There is never a doubt: a turn whose message may not have been taken has failed."""
+
+    async def _events(self, running: _Running) -> AsyncGenerator[TurnEvent, None]:
+        conversation, handover = running.conversation, Handover()
+        report, taken = conversation.report, False
+        try:
+            async with aclosing(_until(running.over, conversation.heard())) as heard:
+                async for _ in heard:
+                    if not taken and (report.task_id or report.is_settled):
+                        taken = True
+                        yield Submitted(SOURCE, _receipt(self._agent, report))
+                        yield TurnStarted(SOURCE, f"it is {report.state} there")
+                    for event in handover.news(report):
+                        yield event
+        except Unanswered as error:
+            yield Failed(UNCERTAIN, f"{self._agent.alias} may have taken the message, or not: {error}")
+        except ExternalAgentFailed as error:
+            yield Failed(error.code, f"{self._agent.alias}: {error}")
+        else:
+            outcome = handover.outcome(report) if report.is_settled else Failed(*running.why)
+            self._note_thread(running, outcome)
+            yield outcome
+
+    def _note_thread(self, running: _Running, outcome: TurnEvent) -> None:
+        if isinstance(outcome, Asked):
+            self._threads.keep(running.turn.task_id, running.conversation.thread)
+        else:
+            self._threads.forget(running.turn.task_id)
+
+
+async def _cancel(running: _Running) -> None:
+    note = "it may go on there"
+    try:
+        note = await running.conversation.cancel()
+    finally:
+        running.end(INTERRUPTED, note)
+
+
+async def _until(over: asyncio.Event, heard: AsyncGenerator[None, None]) -> AsyncGenerator[None, None]:
+    """The same, until it is over."""
+    ending: asyncio.Future[Any] = asyncio.ensure_future(over.wait())
+    try:
+        async with aclosing(heard) as events:
+            while True:
+                coming: asyncio.Future[bool] = asyncio.ensure_future(_is_next(events))
+                try:
+                    await asyncio.wait({coming, ending}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if not coming.done():
+                        # The generator must have stopped before it can be closed.
+                        coming.cancel()
+                        await asyncio.wait({coming})
+                if coming.cancelled() or not coming.result():
+                    return
+                yield
+    finally:
+        ending.cancel()
+
+
+async def _is_next(events: AsyncGenerator[None, None]) -> bool:
+    try:
+        await anext(events)
+    except StopAsyncIteration:
+        return False
+    return True
+
+
+def _as_ours(turn: Turn) -> Message:
+    """The message under an id of its own: two callers here may use the same, and over there we are one caller.
+
+    The same message has the same id, so that whoever knows messages by their ids takes it once.
+    """
+    message_id = uuid5(NAMESPACE_URL, f"{turn.task_id}/{turn.message.message_id}")
+    return replace(turn.message, message_id=MessageId(str(message_id)))
+
+
+def _receipt(agent: ExternalAgent, report: Report) -> str:
+    return f"{agent.url} took it as task {report.task_id[:80]}" if report.task_id else f"{agent.url} answered at once"

@@ -1,0 +1,124 @@
+"""Hosts as a gateway sees them: who is in the registry now, asked over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.core.agent import EXITED, READY, AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.errors import AgentNotResponding, InvalidSettings, PortTaken, TaskNotCancelable
+from synapse.core.requests import CancelTask, Commanded, OnBehalf, Request
+from synapse.registries.files import FileRegistry
+from synapse.runtime.gateway_config import GatewayConfig
+from synapse.runtime.gateway_hosts import FRESH_SECONDS, HostAgents
+from synapse.runtime.gateway_place import gateways, own_url, take_gateway_place
+from synapse.runtime.settings import Settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.transports.host_client import HostClient
+from tests.conformance.in_memory_service import InMemoryService
+from tests.conformance.served_host import served
+from tests.fakes.clock import FakeClock
+
+pytestmark = pytest.mark.integration
+
+LAPTOP = Caller(scope="key:laptop", actions=frozenset({"cancel"}), name="laptop")
+
+
+class CommandedService(InMemoryService):
+    """A host that does what a gateway asks, unless it is told to refuse."""
+
+    def __init__(self, entry: AgentEntry) -> None:
+        super().__init__(entry)
+        self.asked: list[Request] = []
+
+    async def handle(self, request: Request, caller: Caller) -> Any:  # type: ignore[explicit-override]  # typing.override needs Python 3.12
+        if not isinstance(request, OnBehalf):
+            return await super().handle(request, caller)
+        self.asked.append(request)
+        if isinstance(request.request, CancelTask) and request.request.task_id == "done":
+            raise TaskNotCancelable("it is done", hint="look")
+        return Commanded(task_id="t", version=3)
+
+
+def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
+    registry = FileRegistry(tmp_path / "registry")
+
+    async def story(services: list[CommandedService], entry: AgentEntry) -> None:
+        client = HostClient(FakeClock().monotonic)
+        hosts = HostAgents(registry, client, FakeClock())
+        assert hosts() == ()
+        registry.write(entry)
+        (agent,) = hosts()
+
+        assert (agent.name, await agent.state()) == (entry.agent_id, READY)
+        assert await agent.command(CancelTask("t"), LAPTOP) == Commanded(task_id="t", version=3)
+        assert services[0].asked == [OnBehalf(LAPTOP, CancelTask("t"))]
+        with pytest.raises(TaskNotCancelable, match="it is done") as refused:
+            await agent.command(CancelTask("done"), LAPTOP)
+        assert refused.value.hint == "look"
+        client.close()
+
+    services: list[CommandedService] = []
+
+    def make(entry: AgentEntry) -> CommandedService:
+        services.append(CommandedService(entry))
+        return services[0]
+
+    with served(tmp_path, make) as host:
+        asyncio.run(story(services, host.entry))
+
+
+def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp_path: Path) -> None:
+    registry = FileRegistry(tmp_path / "registry")
+    # It seems to live, because its process does; nobody listens at its socket.
+    entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "none"))
+
+    async def story() -> None:
+        clock = FakeClock()
+        hosts = HostAgents(registry, HostClient(clock.monotonic), clock)
+        registry.write(entry)
+        (agent,) = hosts()
+        assert await agent.state() == EXITED
+        with pytest.raises(AgentNotResponding):
+            await agent.command(CancelTask("t"), LAPTOP)
+        registry.remove(entry.agent_id)
+        assert hosts() == ()
+
+    asyncio.run(story())
+    assert FRESH_SECONDS <= 1
+
+
+def test_a_gateway_has_a_place_of_its_own(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, uds_dir=tmp_path / "s", sources={"uds_dir": "test"})
+    place = take_gateway_place(GatewayConfig(port=0), settings, SystemClock(), tls=False)
+    try:
+        entry = place.entry
+        assert (entry.agent_type, entry.endpoint) == ("gateway", f"http://localhost:{entry.port}")
+        with pytest.raises(PortTaken, match="is taken"):
+            take_gateway_place(GatewayConfig(port=entry.port), settings, SystemClock(), tls=False)
+        gateways(tmp_path).write(entry)
+        assert [one.agent_id for one in gateways(tmp_path).entries()] == [entry.agent_id]
+    finally:
+        place.leave()
+
+
+def test_without_a_socket_there_is_no_place(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, uds_dir=tmp_path / ("x" * 120), sources={"uds_dir": "test"})
+    with pytest.raises(InvalidSettings):
+        take_gateway_place(GatewayConfig(port=0), settings, SystemClock(), tls=False)
+    place = take_gateway_place(
+        GatewayConfig(port=0),
+        Settings(home=tmp_path, uds_dir=tmp_path / "s", sources={"uds_dir": "t"}),
+        SystemClock(),
+        tls=True,
+    )
+    assert place.entry.endpoint.startswith("https://localhost:")
+    place.leave()
+
+
+def test_a_gateway_that_is_open_to_others_is_called_by_its_address() -> None:
+    assert own_url("192.0.2.1", 8000, tls=True) == "https://192.0.2.1:8000"

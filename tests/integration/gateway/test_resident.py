@@ -1,0 +1,141 @@
+"""An agent in the gateway's own process: the same parts as in a host, on the shared store, one at a time for a name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import READY
+from synapse.core.caller import Caller
+from synapse.core.errors import AgentNotResponding, NameTaken
+from synapse.core.requests import SendMessage
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.drivers.scripted.script import read_script
+from synapse.registries.files import FileRegistry
+from synapse.runtime.resident import Resident, Residents, resident_entry
+from synapse.runtime.scripted_agent import play
+from synapse.runtime.settings import Settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.stores.sqlite import SqliteStore
+from tests.conformance.real_hosts import CONFORMANCE
+from tests.fakes.desk import say
+
+pytestmark = pytest.mark.integration
+
+BOUND = 20.0
+LAPTOP = Caller(scope="key:laptop")
+CLOCK = SystemClock()
+
+
+@asynccontextmanager
+async def opened(home: Path) -> AsyncGenerator[SqliteStore]:
+    store = await SqliteStore.open(home / "store.db")
+    try:
+        async with asyncio.timeout(BOUND):
+            yield store
+    finally:
+        await store.close()
+
+
+def resident(home: Path, store: SqliteStore, name: str = "tck", script: Path = CONFORMANCE) -> Resident:
+    return Resident(
+        resident_entry(name, "scripted", CLOCK),
+        play(read_script(script), CLOCK),
+        store=store,
+        registry=FileRegistry(home / "registry"),
+        settings=Settings(home=home),
+    )
+
+
+async def sent(one: Resident, text: str, message_id: str = "") -> TaskId:
+    done = await one.as_agent().command(SendMessage(message=say(text, message_id), dialect="a2a_v1"), LAPTOP)
+    return TaskId(done.task_id)
+
+
+async def until(store: SqliteStore, task_id: TaskId, state: TaskState) -> Task:
+    while True:
+        task = await store.load(task_id)
+        if task.state is state:
+            return task
+        assert not task.state.is_terminal, task.note
+        await asyncio.sleep(0.01)
+
+
+async def gone(one: Resident) -> None:
+    while True:
+        if not one.is_here:
+            return
+        await asyncio.sleep(0.01)
+
+
+def test_a_resident_takes_messages_and_answers_on_the_shared_store(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as store:
+            residents = Residents()
+            await residents.add(resident(tmp_path, store))
+            (agent,) = residents()
+            assert (agent.name, await agent.state()) == ("tck", READY)
+
+            done = await agent.command(SendMessage(message=say("hello"), dialect="a2a_v1"), LAPTOP)
+            task = await until(store, TaskId(done.task_id), TaskState.COMPLETED)
+
+            assert (task.inbox, task.scope, task.artifacts[0].text) == ("tck", "key:laptop", "hello")
+            assert await residents.remove("tck")
+            assert not await residents.remove("tck")
+            with pytest.raises(AgentNotResponding):
+                await agent.command(SendMessage(message=say("more"), dialect="a2a_v1"), LAPTOP)
+
+    asyncio.run(story())
+
+
+def test_a_name_belongs_to_one_agent_at_a_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as store:
+            # The holder is a living process that is not this one.
+            assert await store.claim_inbox("tck", f"{os.getppid()}:0", lambda _: True)
+            one = resident(tmp_path, store)
+            with pytest.raises(NameTaken):
+                await Residents().add(one)
+            assert not one.is_here
+
+    asyncio.run(story())
+
+
+def test_what_a_resident_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as store:
+            first = resident(tmp_path, store)
+            await first.start()
+            waiting = await sent(first, "wait", "tck-cancel-1")
+            await until(store, waiting, TaskState.WORKING)
+            await first.stop()
+            assert (await store.load(waiting)).state.is_terminal
+
+            second = resident(tmp_path, store)
+            await second.start()
+            await until(store, await sent(second, "hello"), TaskState.COMPLETED)
+            await second.stop()
+
+    asyncio.run(story())
+
+
+def test_a_resident_whose_driver_ends_is_not_here_any_more(tmp_path: Path) -> None:
+    script = tmp_path / "exit.toml"
+    script.write_text("[default]\nsteps = [{ exit = 0 }]\n", encoding="utf-8")
+
+    async def story() -> None:
+        async with opened(tmp_path) as store:
+            residents = Residents()
+            one = resident(tmp_path, store, script=script)
+            await residents.add(one)
+            await sent(one, "leave")
+            await gone(one)
+            assert residents() == []
+            await residents.stop()
+
+    asyncio.run(story())
