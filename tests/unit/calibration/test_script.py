@@ -1,0 +1,87 @@
+"""What the scripted model does, and how it calls the tools of a CLI."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.calibration.acts import SCENES, CallTool, Refuse, Say, Use, act_for
+from synapse.calibration.asked import Asked
+from synapse.calibration.tool_calls import call_for
+
+
+def test_the_first_act_is_for_the_prompt_and_the_last_one_stays() -> None:
+    assert isinstance(act_for(SCENES, "approve", 0), CallTool)
+    assert isinstance(act_for(SCENES, "approve", 1), Say)
+    assert act_for(SCENES, "approve", 9) == act_for(SCENES, "approve", 1)
+
+
+def test_an_unknown_scene_is_a_plain_answer() -> None:
+    assert act_for(SCENES, "nobody-knows", 0) == act_for(SCENES, "one-line", 0)
+
+
+def test_the_long_answer_has_what_terminals_and_markdown_change() -> None:
+    (act,) = SCENES["long"]
+
+    assert isinstance(act, Say)
+    assert len(act.text.encode()) > 16_000
+    assert len(act.pieces) > 50
+    for special in ("FAKE-ECHO[34]", "```python", "日本語", "**bold**", "\\backslash", "<tag"):
+        assert special in act.text
+
+
+def test_every_error_is_one_that_all_vendors_have_words_for() -> None:
+    statuses = {act.status for scene in SCENES.values() for act in scene if isinstance(act, Refuse)}
+
+    assert statuses <= {400, 429, 500}
+
+
+# The tools as the five CLIs offer them (read in their requests).
+SHELLS = [
+    ("Bash", {"command", "description", "timeout"}, {"command": "ls", "description": "Make a file"}),
+    ("run_shell_command", {"command", "description"}, {"command": "ls", "description": "Make a file"}),
+    ("bash", {"command"}, {"command": "ls"}),
+    ("shell", {"command", "workdir"}, {"command": ["bash", "-c", "ls"]}),
+]
+
+
+@pytest.mark.parametrize(("name", "offered", "arguments"), SHELLS)
+def test_a_shell_is_called_with_the_parameters_that_it_has(
+    name: str, offered: set[str], arguments: dict[str, object]
+) -> None:
+    call = call_for(CallTool(Use.SHELL, "ls"), Asked(tools={name: frozenset(offered)}))
+
+    assert call is not None
+    assert (call.name, call.arguments) == (name, arguments)
+
+
+def test_codex_is_asked_to_leave_its_sandbox_so_that_it_asks_a_person() -> None:
+    offered = frozenset({"cmd", "sandbox_permissions"})
+
+    call = call_for(CallTool(Use.SHELL, "ls"), Asked(tools={"exec_command": offered}))
+
+    assert call is not None
+    assert call.arguments["cmd"] == "ls"
+    assert call.arguments["sandbox_permissions"] == "require_escalated"
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [
+        ("AskUserQuestion", {"questions"}),
+        ("ask_user", {"questions"}),
+        ("ask_user", {"message", "requestedSchema"}),
+        ("ask_user", {"question", "choices"}),
+        ("question", {"questions"}),
+        ("request_user_input", {"questions"}),
+    ],
+)
+def test_a_question_names_what_is_asked_and_both_colours(name: str, offered: set[str]) -> None:
+    call = call_for(CallTool(Use.ASK), Asked(tools={name: frozenset(offered)}))
+
+    assert call is not None
+    assert all(words in str(call.arguments) for words in ("Which colour?", "Blue", "Red"))
+    assert set(call.arguments) & offered
+
+
+def test_a_tool_that_is_not_offered_is_not_called() -> None:
+    assert call_for(CallTool(Use.ASK), Asked(tools={"Bash": frozenset()})) is None

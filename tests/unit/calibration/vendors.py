@@ -1,0 +1,135 @@
+"""How a CLI speaks with each vendor's API: requests as CLIs write them, and streams as they read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from synapse.calibration.wires.anthropic import Anthropic
+from synapse.calibration.wires.chat import Chat
+from synapse.calibration.wires.gemini import Gemini
+from synapse.calibration.wires.responses import Responses
+from synapse.calibration.wires.wire import Wire
+from synapse.transports.events import EventDecoder
+
+Json = dict[str, Any]
+SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}}
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """One API, from the CLI's side. A message is a person's text, or what a tool answered."""
+
+    name: str
+    wire: Wire
+    path: str
+    prompt: Callable[[str], Json]
+    result: Callable[[str], Json]
+    request: Callable[[list[Json]], Json]
+    structured: Json
+    text_in: Callable[[list[Json]], str]
+    call_in: Callable[[list[Json]], tuple[str, Json]]
+    whole_text: Callable[[Json], str]
+
+
+def events(frames: list[bytes]) -> list[Json]:
+    """The JSON of each event of a stream."""
+    told = EventDecoder().receive(b"".join(frames))
+    return [json.loads(event.data) for event in told if event.data != "[DONE]"]
+
+
+def _anthropic_call(told: list[Json]) -> tuple[str, Json]:
+    block = next(event["content_block"] for event in told if event["type"] == "content_block_start")
+    parts = [event["delta"]["partial_json"] for event in told if event["type"] == "content_block_delta"]
+    return block["name"], json.loads("".join(parts))
+
+
+def _responses_call(told: list[Json]) -> tuple[str, Json]:
+    item = told[-1]["response"]["output"][0]
+    return item["name"], json.loads(item["arguments"])
+
+
+def _chat_call(told: list[Json]) -> tuple[str, Json]:
+    function = told[0]["choices"][0]["delta"]["tool_calls"][0]["function"]
+    return function["name"], json.loads(function["arguments"])
+
+
+def _gemini_part(told: Json) -> Json:
+    part: Json = told["candidates"][0]["content"]["parts"][0]
+    return part
+
+
+def _gemini_call(told: list[Json]) -> tuple[str, Json]:
+    call = _gemini_part(told[-1])["functionCall"]
+    return call["name"], call["args"]
+
+
+ANTHROPIC = Vendor(
+    name="anthropic",
+    wire=Anthropic(),
+    path="/v1/messages",
+    prompt=lambda text: {"role": "user", "content": [{"type": "text", "text": text}]},
+    result=lambda text: {"role": "user", "content": [{"type": "tool_result", "content": text}]},
+    request=lambda messages: {
+        "model": "m",
+        "stream": True,
+        "messages": messages,
+        "tools": [{"name": "Bash", "input_schema": SCHEMA}],
+    },
+    structured={"output_config": {"format": {"type": "json_schema"}}},
+    text_in=lambda told: "".join(event["delta"]["text"] for event in told if event["type"] == "content_block_delta"),
+    call_in=_anthropic_call,
+    whole_text=lambda body: body["content"][0]["text"],
+)
+RESPONSES = Vendor(
+    name="responses",
+    wire=Responses(),
+    path="/v1/responses",
+    prompt=lambda text: {"role": "user", "content": [{"type": "input_text", "text": text}]},
+    result=lambda text: {"type": "function_call_output", "output": text},
+    request=lambda messages: {
+        "model": "m",
+        "stream": True,
+        "input": messages,
+        "tools": [{"type": "function", "name": "Bash", "parameters": SCHEMA}],
+    },
+    structured={"text": {"format": {"type": "json_schema"}}},
+    text_in=lambda told: told[-1]["response"]["output"][0]["content"][0]["text"],
+    call_in=_responses_call,
+    whole_text=lambda body: body["output"][0]["content"][0]["text"],
+)
+CHAT = Vendor(
+    name="chat",
+    wire=Chat(),
+    path="/v1/chat/completions",
+    prompt=lambda text: {"role": "user", "content": text},
+    result=lambda text: {"role": "tool", "content": text},
+    request=lambda messages: {
+        "model": "m",
+        "stream": True,
+        "messages": messages,
+        "tools": [{"type": "function", "function": {"name": "Bash", "parameters": SCHEMA}}],
+    },
+    structured={"response_format": {"type": "json_schema"}},
+    text_in=lambda told: "".join(event["choices"][0]["delta"].get("content") or "" for event in told),
+    call_in=_chat_call,
+    whole_text=lambda body: body["choices"][0]["message"]["content"],
+)
+GEMINI = Vendor(
+    name="gemini",
+    wire=Gemini(),
+    path="/v1beta/models/m:streamGenerateContent",
+    prompt=lambda text: {"role": "user", "parts": [{"text": text}]},
+    result=lambda text: {"role": "user", "parts": [{"functionResponse": {"response": {"output": text}}}]},
+    request=lambda messages: {
+        "contents": messages,
+        "tools": [{"functionDeclarations": [{"name": "Bash", "parametersJsonSchema": SCHEMA}]}],
+    },
+    structured={"generationConfig": {"responseMimeType": "application/json"}},
+    text_in=lambda told: "".join(_gemini_part(event)["text"] for event in told),
+    call_in=_gemini_call,
+    whole_text=lambda body: _gemini_part(body)["text"],
+)
+VENDORS = (ANTHROPIC, RESPONSES, CHAT, GEMINI)
