@@ -28,7 +28,7 @@ from synapse.core.json_text import object_in, objects_in
 from synapse.runtime.profiles import load_profile
 from synapse.runtime.system_clock import SystemClock
 
-PATIENCE = 40.0
+PATIENCE = 60.0
 REPLY = "Forty-two, said by hand."
 # With its path: Codex runs a login shell, which finds its own.
 SYNAPSE = Path(sys.executable).parent / "synapse"

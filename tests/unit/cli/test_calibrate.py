@@ -1,0 +1,104 @@
+"""`synapse calibrate`: what it refuses, and how its table looks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from synapse.calibration.findings import Finding, Verdict, compared
+from synapse.cli import calibrate as verb
+from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
+from tests.unit.cli.conftest import Cli
+
+RIGHT = compared("long", "answered", "completed", "completed", source="signal", delay=timedelta(milliseconds=40))
+WRONG = compared("deny", "tool", "has not run", "has run")
+NOT_OFFERED = Finding(row="question", event="waiting", expected="-", seen="no tool", verdict=Verdict.NOT_OFFERED)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `claude` on the PATH."""
+    (tmp_path / "claude").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+class FakeRun:
+    """Takes the place of a calibration: it has these findings."""
+
+    def __init__(self, *findings: Finding) -> None:
+        self.findings = list(findings)
+        self.rows: list[str] = []
+        self.folder = Path()
+
+    def __call__(self, _recipe: object, rows: list[str], folder: Path, _clock: object, tell: object) -> list[Finding]:
+        assert callable(tell)
+        self.rows, self.folder = rows, folder
+        assert folder.is_dir()
+        for finding in self.findings:
+            tell(finding)
+        return self.findings
+
+
+def test_a_program_that_is_not_installed_is_told_with_how_to_install_it(
+    synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    ran = synapse("calibrate", "claude")
+
+    assert ran.code == NOT_FOUND
+    assert "'claude' is not installed\nnpm install" in ran.err
+
+
+def test_a_profile_without_a_recipe_is_refused(synapse: Cli) -> None:
+    ran = synapse("calibrate", "dummy")
+
+    assert ran.code == REFUSED
+    assert "there are recipes for: claude" in ran.err
+
+
+def test_an_unknown_profile_or_row_is_refused_with_the_known_ones(synapse: Cli) -> None:
+    assert "Did you mean 'claude'" in synapse("calibrate", "cloude").err
+    assert (
+        "there is no row 'lnog'; there are: one-line, multi-line, long"
+        in synapse("calibrate", "claude", "--rows", "lnog").err
+    )
+
+
+@pytest.mark.usefixtures("program")
+def test_one_wrong_conclusion_makes_the_run_fail(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "calibrate", run := FakeRun(RIGHT, WRONG, NOT_OFFERED))
+
+    ran = synapse("calibrate", "claude")
+
+    assert ran.code == FAILED
+    assert "claude: 1 of 2 right, median delay 40 ms" in ran.out
+    assert "wrong: deny, tool: has run" in ran.out
+    assert "WRONG  deny: tool" in ran.err
+    assert not run.folder.exists()
+
+
+@pytest.mark.usefixtures("program")
+def test_the_result_for_machines_has_every_finding(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "calibrate", run := FakeRun(RIGHT, NOT_OFFERED))
+
+    ran = synapse("calibrate", "claude", "--json", "--keep", "--rows", "exit, long")
+
+    assert ran.code == DONE
+    assert run.rows == ["long", "exit"]
+    assert ran.json["wrong"] == 0
+    assert ran.json["median_delay_ms"] == 40
+    assert ran.json["findings"][0] == {
+        "row": "long",
+        "event": "answered",
+        "expected": "completed",
+        "seen": "completed",
+        "source": "signal",
+        "delay_ms": 40,
+        "verdict": "ok",
+    }
+    assert Path(ran.json["folder"]).is_dir()
+    Path(ran.json["folder"]).rmdir()
