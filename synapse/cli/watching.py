@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
+from urllib.parse import quote
 
 from synapse.cli import exit_codes
 from synapse.cli.event_view import line_of
-from synapse.cli.hosts import current_folder, find_agent, open_registry
+from synapse.cli.hosts import current_folder, find_agent, open_gateways, open_registry
 from synapse.cli.render import cut, line_width
 from synapse.cli.speech import give, give_json, say
+from synapse.cli.survey import ask_all
 from synapse.cli.verb_parser import VerbParser
-from synapse.core.errors import FeedLagged
+from synapse.core.errors import AgentNotFound, FeedLagged
 from synapse.core.events import Update
 from synapse.core.json_text import decode_object
 from synapse.core.task import TaskId, TaskState
@@ -42,8 +44,20 @@ def run(arguments: list[str]) -> int:
     what.add_argument("--task", metavar="TASK", default="", help="this task, until it has ended")
     what.add_argument("--agent", metavar="AGENT", default="", help="the tasks of this agent")
     options = parser.parse_args(arguments)
-    inbox = find_agent(options.agent, open_registry()).inbox if options.agent else ""
+    inbox = _inbox_of(options.agent) if options.agent else ""
     return asyncio.run(_watch(options.task, inbox, as_json=options.json))
+
+
+def _inbox_of(agent: str) -> str:
+    """Raises AgentNotFound, AmbiguousTarget or AgentNotResponding."""
+    try:
+        return find_agent(agent, open_registry()).inbox
+    except AgentNotFound:
+        # One that a gateway runs itself has no entry of its own; its inbox has its name.
+        asked = ask_all(open_gateways().entries(), "GET", f"/agents/{quote(agent, safe='')}")
+        if any(one.body.get("id") == agent for one in asked):
+            return agent
+        raise
 
 
 async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:

@@ -25,8 +25,8 @@ class Growth:
         before, self._lines = self._lines, shown.split("\n")
         alike = takewhile(lambda pair: pair[0] == pair[1], zip(before, self._lines, strict=False))
         text = "\n".join(line for line, _ in alike).rstrip()
-        if not text or self._told.startswith(text):
-            return ""
+        if not any(char.isalnum() for char in text) or self._told.startswith(text):
+            return ""  # a bullet alone is not a word yet
         if not text.startswith(self._told):
             self._rewrites += 1
             if self._rewrites > _MOST_REWRITES:

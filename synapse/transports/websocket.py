@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from synapse.core.caller import Caller
@@ -24,11 +25,20 @@ class WebSocketHandler(Protocol):
     async def __call__(self, channel: WebSocketChannel, caller: Caller, /) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ForEveryCaller:
+    """A handler for all who are admitted, also over the network; others are served on the Unix socket only."""
+
+    handler: WebSocketHandler
+
+
 class WebSocketChannel:
     """One conversation. `query` has the fields of the address."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self.query: Mapping[str, str] = {}
+        self.readmit: Callable[[], Awaitable[Caller]] | None = None
+        """Judges the credentials of the handshake again, as if they came now; raises AccessDenied or RateLimited."""
         self.accepted = False
         self._receive = receive
         self._send = send

@@ -29,7 +29,8 @@ class PartialText:
         self._text = text
         self._reads_screen = reads_screen
         self._growth = Growth()
-        self._next = 0.0
+        # A turn that is over soon costs no look.
+        self._next = station.now() + SCREEN_SECONDS if reads_screen else 0.0
         self._seen_version = -1
 
     @property

@@ -38,4 +38,4 @@ def test_a_screen_that_is_rewritten_again_and_again_is_left_alone() -> None:
 
 
 def test_nothing_shown_is_nothing_told() -> None:
-    assert told("", "", "\n\n", "\n\n") == ["", "", "", ""]
+    assert told("", "", "\n\n", "\n\n", "●", "●", "● Aha", "● Aha") == ["", "", "", "", "", "", "", "● Aha"]
