@@ -1,10 +1,12 @@
-"""Any cut of a feed, resumed after the last seq that was seen, loses and repeats nothing."""
+"""Any cut of a feed, resumed after the last seq that was seen, loses and repeats nothing: here, and at a gateway."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Protocol
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,14 +16,41 @@ from synapse.core.events import StateChanged, TaskEvent, Update
 from synapse.core.task import TaskId
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal
+from synapse.service.store_tail import StoreTail
 from synapse.stores.memory import MemoryStore
 from tests.property.histories import histories
+
+
+class Follow(Protocol):
+    """Something that lets tasks be followed."""
+
+    def follow(self, task_id: TaskId, after: int | None = None) -> AsyncGenerator[Update, None]: ...
+
+    def is_followed(self, task_id: TaskId) -> bool: ...
+
+
+class TailedFeed:
+    """The feed of a gateway: it hears of what others record by reading the end of the log."""
+
+    def __init__(self, store: MemoryStore, buffer: int) -> None:
+        own = Journal(store)
+        self._tail = StoreTail(store, own, look_seconds=0)
+        self._feed = Feed(own, store, source=self._tail, buffer=buffer)
+        self._tail.only(self._feed.has_readers_of)
+
+    async def follow(self, task_id: TaskId, after: int | None = None) -> AsyncGenerator[Update, None]:
+        async with self._tail.running(), aclosing(self._feed.follow(task_id, after)) as updates:
+            async for update in updates:
+                yield update
+
+    def is_followed(self, task_id: TaskId) -> bool:
+        return self._feed.is_followed(task_id)
 
 
 class Reader:
     """Follows a task, is cut off, and resumes after what it saw last."""
 
-    def __init__(self, feed: Feed, task_id: TaskId, after: int | None) -> None:
+    def __init__(self, feed: Follow, task_id: TaskId, after: int | None) -> None:
         self._feed = feed
         self._task_id = task_id
         self._after = after
@@ -96,12 +125,12 @@ async def play(reader: Reader, moves: list[str]) -> None:
 
 
 async def follow(
-    log: list[TaskEvent], moves: list[list[str]], after: int | None, buffer: int
+    log: list[TaskEvent], moves: list[list[str]], after: int | None, buffer: int, *, tailed: bool
 ) -> tuple[Reader, list[Update]]:
     """Record the log one by one, with some moves of the reader in between; return what it saw and what there was."""
     store = MemoryStore()
     journal = Journal(store)
-    feed = Feed(journal, store, buffer=buffer)
+    feed: Follow = TailedFeed(store, buffer) if tailed else Feed(journal, store, buffer=buffer)
     heard: list[Update] = []
     journal.listen(heard.append)
     reader = Reader(feed, log[0].task_id, after)
@@ -117,17 +146,18 @@ async def follow(
     return reader, heard
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=80)
 @given(
     log=histories(most=20),
     moves=st.lists(st.lists(st.sampled_from(["read", "read one", "cut", "wait"]), max_size=3), max_size=20),
     after=st.sampled_from([None, 0]),
     buffer=st.integers(1, 6),
+    tailed=st.booleans(),
 )
 def test_any_cut_and_resume_loses_and_repeats_nothing(
-    log: list[TaskEvent], moves: list[list[str]], after: int | None, buffer: int
+    log: list[TaskEvent], moves: list[list[str]], after: int | None, buffer: int, tailed: bool
 ) -> None:
-    reader, heard = asyncio.run(asyncio.wait_for(follow(log, moves, after, buffer), 20))
+    reader, heard = asyncio.run(asyncio.wait_for(follow(log, moves, after, buffer, tailed=tailed), 20))
 
     assert [update.event for update in heard] == log
     if after is None:

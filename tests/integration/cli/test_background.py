@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from synapse.cli.background import Launch, start_host, stop_host
+from synapse.cli.background import start_host, stop_host
 from synapse.cli.main import main
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import start_time
+from synapse.runtime.host_launch import Launch
 from tests.integration.cli.session import ROOT
 
 pytestmark = pytest.mark.integration

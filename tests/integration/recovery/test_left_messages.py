@@ -70,6 +70,18 @@ def test_what_was_left_for_a_name_is_delivered_once_in_order_at_its_start() -> N
         assert [item["task"]["id"] for item in queue(house)] == [other]
 
 
+def test_what_was_left_and_is_sent_again_with_its_message_id_is_typed_once() -> None:
+    with open_house() as house:
+        add_recorder(house)
+        left = leave(house, "victor", "<<000000000001>>", "--message-id", "m-1")
+        host = house.start("recorder", name="victor")
+        assert status_of(host.finished(left)) == "completed"
+
+        again = json.loads(house.synapse("send", "victor", "<<000000000001>>", "--message-id", "m-1", "--json").stdout)
+        assert again["task"]["id"] == left
+        assert received(house) == ["000000000001"]
+
+
 def test_what_was_left_for_a_profile_is_for_the_one_in_this_folder() -> None:
     with open_house() as house:
         add_recorder(house)

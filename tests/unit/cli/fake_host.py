@@ -113,6 +113,10 @@ class FakeHost:
             return self._events[task_id][count:]
 
 
+_BECOMES = {"canceled": "canceled", "retry": "submitted", "fail": "submitted"}
+"""What a task becomes by what is decided about it, where it does not go on."""
+
+
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
@@ -158,10 +162,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(body, int(url.query.removeprefix("priority=") or 3))
             case ["tasks", "create"]:
                 self._answer(200, {"task": fake.open(body)})
-            case ["tasks", task_id, "cancel"]:
-                self._change(task_id, status="canceled")
-            case ["tasks", task_id, "resolve"]:
-                self._change(task_id, status="working" if body["verdict"] == "delivered" else "submitted")
+            case ["tasks", task_id, "cancel" | "resolve" | "answer"]:
+                verdict = "canceled" if url.path.endswith("cancel") else body.get("verdict", "")
+                self._change(task_id, status=_BECOMES.get(verdict, "working"))
+            case ["answer"]:
+                self._answer(200, {"task": None})
             case ["reply"]:
                 self._reply(body)
             case _:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import TextIO, cast
 
 import pytest
 
@@ -250,7 +249,7 @@ def log_of(home: Path, agent_id: str) -> Path:
     previous = root.handlers[:], root.level
     try:
         path = log_to(home / "logs", agent_id, "reviewer")
-        cast("logging.StreamHandler[TextIO]", root.handlers[0]).stream.close()
+        root.handlers[0].close()
     finally:
         root.handlers[:] = previous[0]
         root.setLevel(previous[1])

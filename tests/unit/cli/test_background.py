@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from synapse.cli.attach import control_key
-from synapse.cli.background import Launch
 from synapse.cli.hosts import not_responding
 from synapse.cli.restart import as_it_was
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
+from synapse.runtime.host_launch import Launch
 
 ENTRY = AgentEntry("synapse-codex-8121", "codex", name="reviewer", port=8121, pid=1, working_dir="/tmp")
 

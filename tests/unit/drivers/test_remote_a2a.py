@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from synapse.core.task import TaskId
 from synapse.drivers.remote_a2a.conversation import Patience
 from synapse.drivers.remote_a2a.driver import RemoteDriver
 from synapse.drivers.remote_a2a.threads import FileThreads
-from synapse.transports.a2a_client import Said, Unanswered
+from synapse.transports.a2a_client import Unanswered
+from synapse.transports.external_way import Said
 from synapse.transports.external_words import NEW, Thread
 from tests.fakes.clock import FakeClock
 
@@ -344,7 +345,7 @@ def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, refuses:
     run(scene)
 
 
-def test_whoever_leaves_lets_the_task_go_on_over_there(threads: FileThreads) -> None:
+def test_whoever_leaves_cancels_what_nobody_would_hear_of(threads: FileThreads) -> None:
     async def scene() -> None:
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True)
         driver = driver_of(remote, threads)
@@ -353,15 +354,24 @@ def test_whoever_leaves_lets_the_task_go_on_over_there(threads: FileThreads) -> 
         async for event in driver.take_turn(a_turn()):
             events.append(event)
             if isinstance(event, TurnStarted):
-                driver.leave()
+                await driver.leave()
+                await driver.leave()
 
-        assert isinstance(events[-1], Failed)
-        assert events[-1].reason == "agent_exited"
-        assert remote.canceled == []
+        note = "other is not spoken to any longer; it was canceled there"
+        assert events[-1] == Failed("agent_exited", note)
+        assert remote.canceled == ["r-1"]
         with pytest.raises(AgentExited):
             await driver.wait_ready()
 
     run(scene)
+
+
+def test_a_message_takes_the_trace_of_its_task_with_it(threads: FileThreads) -> None:
+    remote = FakeRemote(tells=[[task("COMPLETED")]])
+
+    events_of(driver_of(remote, threads), replace(a_turn(), trace=(("traceparent", "00-a-b-01"),)))
+
+    assert remote.told[0][1].trace == (("traceparent", "00-a-b-01"),)
 
 
 def test_it_has_no_questions_for_persons(threads: FileThreads) -> None:
@@ -370,31 +380,4 @@ def test_it_has_no_questions_for_persons(threads: FileThreads) -> None:
 
     assert not driver.drop()
     with pytest.raises(QuestionGone):
-        asyncio.run(driver.answer("q", Choice(verdict="allow")))
-
-
-@pytest.mark.parametrize("content", ["not json", "[]", '{"a": ["x"]}'])
-def test_a_broken_file_of_threads_is_an_empty_one(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "other.json"
-    path.write_text(content, encoding="utf-8")
-
-    assert FileThreads(path).find(TaskId("a")) is None
-
-
-def test_old_questions_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synapse.drivers.remote_a2a.threads.MOST_THREADS", 2)
-    threads = FileThreads(tmp_path / "other.json")
-
-    for number in range(3):
-        threads.keep(TaskId(str(number)), Thread(task_id="r"))
-
-    assert [threads.find(TaskId(str(number))) is not None for number in range(3)] == [False, True, True]
-
-
-def test_threads_that_cannot_be_written_are_known_all_the_same(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    threads = FileThreads(tmp_path / "file" / "other.json")
-
-    threads.keep(TASK, Thread(task_id="r-1"))
-
-    assert threads.find(TASK) == Thread(task_id="r-1")
+        asyncio.run(driver.answer("q", Choice(option="1")))

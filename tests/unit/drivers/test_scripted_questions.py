@@ -10,6 +10,7 @@ import pytest
 
 from synapse.core.agent import READY, WAITING, WORKING
 from synapse.core.driver import Answered, Failed, Questioned, Resumed, TurnEvent
+from synapse.core.errors import AgentExited
 from synapse.core.message import text_of
 from synapse.core.question import Choice, Leaning, Option, Question, QuestionKind
 from synapse.core.question_errors import InvalidChoice, QuestionGone
@@ -129,5 +130,20 @@ def test_at_its_start_it_is_not_ready_before_it_is_answered() -> None:
 
         await ready
         assert driver.view().state == READY
+
+    play(story())
+
+
+@pytest.mark.parametrize("script", [ASKS, STARTUP], ids=["in a turn", "at its start"])
+def test_an_agent_that_was_stopped_begins_nothing_more(script: str) -> None:
+    async def story() -> None:
+        driver = agent(script)
+        waiting = asyncio.ensure_future(driver.wait_ready())
+        driver.stop()
+
+        with pytest.raises(AgentExited):
+            await waiting
+        with pytest.raises(AgentExited):
+            await anext(driver.take_turn(turn()))
 
     play(story())

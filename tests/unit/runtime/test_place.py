@@ -39,7 +39,7 @@ def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
             "synapse-system",
             "synapse-dummy-8195",
         ),
-        *("", "-x", "no such", "a/b", "n" * 41),
+        *("", "-x", "no such", "a/b", "n" * 41, ".", "..", ".x", "list.json"),
     ],
 )
 def test_a_name_that_means_somebody_else_or_nothing_is_refused(name: str) -> None:

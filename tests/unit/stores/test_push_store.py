@@ -143,6 +143,18 @@ def test_deliveries_are_listed_latest_first_and_silent_webhooks_before_them(tell
     tell(story)
 
 
+def test_notifications_are_counted_by_what_became_of_them(tell: Tell) -> None:
+    async def story(store: MemoryStore | SqliteStore) -> None:
+        assert await store.pushes.counts() == {}
+        push = await store.pushes.save(TASK, INBOX, CONFIG, 0)
+        for seq, state in ((1, DeliveryState.DELIVERED), (2, DeliveryState.GIVEN_UP), (3, DeliveryState.DELIVERED)):
+            await store.pushes.record(delivery(push.number, seq, state))
+
+        assert await store.pushes.counts() == {DeliveryState.DELIVERED: 2, DeliveryState.GIVEN_UP: 1}
+
+    tell(story)
+
+
 def test_what_belongs_to_a_pruned_task_goes_with_it(tell: Tell) -> None:
     async def story(store: MemoryStore | SqliteStore) -> None:
         for task_id, at in ((numbered(1), 1.0), (numbered(2), 60.0)):

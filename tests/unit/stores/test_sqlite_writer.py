@@ -128,6 +128,30 @@ def test_a_full_disk_is_told_and_hits_only_what_does_not_fit(tmp_path: Path) -> 
     run(story)
 
 
+@pytest.mark.parametrize("tasks", [1, 2, 63, 64, 65, 131])
+def test_what_is_written_together_is_read_back_whole_and_in_order(tmp_path: Path, tasks: int) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        store = await SqliteStore.open(path)
+        events: list[list[TaskEvent]] = [
+            [opened(numbered(n)), moved(TaskState.WORKING, numbered(n))] for n in range(tasks)
+        ]
+        with lock_held(path):
+            waiting = [store.append(replay(pair), pair, digest=f"digest {n}") for n, pair in enumerate(events)]
+        kept = [recorded for done in waiting for recorded in await done]
+
+        assert list(await store.read_after(0, limit=1000)) == kept
+        assert [recorded.seq for recorded in kept] == list(range(1, 2 * tasks + 1))
+        assert (await store.list(TaskQuery())).total == tasks
+        last = await store.find_message("", "", f"message of {numbered(tasks - 1)}")
+        assert last is not None
+        assert last.digest == f"digest {tasks - 1}"
+        await store.close()
+
+    run(story)
+
+
 def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None:
     async def story() -> None:
         store = await SqliteStore.open(tmp_path / "store.db")

@@ -90,13 +90,17 @@ def test_the_list_tells_expired_tasks_from_others(tell: Tell) -> None:
         await keep(store, opened("a", at=1), moved(TaskState.FAILED, "a", at=2, reason="expired"))
         await keep(store, opened("b", at=3), moved(TaskState.FAILED, "b", at=4, reason="agent_exited"))
         await keep(store, opened("c", at=5))
+        of_others = opened("d", at=6, metadata={"request": {"reason": "expired"}})
+        await keep(store, of_others, moved(TaskState.FAILED, "d", at=7, reason="agent_exited"))
 
         async def ids(**wanted: object) -> list[str]:
-            return [task.id for task in (await store.list(TaskQuery(**wanted))).tasks]  # type: ignore[arg-type] # by name
+            page = await store.list(TaskQuery(**wanted))  # type: ignore[arg-type] # by name
+            assert page.total == len(page.tasks)
+            return [task.id for task in page.tasks]
 
         assert await ids(expired=True) == ["a"]
-        assert await ids(expired=False) == ["c", "b"]
-        assert await ids(expired=False, states=frozenset({TaskState.FAILED})) == ["b"]
+        assert await ids(expired=False) == ["d", "c", "b"]
+        assert await ids(expired=False, states=frozenset({TaskState.FAILED})) == ["d", "b"]
 
     tell(story)
 

@@ -1,0 +1,121 @@
+"""A driver of an agent elsewhere over real sockets: connections break, servers hang up, and nothing is sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from synapse.core.driver import Answered, Failed, Handed, Turn, TurnEvent, TurnStarted
+from synapse.core.errors import ExternalAgentFailed
+from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.status import ExternalAgent
+from synapse.core.task import TaskId
+from synapse.drivers.remote_a2a.conversation import Patience
+from synapse.drivers.remote_a2a.driver import RemoteDriver
+from synapse.drivers.remote_a2a.threads import FileThreads
+from synapse.runtime.system_clock import SystemClock
+from synapse.transports.a2a_client import A2AClient
+from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server, stranger_at_home
+
+BOUND = 30.0
+PATIENCE = Patience(first_pause=0.01, answer=10.0, lost=10.0)
+
+
+@pytest.fixture
+def stranger() -> Generator[Stranger]:
+    with stranger_at_home() as stranger:
+        yield stranger
+
+
+def task(state: str, text: str = "") -> Object:
+    artifacts = [{"artifactId": "a", "parts": [{"text": text}]}] if text else []
+    return {"id": "r-1", "contextId": "c", "status": {"state": state}, "artifacts": artifacts}
+
+
+def events_of(card: Object, url: str, folder: Path, *, interrupts: bool = False) -> list[TurnEvent]:
+    async def turn() -> list[TurnEvent]:
+        agent = ExternalAgent(alias="other", url=url, name="Other", card=card)
+        client = A2AClient(SystemClock(), credentials=lambda _alias: {"X-Key": "k"})
+        driver = RemoteDriver(agent, client, FileThreads(folder / "t.json"), SystemClock(), PATIENCE)
+        message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text="hi"),))
+        events: list[TurnEvent] = []
+        async with asyncio.timeout(BOUND):
+            async for event in driver.take_turn(Turn(task_id=TaskId("t"), message=message, text="hi", first=True)):
+                events.append(event)
+                if interrupts and isinstance(event, TurnStarted):
+                    assert await driver.interrupt()
+        return events
+
+    return asyncio.run(turn())
+
+
+def methods(stranger: Stranger) -> list[str]:
+    return [heard.body["method"] for heard in stranger.heard]
+
+
+def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(stranger: Stranger, tmp_path: Path) -> None:
+    looks = iter([Said({}, 503), None])
+
+    def reply(heard: Heard) -> Said:
+        match heard.body["method"]:
+            case "SendStreamingMessage":
+                # Then it hangs up.
+                return Said(events=[rpc(heard, {"task": task("TASK_STATE_WORKING", "hel")})])
+            case "GetTask":
+                return next(looks) or Said(rpc(heard, task("TASK_STATE_WORKING", "hel")))
+            case _:
+                done = {"taskId": "r-1", "status": {"state": "TASK_STATE_COMPLETED"}}
+                return Said(
+                    events=[
+                        rpc(heard, {"task": task("TASK_STATE_WORKING", "hello")}),
+                        rpc(heard, {"statusUpdate": done}),
+                    ]
+                )
+
+    stranger.routes["/rpc"] = reply
+
+    events = events_of(card_1_0(f"{stranger.url}/rpc", streaming=True), stranger.url, tmp_path)
+
+    assert methods(stranger) == ["SendStreamingMessage", "GetTask", "GetTask", "SubscribeToTask"]
+    assert {heard.headers["X-Key"] for heard in stranger.heard} == {"k"}
+    assert [event.artifact.text for event in events if isinstance(event, Handed)] == ["hel", "lo"]
+    assert isinstance(events[-1], Answered)
+
+
+def test_a_server_that_hangs_up_on_a_message_leaves_it_uncertain(tmp_path: Path) -> None:
+    with rude_server(b"") as url:
+        outcome = events_of(card_0_3(url, streaming=True), url, tmp_path)[-1]
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "delivery_uncertain"
+
+
+def test_a_cancel_is_sent_while_the_stream_is_open(stranger: Stranger, tmp_path: Path) -> None:
+    def working(heard: Heard) -> Generator[Object]:
+        yield rpc(heard, {"kind": "task", **task("working")})
+        stranger.until_released()
+
+    def reply(heard: Heard) -> Said:
+        if heard.body["method"] == "message/stream":
+            return Said(events=working(heard))
+        return Said(rpc(heard, {"kind": "task", **task("canceled")}))
+
+    stranger.routes["/rpc"] = reply
+
+    events = events_of(card_0_3(f"{stranger.url}/rpc", streaming=True), stranger.url, tmp_path, interrupts=True)
+
+    assert methods(stranger) == ["message/stream", "tasks/cancel"]
+    assert events[-1] == Failed("interrupted", "it was canceled there")
+
+
+def test_credentials_are_not_sent_where_others_could_read_them() -> None:
+    async def look() -> None:
+        card = card_1_0("http://agents.example.com/rpc")
+        agent = ExternalAgent(alias="other", url="https://agents.example.com", name="Other", card=card)
+        await A2AClient(SystemClock(), credentials=lambda _alias: {"X-Key": "k"}).look(agent, "t", 1.0)
+
+    with pytest.raises(ExternalAgentFailed, match="would be seen by others"):
+        asyncio.run(look())

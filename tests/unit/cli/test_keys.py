@@ -1,0 +1,90 @@
+"""`synapse keys`: a key is printed once, listed without what it opens, and revoked by its name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.registries.files import FileRegistry
+from tests.unit.cli.conftest import Cli
+
+
+def test_a_key_is_made_listed_and_revoked(synapse: Cli) -> None:
+    made = synapse("keys", "create", "ci")
+    assert made.code == 0
+    assert made.out.startswith("sk_")
+    assert made.out.count("\n") == 1, "the key alone is the result"
+    assert "shown once" in made.err
+
+    listed = synapse("keys", "list")
+    assert "ci" in listed.out
+    assert made.out.strip() not in listed.out
+
+    assert "lets nobody in" in synapse("keys", "revoke", "ci").err
+    assert synapse("keys", "list", "--json").json == []
+
+
+def test_what_was_granted_is_listed_for_machines(synapse: Cli) -> None:
+    grant = ("--agents", "claude, codex", "--actions", "read,send", "--expires", "2999-01-01")
+    made = synapse("keys", "create", "ci", *grant, "--json").json
+    key = made.pop("key")
+
+    assert made["prefix"] == key[:15]
+    assert made["agents"] == ["claude", "codex"]
+    assert made["actions"] == ["read", "send"]
+    assert made["expires"] == "2999-01-01T00:00:00Z"
+    assert made["last_used"] is None
+    assert made["scope"] == f"key:{key[3:15]}"
+    assert synapse("keys", "list", "--json").json == [made]
+    assert synapse("keys", "revoke", "ci", "--json").json == made
+
+
+def test_wider_scopes_are_asked_for_by_name(synapse: Cli) -> None:
+    assert synapse("keys", "create", "a", "--scope", "local", "--json").json["scope"] == "local"
+    assert synapse("keys", "create", "b", "--all-tasks", "--json").json["all_tasks"] is True
+    assert synapse("keys", "create", "c", "--scope", "local", "--all-tasks").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("create", "a b"), 2),
+        (("create", "x", "--actions", "fly"), 2),
+        (("create", "x", "--expires", "soon"), 2),
+        (("revoke", "nobody"), 3),
+        (("create",), 2),
+        ((), 2),
+    ],
+)
+def test_mistakes_have_their_exit_codes(synapse: Cli, arguments: tuple[str, ...], code: int) -> None:
+    assert synapse("keys", *arguments).code == code
+
+
+def test_a_second_key_of_the_same_name_is_refused(synapse: Cli) -> None:
+    synapse("keys", "create", "ci")
+
+    refused = synapse("keys", "create", "ci")
+    assert refused.code == 7
+    assert "synapse keys revoke ci" in refused.err
+
+
+def test_without_keys_the_list_says_what_to_type(synapse: Cli) -> None:
+    assert "synapse keys create NAME" in synapse("keys", "list").err
+
+
+@pytest.mark.parametrize("arguments", [("create", "mine"), ("revoke", "ci")])
+def test_an_agent_lets_nobody_in(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    synapse("keys", "create", "ci")
+    entry = AgentEntry("synapse-claude-8100", "claude", port=8100, pid=os.getpid(), cli_pid=os.getpid())
+    FileRegistry(home / "registry").write(entry)
+
+    assert synapse("keys", *arguments).code == 7
+    assert [key["name"] for key in synapse("keys", "list", "--json").json] == ["ci"]
+
+    monkeypatch.setenv("SYNAPSE_AGENTS_MAY_APPROVE", "1")
+    assert synapse("keys", *arguments).code == 0

@@ -1,0 +1,106 @@
+"""What a person mistypes or does not know yet, and what they are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.registries.files import FileRegistry
+from tests.unit.cli.conftest import Cli, HostFactory
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why", "hint"),
+    [
+        (["list", "--jsno"], "unknown option --jsno", "did you mean --json?  (synapse list --help)"),
+        (["keys", "create", "ci", "--expire=30d"], "unknown option --expire", "did you mean --expires?"),
+        (["stop", "codex", "--whatsoever"], "unknown option --whatsoever", "synapse stop --help"),
+        (["config", "set", "x"], "'set' is one word too many", "synapse config --help"),
+        (["gateway", "--port", "abc"], "--port must be a whole number, not 'abc'", "synapse gateway --help"),
+        (["external", "send", "a", "b", "--timeout", "x"], "--timeout must be a number, not 'x'", "external send --help"),
+        (["-x"], "unknown option -x", "synapse --help"),
+    ],
+)
+def test_a_mistyped_option_is_named_in_our_words(synapse: Cli, arguments: list[str], why: str, hint: str) -> None:
+    ran = synapse(*arguments)
+
+    assert ran.code == 2
+    assert ran.err.startswith(f"Error: {why}\n")
+    assert hint in ran.err
+
+
+@pytest.mark.parametrize("verb", [["status"], ["approve"], ["deny"], ["answer", "--json"]])
+def test_an_id_of_no_task_is_missed_as_a_task(synapse: Cli, start: HostFactory, verb: list[str]) -> None:
+    start("codex")
+
+    ran = synapse(*verb, "54241e7e", *(["yes"] if verb[0] == "answer" else []))
+
+    assert ran.code == 3
+    assert "no task '54241e7e'" in ran.err + ran.out
+
+
+@pytest.mark.parametrize("verb", ["status", "approve"])
+def test_a_name_that_nobody_has_is_missed_as_an_agent(synapse: Cli, start: HostFactory, verb: str) -> None:
+    start("codex")
+
+    ran = synapse(verb, "codx")
+
+    assert ran.code == 3
+    assert "No agent found matching 'codx'\nDid you mean 'codex'?" in ran.err
+
+
+def test_a_gateway_that_does_not_run_cannot_be_stopped(synapse: Cli, start: HostFactory) -> None:
+    start("codex")
+
+    ran = synapse("stop", "gateway")
+
+    assert ran.code == 3
+    assert ran.err == "Error: no gateway is running\n`synapse start gateway` starts one\n"
+
+
+@pytest.mark.parametrize("arguments", [["status", "gateway"], ["send", "gateway", "hi"], ["attach", "gateway"]])
+def test_whoever_takes_the_gateway_for_an_agent_is_told_its_verbs(
+    synapse: Cli, start: HostFactory, arguments: list[str]
+) -> None:
+    start("codex")
+
+    ran = synapse(*arguments)
+
+    assert ran.code == 3
+    assert "a gateway is no agent" in ran.err
+    assert "`synapse stop gateway`" in ran.err
+
+
+def test_an_agent_may_be_called_gateway(synapse: Cli, start: HostFactory) -> None:
+    start("codex", name="gateway")
+
+    assert synapse("status", "gateway").code == 0
+
+
+def test_the_log_of_the_gateway_that_runs_is_shown(synapse: Cli, start: HostFactory, home: Path) -> None:
+    logs = home / "logs"
+    logs.mkdir()
+    for port in (8000, 9000):
+        (logs / f"synapse-gateway-{port}.log").write_text(f"of {port}\n", encoding="utf-8")
+    alive = start("codex").entry
+    entry = AgentEntry("synapse-gateway-8000", "gateway", port=8000, pid=alive.pid, pid_started=alive.pid_started)
+    FileRegistry(home / "gateways").write(entry)
+
+    assert synapse("logs", "gateway").out == "of 8000\n"
+
+
+def test_stopping_all_says_when_there_is_nobody(synapse: Cli) -> None:
+    ran = synapse("stop", "--all")
+
+    assert ran.code == 0
+    assert ran.err == "no agent is running\n"
+    assert synapse("stop", "--all", "--json").json == []
+
+
+def test_settings_are_shown_as_they_are_written(synapse: Cli) -> None:
+    shown = synapse("config").out
+
+    assert "allow_private_webhooks  false" in shown
+    assert "instructions            true" in shown

@@ -1,0 +1,152 @@
+"""Questions: which answer is meant, and how one is kept in a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synapse.core.lifecycle import replay
+from synapse.core.question import (
+    Choice,
+    Leaning,
+    Option,
+    Question,
+    QuestionKind,
+    chosen,
+    chosen_in_words,
+    denial,
+    label_of,
+    open_question,
+    question_fields,
+)
+from synapse.core.question_errors import InvalidChoice
+from synapse.core.task import Task, TaskState
+from tests.fakes.facts import moved, noted, opened
+
+PERMISSION = Question(
+    id="q-1",
+    kind=QuestionKind.PERMISSION,
+    title="Run the command?",
+    detail="rm -r build",
+    options=(
+        Option(key="1", label="Yes, and do not ask again", leaning=Leaning.ALLOW_ALWAYS),
+        Option(key="2", label="Yes", leaning=Leaning.ALLOW),
+        Option(key="3", label="No", leaning=Leaning.DENY),
+    ),
+)
+CHOICE = Question(
+    id="q-2",
+    kind=QuestionKind.CHOICE,
+    title="Which branch?",
+    options=(Option(key="a", label="main"), Option(key="b", label="no")),
+    takes_text=True,
+)
+texts = st.text(max_size=20)
+options = st.builds(Option, key=texts, label=texts, leaning=st.sampled_from(Leaning))
+questions = st.builds(
+    Question,
+    id=texts,
+    kind=st.sampled_from(QuestionKind),
+    title=texts,
+    detail=texts,
+    options=st.lists(options, max_size=4).map(tuple),
+    takes_text=st.booleans(),
+    source=texts,
+    hint=texts,
+)
+
+
+def asking(
+    metadata: dict[str, Any], *, reason: str = "waiting_for_person", state: TaskState = TaskState.INPUT_REQUIRED
+) -> Task:
+    return replay([opened(), noted(metadata), moved(state, at=2, reason=reason)])
+
+
+def test_allow_means_once_before_for_ever() -> None:
+    assert chosen(PERMISSION, verdict="allow") == Choice(option="2")
+    only_always = replace(PERMISSION, options=(PERMISSION.options[0], PERMISSION.options[2]))
+    assert chosen(only_always, verdict="allow") == Choice(option="1")
+
+
+def test_deny_picks_what_denies() -> None:
+    assert chosen(PERMISSION, verdict="deny") == Choice(option="3")
+    assert denial(PERMISSION) == Choice(option="3")
+    assert denial(CHOICE) is None
+
+
+@pytest.mark.parametrize(("name", "key"), [("2", "2"), ("YES", "2"), (" no ", "3"), ("yes, and do not ask again", "1")])
+def test_an_option_is_called_by_its_key_or_its_label(name: str, key: str) -> None:
+    assert chosen(PERMISSION, option=name) == Choice(option=key)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"option": "4"}, {"text": "because"}, {"verdict": "maybe"}, {"text": "  "}], ids=str
+)
+def test_what_is_not_offered_is_refused_with_what_is(answer: dict[str, str]) -> None:
+    with pytest.raises(InvalidChoice) as caught:
+        chosen(PERMISSION, **answer)
+
+    assert caught.value.hint == "choose one of: 1 (Yes, and do not ask again), 2 (Yes), 3 (No)"
+
+
+def test_words_of_ones_own_are_taken_where_the_question_takes_them() -> None:
+    assert chosen(CHOICE, text="a new one") == Choice(text="a new one")
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [
+        ("yes", Choice(option="2")),
+        ("Allow!", Choice(option="2")),
+        ("no", Choice(option="3")),
+        ("deny.", Choice(option="3")),
+        ("1", Choice(option="1")),
+    ],
+)
+def test_a_message_says_yes_or_no_or_names_an_option(words: str, choice: Choice) -> None:
+    assert chosen_in_words(PERMISSION, words) == choice
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [("Main", Choice(option="a")), ("no", Choice(option="b")), ("yes", Choice(text="yes")), ("x", Choice(text="x"))],
+)
+def test_where_nothing_is_to_be_allowed_words_are_words(words: str, choice: Choice) -> None:
+    assert chosen_in_words(CHOICE, words) == choice
+
+
+def test_a_message_that_names_nothing_is_refused() -> None:
+    with pytest.raises(InvalidChoice):
+        chosen_in_words(PERMISSION, "well, it depends")
+
+
+def test_an_answer_is_called_by_its_label_or_its_words() -> None:
+    assert label_of(PERMISSION, Choice(option="3")) == "No"
+    assert label_of(CHOICE, Choice(text="a new one")) == "a new one"
+
+
+def test_the_text_has_all_that_a_person_needs() -> None:
+    assert PERMISSION.text == "Run the command?\nrm -r build\n1. Yes, and do not ask again\n2. Yes\n3. No"
+
+
+@given(questions)
+def test_a_question_comes_back_from_a_task_as_it_was(question: Question) -> None:
+    assert open_question(asking({"question": question_fields(question)})) == question
+
+
+@pytest.mark.parametrize(
+    "forged", ["text", {"id": "q"}, {**question_fields(CHOICE), "kind": "x"}, {**question_fields(CHOICE), "options": 3}]
+)
+def test_what_is_no_question_asks_nothing(forged: object) -> None:
+    assert open_question(asking({"question": forged})) is None
+
+
+def test_metadata_of_a_caller_asks_nothing() -> None:
+    fields = {"question": question_fields(CHOICE)}
+
+    assert open_question(asking(fields, reason="")) is None
+    assert open_question(asking(fields, state=TaskState.WORKING)) is None

@@ -1,0 +1,38 @@
+"""An agent elsewhere is put together with a client of its own, what it is shown, and its open questions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import READY
+from synapse.core.errors import AgentExited
+from synapse.core.status import ExternalAgent
+from synapse.runtime.external_agent import external_agent
+from tests.fakes.clock import FakeClock
+
+FAR = ExternalAgent(alias="far", url="https://far.example", name="Far")
+
+
+def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
+    async def story() -> None:
+        agent = external_agent(FAR, tmp_path, FakeClock())
+        await agent.driver.wait_ready()
+        assert (agent.title, agent.exit_status(), agent.pty_wrapped) == ("Far", None, False)
+        assert agent.driver.view().state == READY
+        assert not await agent.driver.interrupt()
+
+        await agent.stop()
+
+        with pytest.raises(AgentExited):
+            await agent.driver.wait_ready()
+
+    asyncio.run(story())
+
+
+def test_without_a_name_it_is_called_by_its_alias(tmp_path: Path) -> None:
+    nameless = ExternalAgent(alias="far", url="https://far.example", name="")
+
+    assert external_agent(nameless, tmp_path, FakeClock()).title == "far"

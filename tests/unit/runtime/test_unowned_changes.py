@@ -1,0 +1,74 @@
+"""Tasks of agents that do not run are changed and deleted straight in the store, by whoever may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from synapse.core.errors import Conflict, IllegalTransition
+from synapse.core.requests import ChangeTask, DeleteTask
+from synapse.core.store import TaskQuery
+from synapse.core.task import Task, TaskState
+from synapse.registries.processes import UNKNOWN, start_time
+from synapse.runtime import unowned as module
+from synapse.runtime.settings import load_settings
+from synapse.runtime.unowned import Unowned
+from synapse.service.journal import Journal
+from synapse.stores.sqlite import SqliteStore
+from tests.fakes.facts import TASK, opened
+
+Story = Callable[[Unowned, SqliteStore, Task], Awaitable[None]]
+
+
+def left(home: Path, story: Story) -> None:
+    """A task that its agent has left in its queue."""
+
+    async def run() -> None:
+        store = await SqliteStore.open(home / "store.db")
+        try:
+            task = await Journal(store).record(opened())
+            await story(Unowned(store, load_settings(environ={"SYNAPSE_HOME": str(home)})), store, task)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_task_that_was_left_is_deleted_and_its_log_stays(tmp_path: Path) -> None:
+    async def story(unowned: Unowned, store: SqliteStore, task: Task) -> None:
+        deleted = await unowned.change(task, DeleteTask(task_id=TASK))
+
+        assert (deleted.state, deleted.hidden) == (TaskState.CANCELED, True)
+        assert (await store.list(TaskQuery())).tasks == ()
+        assert len(await store.read_after(0, task_id=TASK)) == deleted.version
+
+    left(tmp_path, story)
+
+
+def test_a_task_that_was_left_is_changed_where_that_is_allowed(tmp_path: Path) -> None:
+    async def story(unowned: Unowned, _store: SqliteStore, task: Task) -> None:
+        noted = await unowned.change(task, ChangeTask(task_id=TASK, metadata={"request": {"a": 1}}))
+        same = await unowned.change(noted, ChangeTask(task_id=TASK, state=TaskState.SUBMITTED))
+        ended = await unowned.change(same, ChangeTask(task_id=TASK, state=TaskState.COMPLETED))
+
+        assert (noted.metadata["request"], same.version, ended.state) == ({"a": 1}, noted.version, TaskState.COMPLETED)
+        with pytest.raises(IllegalTransition):
+            await unowned.change(ended, ChangeTask(task_id=TASK, state=TaskState.WORKING))
+
+    left(tmp_path, story)
+
+
+def test_an_agent_that_runs_after_all_changes_its_tasks_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LEASE_PAUSE", 0.0)
+    init = f"1:{start_time(1) or UNKNOWN}"
+
+    async def story(unowned: Unowned, store: SqliteStore, task: Task) -> None:
+        assert await store.claim_inbox(task.inbox, init, lambda _: True)
+
+        with pytest.raises(Conflict, match="runs"):
+            await unowned.change(task, DeleteTask(task_id=TASK))
+
+    left(tmp_path, story)
