@@ -8,7 +8,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import command_line, delivery, footprint, keystrokes, output, serving
+from benchmarks import (
+    a2a,
+    claude_prompt,
+    command_line,
+    delivery,
+    footprint,
+    gateway,
+    keystrokes,
+    listing,
+    output,
+    serving,
+    sockets,
+)
 from benchmarks.rows import QUICK, WHOLE, Effort, Row
 from benchmarks.table import as_text, into_document, load_average
 
@@ -16,8 +28,13 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 BENCHMARKS: dict[str, tuple[str, Callable[[Effort], list[Row]]]] = {
     "command_line": (command_line.TITLE, command_line.run),
     "delivery": (delivery.TITLE, delivery.run),
+    "claude_prompt": (claude_prompt.TITLE, claude_prompt.run),
     "output": (output.TITLE, output.run),
     "serving": (serving.TITLE, serving.run),
+    "a2a": (a2a.TITLE, a2a.run),
+    "gateway": (gateway.TITLE, gateway.run),
+    "listing": (listing.TITLE, listing.run),
+    "sockets": (sockets.TITLE, sockets.run),
     "footprint": (footprint.TITLE, footprint.run),
     "keystrokes": (keystrokes.TITLE, keystrokes.run),
 }

@@ -30,6 +30,11 @@ class Host:
     agent_id: str
     socket: str
 
+    @property
+    def name(self) -> str:
+        """What it was called when it was started."""
+        return _name_at(int(self.agent_id.rpartition("-")[2]))
+
     def get(self, path: str) -> dict[str, Any]:
         return self._ask("GET", path)
 
@@ -93,15 +98,42 @@ class Home:
     def socket_of(self, profile: str, port: int) -> str:
         return str(self.folder / "uds" / f"synapse-{profile}-{port}.sock")
 
+    def with_path(self) -> dict[str, str]:
+        """The environment of a peer of this folder, run as a module."""
+        return {**self.env, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+
     @contextlib.contextmanager
     def host(self, profile: str = "dummy") -> Generator[Host]:
         """A background agent that answers."""
         port = free_port()
-        with running(headless_command(profile, port), self.env, self.folder) as process:
-            host = Host(process.pid, f"synapse-{profile}-{port}", self.socket_of(profile, port))
+        with self._served(headless_command(profile, port), profile, port) as host:
+            yield host
+
+    @contextlib.contextmanager
+    def scripted(self, script: str) -> Generator[Host]:
+        """An agent that plays a script."""
+        port = free_port()
+        path = self.folder / f"script-{port}.toml"
+        path.write_text(script, encoding="utf-8")
+        command = [SYNAPSE, "scripted", str(path), "--name", _name_at(port), "--port", str(port)]
+        with self._served(command, "scripted", port) as host:
+            yield host
+
+    @contextlib.contextmanager
+    def gateway(self) -> Generator[Host]:
+        """One address for all agents; this user comes in by its Unix socket."""
+        port, grpc_port = free_port(), free_port()
+        command = [SYNAPSE, "gateway", "--no-auth", "--port", str(port), "--grpc-port", str(grpc_port)]
+        with self._served(command, "gateway", port) as host:
+            yield host
+
+    @contextlib.contextmanager
+    def _served(self, command: list[str], kind: str, port: int) -> Generator[Host]:
+        with running(command, self.env, self.folder) as process:
+            host = Host(process.pid, f"synapse-{kind}-{port}", self.socket_of(kind, port))
             wait_until(lambda: answers(host) or process.poll() is not None, f"{host.agent_id} answers")
             if process.poll() is not None:
-                raise RuntimeError(f"the host ended: {(self.folder / SAID).read_text(encoding='utf-8')}")
+                raise RuntimeError(f"it ended: {(self.folder / SAID).read_text(encoding='utf-8')}")
             yield host
 
 
@@ -120,7 +152,11 @@ def headless_command(profile: str, port: int) -> list[str]:
 
     It has a name, and so an inbox of its own: without one it would go on with what an earlier host was left with.
     """
-    return [SYNAPSE, profile, "--headless", "--no-instructions", "--port", str(port), "--name", f"at-{port}"]
+    return [SYNAPSE, profile, "--headless", "--no-instructions", "--port", str(port), "--name", _name_at(port)]
+
+
+def _name_at(port: int) -> str:
+    return f"at-{port}"
 
 
 def answers(host: Host) -> bool:

@@ -20,11 +20,15 @@ ID = b"%SIXTEEN-DIGITS%"
 _READ_SIZE = 65536
 
 
-class _Connection:
+class Connection:
+    """A connection that asks one thing at a time."""
+
     def __init__(self, path: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(path)
         self._received = b""
+        self.body = b""
+        """Of the last answer."""
 
     def ask(self, request: bytes) -> None:
         self.socket.sendall(request)
@@ -39,9 +43,11 @@ class _Connection:
         if not separator or len(body) < _length(head):
             self._received = received
             return False
-        if not head.startswith(b"HTTP/1.1 200"):
+        # JSON-RPC tells its errors with status 200.
+        if not head.startswith(b"HTTP/1.1 200") or b'"error":' in body:
             raise RuntimeError(received.decode())
         self._received = b""
+        self.body = body
         return True
 
 
@@ -53,24 +59,25 @@ def drive(path: str, request: bytes, seconds: float, connections: int) -> tuple[
     """Return how many requests were answered, and in how many seconds."""
     ids = count(time.monotonic_ns())
     with select.epoll() as poller:
-        asking = {one.socket.fileno(): one for one in (_Connection(path) for _ in range(connections))}
+        asking = {one.socket.fileno(): one for one in (Connection(path) for _ in range(connections))}
         for number in asking:
             poller.register(number, select.EPOLLIN)
         begun = time.perf_counter()
         for connection in asking.values():
-            connection.ask(_with_id(request, next(ids)))
+            connection.ask(with_id(request, next(ids)))
         answered = 0
         while (taken := time.perf_counter() - begun) < seconds:
             for number, _ in poller.poll(1.0):
                 if asking[number].take_answer():
                     answered += 1
-                    asking[number].ask(_with_id(request, next(ids)))
+                    asking[number].ask(with_id(request, next(ids)))
     for connection in asking.values():
         connection.socket.close()
     return answered, taken
 
 
-def _with_id(request: bytes, number: int) -> bytes:
+def with_id(request: bytes, number: int) -> bytes:
+    """The request with an id of its own."""
     # As long as the placeholder, so that the Content-Length stays true.
     return request.replace(ID, b"%016x" % number)
 

@@ -2,68 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks.hosts import Home, message, temporary_home
 from benchmarks.load import ID
-from benchmarks.processes import processor_seconds, running, wait_until
+from benchmarks.processes import running, wait_until
 from benchmarks.rounds import interleave
 from benchmarks.rows import Effort, Figure, Row, at_least, beside
+from benchmarks.windows import Window, get, measure, post
 
 TITLE = "Requests"
 
-_CONNECTIONS = 32
-_ROOT = Path(__file__).resolve().parents[1]
 _WARM_UP_SECONDS = 0.2
 _TEXT = "please look at the parser again"
 
-
-def _post(body: dict[str, Any]) -> bytes:
-    content = json.dumps(body).encode()
-    head = ["POST /tasks/send HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
-    return "\r\n".join([*head, f"Content-Length: {len(content)}", "", ""]).encode() + content
-
-
-def _get(task_id: str) -> bytes:
-    return f"GET /tasks/{task_id} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-
-
-_POST = _post({"message": message(_TEXT)})
-_POST_WITH_ID = _post({"message": {**message(_TEXT), "message_id": ID.decode()}})
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What one server did while it was under load."""
-
-    per_second: float
-    processor: float
-    """Seconds of the server's processor time for one request."""
+_POST = post("/tasks/send", {"message": message(_TEXT)})
+_POST_WITH_ID = post("/tasks/send", {"message": {**message(_TEXT), "message_id": ID.decode()}})
 
 
 def run(effort: Effort) -> list[Row]:
     with temporary_home() as home, home.host() as host:
         host.keep_busy()
         peer = home.folder / "echo.sock"
-        with running([sys.executable, "-m", "benchmarks.echo_app", str(peer)], _with_path(home), home.folder) as echo:
+        with running([sys.executable, "-m", "benchmarks.echo_app", str(peer)], home.with_path(), home.folder) as echo:
             wait_until(peer.exists, "the echo listens")
             seconds = effort.window_seconds
-            get = _get(host.send(_TEXT))
+            one = get(f"/tasks/{host.send(_TEXT)}")
             contenders: dict[str, Callable[[], Window]] = {
                 "POST": partial(_queue, home, _POST, seconds),
-                "POST echo": partial(_measure, str(peer), echo.pid, _POST, seconds),
+                "POST echo": partial(measure, str(peer), echo.pid, _POST, seconds),
                 "POST with id": partial(_queue, home, _POST_WITH_ID, seconds),
-                "GET": partial(_measure, host.socket, host.pid, get, seconds),
-                "GET echo": partial(_measure, str(peer), echo.pid, get, seconds),
+                "GET": partial(measure, host.socket, host.pid, one, seconds),
+                "GET echo": partial(measure, str(peer), echo.pid, one, seconds),
             }
             found = interleave(effort.windows, contenders)
         syncs = _syncs_per_second(home.folder)
@@ -74,21 +49,8 @@ def _queue(home: Home, request: bytes, seconds: float) -> Window:
     """Fill the queue of a host of its own: with the queues of earlier windows it would be longer than any real one."""
     with home.host() as host:
         host.keep_busy()
-        _measure(host.socket, host.pid, request, _WARM_UP_SECONDS)
-        return _measure(host.socket, host.pid, request, seconds)
-
-
-def _measure(path: str, pid: int, request: bytes, seconds: float) -> Window:
-    used = processor_seconds(pid)
-    load = subprocess.run(
-        [sys.executable, "-m", "benchmarks.load", path, str(seconds), str(_CONNECTIONS)],
-        input=request,
-        stdout=subprocess.PIPE,
-        cwd=_ROOT,
-        check=True,
-    )
-    told = json.loads(load.stdout)
-    return Window(told["answered"] / told["seconds"], (processor_seconds(pid) - used) / told["answered"])
+        measure(host.socket, host.pid, request, _WARM_UP_SECONDS)
+        return measure(host.socket, host.pid, request, seconds)
 
 
 def _rows(found: dict[str, list[Window]], syncs: float) -> list[Row]:
@@ -103,10 +65,6 @@ def _rows(found: dict[str, list[Window]], syncs: float) -> list[Row]:
         beside(Figure("processor time of such a GET", used["GET"].values, "ms", 1000), used["GET echo"]),
         beside(durable, Figure("fdatasync of 4 KB", [syncs], "/s")),
     ]
-
-
-def _with_path(home: Home) -> dict[str, str]:
-    return {**home.env, "PYTHONPATH": str(_ROOT)}
 
 
 def _syncs_per_second(folder: Path, seconds: float = 0.5) -> float:

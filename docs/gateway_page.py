@@ -59,9 +59,16 @@ data URL, an address, base64), and any other type with any JSON as `content`.
 A stream is `event: update` with `{"type": "partial", "content": …}` as the text grows (`"type": "replace"` when the
 agent has rewritten it), then `event: complete` with `{"taskId": …}`, or `event: error`. The `id` of the last event in
 `Last-Event-ID` goes on from there: send the same request again, or follow the task with a GET.
+
+The WebSocket is at `/ws`: [how to talk to agents from a web page or a program](../howto/hub.md) has its messages, its
+close codes, and examples.
 """
 
 
+_OPERATIONS: Final = """\
+`GET /healthz` and `GET /readyz` for whoever keeps it running, `GET /metrics` for Prometheus, `GET /openapi.json` and
+`GET /docs` for programs and people: see [keep a gateway running](../howto/operate-the-gateway.md).
+"""
 _STATES: Final = """\
 `expired` is a failed task whose deadline passed. A canceled task has the error `TASK_CANCELLED` in the hub, and any
 other that failed `AGENT_EXECUTION_ERROR`.
@@ -76,6 +83,7 @@ def gateway_page(notice: str) -> str:
         _routes(supervisor_paths.OPERATIONS, SUPERVISOR_PURPOSES, MOUNT),
         f"## Hub\n\n{_HUB}",
         _routes(hub_paths.OPERATIONS, HUB_PURPOSES, ""),
+        f"## Operations\n\n{_OPERATIONS}",
         f"## States\n\n{_STATES}",
         _table(
             ("state", "supervisor", "hub"),

@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from docs.conformance_page import conformance_page
+from docs.gateway_page import gateway_page
+from docs.openapi import openapi_text
 from synapse.cli import exit_codes
 from synapse.cli.main import VERBS, find_verb
-from synapse.core import errors, wire_errors
+from synapse.core import access_errors, errors, push_errors, question_errors, wire_errors
 from synapse.core.lifecycle import NEXT_STATES
 from synapse.dialects.a2a_v0_3.errors import fault_of as former_fault_of
 from synapse.dialects.a2a_v1.errors import fault_of
+from synapse.dialects.hub.errors import fault_of as hub_fault_of
+from synapse.dialects.supervisor.errors import fault_of as supervisor_fault_of
 from synapse.dialects.synapse.card import CardFacts
 from synapse.dialects.synapse.errors import status_of
 from synapse.dialects.synapse.routes import synapse_dialect
@@ -34,11 +39,14 @@ PURPOSES: Final = {
     "GET /tasks/{id}": "one task, by its id or a unique beginning of it",
     "POST /tasks/{id}/cancel": "take a queued message back, or interrupt what runs",
     "POST /tasks/{id}/resolve": "a person's `verdict` on a message in doubt: `delivered`, `retry` or `fail`",
+    "POST /tasks/{id}/answer": "what the task's program asks: `verdict` (`allow`, `deny`), `option` or `text`",
     "GET /tasks/{id}/subscribe": "server-sent events of the task; `Last-Event-ID` resumes",
     "POST /reply": "answer the agent's current or last request, or the one named by `task_id`",
+    "POST /answer": "the same for what the agent asks now, in a task or at its start",
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
     "GET /status": "IDLE or BUSY, the finer state, why, and what each source says",
+    "POST /commands": "a gateway asks on behalf of a caller that it has let in; on the Unix socket only",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
     "GET /external/agents": "the known external agents",
     "DELETE /external/agents/{alias}": "forget one",
@@ -51,6 +59,9 @@ def documents() -> dict[Path, str]:
     return {
         DOCS / "reference" / "cli.md": _cli(),
         DOCS / "reference" / "http.md": _http(),
+        DOCS / "reference" / "gateway-http.md": gateway_page(NOTICE),
+        DOCS / "reference" / "openapi.json": openapi_text(),
+        DOCS / "reference" / "conformance.md": conformance_page(NOTICE),
         DOCS / "reference" / "settings.md": _settings(),
         DOCS / "reference" / "errors.md": _errors(),
         DOCS / "reference" / "exit-codes.md": _exit_codes(),
@@ -96,6 +107,7 @@ def _http() -> str:
             'Errors are `{"error": {"code": …, "message": …, "hint": …}}`; the codes are in [errors](errors.md).',
             "",
             "The same address speaks [standard A2A](../howto/standard-a2a.md), 1.0 and 0.3, as JSON-RPC and as REST.",
+            "What a gateway speaks besides is in [HTTP at the gateway](gateway-http.md).",
             "",
         ]
     )
@@ -134,7 +146,16 @@ def _errors() -> str:
         f"| `{kind.code}` | {_first_line(kind)} | {_statuses(kind)} | {exit_codes.exit_code(kind.code)} |"
         for kind in _all_errors()
     ]
-    columns = "code", "meaning", "HTTP, synapse dialect", "A2A 1.0: JSON-RPC, HTTP, reason", "A2A 0.3", "exit code"
+    columns = (
+        "code",
+        "meaning",
+        "HTTP, synapse dialect",
+        "A2A 1.0: JSON-RPC, HTTP, reason",
+        "A2A 0.3",
+        "supervisor",
+        "hub",
+        "exit code",
+    )
     head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
     return f"# Errors\n\n{NOTICE}{head}" + "\n".join(rows) + "\n"
 
@@ -142,7 +163,10 @@ def _errors() -> str:
 def _statuses(kind: type[errors.SynapseError]) -> str:
     """How each dialect tells it."""
     new, old = fault_of(kind), former_fault_of(kind)
-    return f"{status_of(kind)} | {new.code}, {new.http}, `{new.reason}` | {old.code}, {old.http}"
+    standard = f"{new.code}, {new.http}, `{new.reason}` | {old.code}, {old.http}"
+    supervisor, hub = supervisor_fault_of(kind), hub_fault_of(kind)
+    gateway = f"{supervisor.code}, {supervisor.http} | `{hub.code}`, {hub.http}"
+    return f"{status_of(kind)} | {standard} | {gateway}"
 
 
 def _first_line(kind: type[errors.SynapseError]) -> str:
@@ -151,14 +175,14 @@ def _first_line(kind: type[errors.SynapseError]) -> str:
 
 def _all_errors() -> Iterator[type[errors.SynapseError]]:
     # A class that nobody has imported is nobody's subclass.
-    yield from (
-        kind for kind in _tree(errors.SynapseError) if kind.__module__ in (errors.__name__, wire_errors.__name__)
-    )
+    modules = {module.__name__ for module in (access_errors, errors, push_errors, question_errors, wire_errors)}
+    yield from (kind for kind in _tree(errors.SynapseError) if kind.__module__ in modules)
 
 
 def _tree(kind: type[errors.SynapseError]) -> Iterator[type[errors.SynapseError]]:
     yield kind
-    for child in kind.__subclasses__():
+    # By module: the order of imports must not show.
+    for child in sorted(kind.__subclasses__(), key=lambda child: child.__module__):
         yield from _tree(child)
 
 

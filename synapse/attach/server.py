@@ -96,7 +96,7 @@ class AttachServer:
         Raises:
             PersonRequired: the caller is an agent.
         """
-        if caller.is_agent and not self._agents_may_attach:
+        if (caller.is_agent or caller.names_agent) and not self._agents_may_attach:
             raise PersonRequired("only a person may attach to an agent's terminal")
         await channel.accept()
         seat = _Seat(Viewer())

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Final
 
 from synapse.cli.hosts import ask, find_agent, open_registry
 from synapse.cli.question_view import question_in, question_of, title_of
+from synapse.cli.render import plain
 from synapse.cli.speech import give_json, say
-from synapse.cli.survey import find_task
-from synapse.cli.task_view import short_id, status_of
+from synapse.cli.survey import find_task, is_task_id
+from synapse.cli.task_view import FINISHED, short_id, status_of
 from synapse.core.address import short_name
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import AgentNotFound, TaskNotFound
 from synapse.core.json_text import object_in
 from synapse.core.question_errors import NothingAsked
 from synapse.registries.files import FileRegistry
+from synapse.runtime.system_clock import SystemClock
 
 TAKEN_SECONDS: Final = 30.0
 """How long a host may take: it answers once the program is seen to go on."""
+READ_SECONDS: Final = 1.5
+"""How long it may take until an open dialog is known to ask something."""
+LOOK_SECONDS: Final = 0.1
 
 
 class Asking:
@@ -49,7 +55,7 @@ def find_asking(target: str) -> Asking:
     """Return what the agent or the task that `target` names asks.
 
     Raises:
-        AgentNotFound, AmbiguousTarget, AmbiguousTask: it names none, or several.
+        AgentNotFound, TaskNotFound, AmbiguousTarget, AmbiguousTask: it names none, or several.
         NothingAsked: it asks nothing now.
     """
     registry = open_registry()
@@ -58,17 +64,39 @@ def find_asking(target: str) -> Asking:
     except AgentNotFound as error:
         try:
             return _asking_task(target, registry)
-        except TaskNotFound:
-            raise error from None
-    question = question_in(ask(entry, "GET", "/status"))
+        except TaskNotFound as missing:
+            raise (missing if is_task_id(target) else error) from None
+    status = _status_once_read(entry)
+    question = question_in(status)
+    if not question and status.get("state") == WAITING:
+        why = plain(str(status.get("why") or "a dialog is open"))
+        raise NothingAsked(
+            f"{short_name(entry)} waits for a person, and cannot be answered from here: {why}",
+            hint=f"answer it there: `synapse attach {short_name(entry)}`",
+        )
     if not question:
         raise NothingAsked(f"{short_name(entry)} asks nothing now")
     return Asking(entry, question, str(question.get("task_id") or ""))
 
 
+def _status_once_read(entry: AgentEntry) -> dict[str, Any]:
+    """What its host says; a dialog that has only just opened may not have been read yet."""
+    clock, never = SystemClock(), threading.Event()
+    end = clock.monotonic() + READ_SECONDS
+    while True:
+        status = ask(entry, "GET", "/status")
+        if question_in(status) or status.get("state") != WAITING or clock.monotonic() >= end:
+            return status
+        never.wait(LOOK_SECONDS)
+
+
 def _asking_task(target: str, registry: FileRegistry) -> Asking:
     entry, task = find_task(target, registry)
     question = question_of(task)
+    if not question and entry.pid and status_of(task) not in FINISHED:
+        # What is asked may just be on its way into the task.
+        seen = question_in(_status_once_read(entry))
+        question = seen if seen.get("task_id") == task["id"] else {}
     if not entry.pid or not question:
         raise NothingAsked(f"task {short_id(task)} is {status_of(task)} and asks nothing now")
     return Asking(entry, question, str(task["id"]))

@@ -36,7 +36,7 @@ _synapse() {
       %(agent_verbs)s) words=$(synapse completion agents 2>/dev/null) ;;
       %(profile_verbs)s) words="%(profiles)s" ;;
       completion) words="bash zsh fish" ;;
-      external) words="add list send remove" ;;
+      external) words="add list send cancel remove" ;;
       help) words="%(verbs)s" ;;
     esac
   fi

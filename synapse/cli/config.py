@@ -24,11 +24,16 @@ def run(arguments: list[str]) -> int:
     if options.json:
         give_json({name: {"value": _shown(value), "source": source} for name, value, source, _ in rows})
         return 0
-    lines = [(name, str(value), source, meaning) for name, value, source, meaning in rows]
+    lines = [(name, _written(value), source, meaning) for name, value, source, meaning in rows]
     give(table(("SETTING", "VALUE", "SOURCE", "MEANING"), lines, elastic=3))
     mine = os.path.join(user_folder(os.environ), USER_FILE)
     say(f"\nset them by {PREFIX}<SETTING> in the environment, in .synapse/config.toml of a project, or in {mine}")
     return 0
+
+
+def _written(value: object) -> str:
+    # As TOML and the environment take it.
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shown(value: object) -> object:

@@ -50,7 +50,7 @@ def add_gateway_options(parser: VerbParser) -> None:
     """The options of a gateway, in the foreground and in the background."""
     parser.add_argument("--host", help="the address to listen at (127.0.0.1)")
     parser.add_argument("--port", type=int, help="the port of HTTP (8000)")
-    parser.add_argument("--grpc-port", type=int, help="the port of gRPC (8001)")
+    parser.add_argument("--grpc-port", type=int, metavar="PORT", help="the port of gRPC (8001)")
     parser.add_argument("--config", metavar="FILE", help="settings (gateway.toml in the state folder, if it is there)")
     parser.add_argument("--public-url", metavar="URL", help="the address under which others reach it, for the cards")
     parser.add_argument("--no-auth", action="store_true", help="let this machine in without a key; loopback only")

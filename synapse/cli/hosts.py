@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 AGENT_VARIABLE = "SYNAPSE_AGENT_ID"
 SOCKET_VARIABLE = "SYNAPSE_SOCKET"
+GATEWAY = "gateway"
+NO_AGENT = (
+    "a gateway is no agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` says "
+    "what it did, `synapse stop gateway` ends it"
+)
 
 
 def current_folder() -> str:
@@ -66,6 +71,10 @@ def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
         registry.remove_dead(entry)
     if gone:
         raise not_responding(gone[0])
+    if target == GATEWAY and not matching(target, living):
+        from synapse.core.errors import AgentNotFound
+
+        raise AgentNotFound(target, hint=NO_AGENT)
     return resolve(target, living)
 
 

@@ -7,7 +7,7 @@ from argparse import SUPPRESS
 from synapse.cli.main import VERBS
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import nearest
-from synapse.core.errors import UnknownProfile
+from synapse.core.errors import InvalidRequest, UnknownProfile
 from synapse.runtime.settings import Settings, load_settings
 
 EXAMPLES = """
@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> int:
     ours, theirs = split_at_dashes(arguments)
     profile = ours[0]
     if profile.startswith("-"):
-        raise UnknownProfile(f"unknown option {profile}", hint="synapse --help")
+        raise InvalidRequest(f"unknown option {profile}", hint="synapse --help")
     settings = load_settings()
     # Before its options are read: a mistyped verb has those of the verb.
     require_profile(profile, settings)

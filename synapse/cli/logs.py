@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
-from synapse.cli.hosts import open_registry
+from synapse.cli.hosts import open_gateways, open_registry
 from synapse.cli.speech import give, give_json
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import matching
@@ -28,7 +29,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     parser.add_argument("-n", "--lines", type=int, default=50, help="how many lines from the end (50)")
     options = parser.parse_args(arguments)
-    files = log_files(options.agent, open_registry(), load_settings().logs)
+    files = log_files(options.agent, (open_registry(), open_gateways()), load_settings().logs)
     if options.follow:
         # `tail` waits for changes better than we could, on every system.
         os.execvp("tail", ["tail", "-n", str(options.lines), "-F", *map(str, files)])  # noqa: S606, S607 - as the shell would find it
@@ -41,14 +42,15 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def log_files(target: str, registry: FileRegistry, folder: Path) -> list[Path]:
+def log_files(target: str, registries: Iterable[FileRegistry], folder: Path) -> list[Path]:
     """The files of the agent that `target` names: a living one, else one that has left its log.
 
     Raises:
         NotFound: nobody of that name has logged anything.
         AmbiguousTarget: several fit.
     """
-    agents = {entry.agent_id for entry in matching(target, registry.written())} or _past_agents(target, folder)
+    written = [entry for registry in registries for entry in registry.written()]
+    agents = {entry.agent_id for entry in matching(target, written)} or _past_agents(target, folder)
     if len(agents) > 1:
         raise AmbiguousTarget(target, sorted(agents))
     for agent_id in agents:

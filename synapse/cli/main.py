@@ -30,7 +30,7 @@ VERBS = {
     "answer": ("answer", "answer what an agent wants to know"),
     "resolve": ("resolve", "decide about a message in doubt"),
     "gateway": ("gateway", "one address for all agents, for other machines and programs"),
-    "external": ("external", "agents elsewhere: add, list, send, remove"),
+    "external": ("external", "agents elsewhere: add, list, send, cancel, remove"),
     "push": ("push", "what became of push notifications"),
     "keys": ("keys", "API keys for the gateway: create, list, revoke"),
     "scripted": ("scripted", "run an agent whose behaviour is a file"),

@@ -16,6 +16,11 @@ def give(text: str) -> None:
     _write(sys.stdout, text)
 
 
+def give_piece(text: str) -> None:
+    """Write a piece of a result that goes on in the same line."""
+    _write(sys.stdout, text, end="")
+
+
 def give_json(value: "Any") -> None:
     """Write a result for a machine, on one line."""
     _write(sys.stdout, encode(value))
@@ -48,13 +53,13 @@ def _described(error: "SynapseError | OSError") -> "tuple[str, str, str]":
     return error.code, str(error), error.hint or HINTS.get(error.code, "")
 
 
-def _write(stream: "TextIO | None", text: str) -> None:
+def _write(stream: "TextIO | None", text: str, end: str = "\n") -> None:
     if stream is None:
         return  # it was closed by whoever started us
     # Straight to the bytes: a locale that has no arrows or kana must not turn a result into an error.
     try:
         stream.flush()
-        stream.buffer.write((text + "\n").encode("utf-8", "replace"))
+        stream.buffer.write((text + end).encode("utf-8", "replace"))
         stream.buffer.flush()
     except OSError as error:
         # The same error, with what it is about; a closed pipe stays one.

@@ -11,7 +11,7 @@ from synapse.cli.list_agents import run as list_agents
 from synapse.cli.question_view import next_step, question_in, question_lines, question_of
 from synapse.cli.render import painted, plain
 from synapse.cli.speech import give, give_json
-from synapse.cli.survey import Asked, current_task, find_task
+from synapse.cli.survey import Asked, current_task, find_task, is_task_id
 from synapse.cli.task_view import (
     attention_of,
     message_of,
@@ -60,8 +60,8 @@ def _agent_or_task(target: str, registry: FileRegistry) -> Asked | tuple[AgentEn
     except AgentNotFound as error:
         try:
             return find_task(target, registry)
-        except TaskNotFound:
-            raise error from None
+        except TaskNotFound as missing:
+            raise (missing if is_task_id(target) else error) from None
     return Asked(entry, ask(entry, "GET", "/status"))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from synapse.cli.background import stop_host
-from synapse.cli.hosts import find_agent, open_gateways, open_registry
+from synapse.cli.hosts import GATEWAY, find_agent, open_gateways, open_registry
 from synapse.cli.speech import give_json, say
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
+from synapse.core.errors import NotFound
 from synapse.registries.files import FileRegistry
 
-GATEWAY = "gateway"
 EXAMPLES = """
 synapse stop codex
 synapse stop codex-8121 reviewer
@@ -34,6 +34,8 @@ def run(arguments: list[str]) -> int:
         stop_host(entry, open_gateways() if entry.agent_type == GATEWAY else registry, force=options.force)
         if not options.json:
             say(f"{short_name(entry)} has ended")
+    if options.all and not entries and not options.json:
+        say("no agent is running")
     if options.json:
         give_json([entry.as_dict() for entry in entries])
     return 0
@@ -42,5 +44,7 @@ def run(arguments: list[str]) -> int:
 def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
     # All are found before the first is ended: a wrong name ends nobody.
     gateways = open_gateways()
+    if GATEWAY in names and not matching(GATEWAY, [*gateways.entries(), *registry.written()]):
+        raise NotFound("no gateway is running", hint="`synapse start gateway` starts one")
     found = (find_agent(name, gateways if matching(name, gateways.entries()) else registry) for name in names)
     return list({entry.agent_id: entry for entry in found}.values())

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PATIENCE_SECONDS = 2.0
+SHORT_ID = 8
 
 
 class Asked:
@@ -77,6 +78,11 @@ def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[st
     if len(found) > 1:
         raise AmbiguousTask(prefix, [f"{one.body['id']} ({short_name(one.entry)})" for one in found])
     return found[0].entry, found[0].body
+
+
+def is_task_id(word: str) -> bool:
+    """Whether it can only be meant as a task's id: as long as the short ones at least, and of their characters."""
+    return len(word) >= SHORT_ID and all(char in "0123456789abcdef-" for char in word)
 
 
 def current_task(status: "dict[str, Any]") -> "dict[str, Any]":

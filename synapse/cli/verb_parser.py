@@ -1,15 +1,19 @@
 """The argument parser of every verb but `send` and `reply`: its mistakes are our errors, and its help has examples."""
 
+import re
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
 from synapse.cli.main import VERBS
 from synapse.cli.render import line_width
+from synapse.core.address import nearest
 from synapse.core.errors import InvalidRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import NoReturn
 
+NUMBERS = {"int": "a whole number", "float": "a number"}
 
 class VerbParser(ArgumentParser):
     """Parses what follows a verb.
@@ -31,7 +35,29 @@ class VerbParser(ArgumentParser):
             self.add_argument("--json", action="store_true", help="the result for machines")
 
     def error(self, message: str) -> "NoReturn":  # type: ignore[explicit-override]  # typing.override needs Python 3.12
+        # Its own words are for programmers; there is no other way to learn what it found wrong.
+        number = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message, re.DOTALL)
+        if number:
+            message = f"{number[1].rpartition('/')[2]} must be {NUMBERS[number[2]]}, not {number[3]}"
+        _, unknown, words = message.partition("unrecognized arguments: ")
+        if unknown:
+            self._refuse(words.split(" ")[0].partition("=")[0])
         raise InvalidRequest(message, hint=f"{self.prog} --help")
+
+    def _refuse(self, word: str) -> "NoReturn":
+        if not word.startswith("-"):
+            raise InvalidRequest(f"'{word}' is one word too many", hint=f"{self.prog} --help")
+        meant = nearest(word, list(self._known_options()))
+        hint = f"did you mean {meant}?  ({self.prog} --help)" if meant else f"{self.prog} --help"
+        raise InvalidRequest(f"unknown option {word}", hint=hint)
+
+    def _known_options(self) -> "Iterable[str]":
+        """The long options of the verb, and those of its actions."""
+        for action in self._actions:
+            yield from (option for option in action.option_strings if option.startswith("--"))
+            if isinstance(action.choices, dict):
+                for parser in action.choices.values():
+                    yield from parser._known_options()  # noqa: SLF001 - another one of the same class
 
 
 def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 LOCAL_SCOPE: Final = "local"
@@ -13,6 +14,11 @@ APPROVE: Final = "approve"
 REGISTER: Final = "register"
 ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, REGISTER)
 """What a caller at the gateway can be allowed to do."""
+
+
+def for_good() -> bool:
+    """For callers whom nobody puts out."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,8 @@ class Caller:
     agent_id: str = ""
     pid: int = 0
     via_socket: bool = False
+    names_agent: bool = False
+    """Its environment names an agent, though its ancestry proves none: an agent may have left it behind."""
     sees_all: bool = False
     """Tasks of every scope are visible: an operator's key."""
     actions: frozenset[str] | None = None
@@ -34,6 +42,8 @@ class Caller:
     """The agents that it may use, by the names that the gateway shows; None is all."""
     name: str = ""
     """For logs and for `userId`: the name of its key, or its token's subject."""
+    holds: Callable[[], bool] = field(default=for_good, repr=False, compare=False)
+    """Tells whether what let it in still counts: keys are revoked, and tokens expire, while streams run."""
 
     def sees(self, scope: str) -> bool:
         """Whether tasks of that scope are visible to it; a foreign one looks like a missing one."""
@@ -47,3 +57,8 @@ class Caller:
     def is_person(self) -> bool:
         """Nothing speaks for an agent. Only the socket tells whose process calls, so nobody is a person elsewhere."""
         return self.via_socket and not self.agent_id
+
+    @property
+    def may_decide(self) -> bool:
+        """A person whom nothing connects with an agent: what only people decide is taken from them."""
+        return self.is_person and not self.names_agent

@@ -21,6 +21,8 @@ class Turn:
     text: str
     first: bool
     """True for the message that opened the task, False for a follow-up."""
+    trace: tuple[tuple[str, str], ...] = ()
+    """Headers that tell an agent elsewhere whose work this is part of; see `core.trace`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from synapse.core.message import Artifact, Json, Message
 from synapse.core.receipt import ReceiptStep
@@ -110,16 +110,14 @@ TaskEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """An event that the store has made durable; `seq` is what a reader resumes from."""
 
     seq: int
     event: TaskEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """What a follower of the feed gets: the task as it was after the event `seq`. A snapshot has no event."""
 
     seq: int

@@ -25,7 +25,7 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact
 from synapse.core.receipt import Receipt, ReceiptStep
-from synapse.core.task import Task
+from synapse.core.task import Task, changed
 from synapse.core.task import TaskState as S
 
 _ENDS: Final = frozenset({S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED})
@@ -98,8 +98,9 @@ def apply(task: Task, event: TaskEvent) -> Task:  # noqa: C901 - one case per ev
             changes = {"hidden": True}
         case _:
             assert_never(event)
-    # Once for all that changes: a task has many fields, and copying them is the dearest step of an event.
-    return replace(task, **changes, updated_at=event.at, version=task.version + 1)
+    changes["updated_at"] = event.at
+    changes["version"] = task.version + 1
+    return changed(task, changes)
 
 
 def replay(events: Iterable[TaskEvent]) -> Task:

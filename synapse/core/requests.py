@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -212,6 +213,8 @@ class AddExternal:
 
     url: str
     alias: str = ""
+    credentials: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The headers that it is shown with each request; without any, those that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,8 @@ class SendExternal:
 
     alias: str
     message: Message
+    task_id: str = ""
+    """Its task that the message goes on with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final, NewType
 
 from synapse.core.message import Artifact, Json, Message
@@ -94,3 +96,18 @@ class Task:
     def receipt(self) -> Receipt | None:
         """The last step of the current message's way."""
         return self.receipts[-1] if self.receipts else None
+
+
+def changed(task: Task, changes: Mapping[str, Any]) -> Task:
+    """What `dataclasses.replace` returns, in less than half of its time: every event makes a new task."""
+    made = object.__new__(Task)
+    for put, value in zip(_PUT.values(), _all_of(task), strict=True):
+        put(made, value)
+    for name, value in changes.items():
+        _PUT[name](made, value)
+    return made
+
+
+_PUT: Final = {one.name: getattr(Task, one.name).__set__ for one in fields(Task)}
+"""How each field is written; a frozen class refuses it by name, not by slot."""
+_all_of: Final = attrgetter(*_PUT)

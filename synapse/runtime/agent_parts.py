@@ -91,6 +91,7 @@ class AgentParts:
         if self._worker.current is not None and self._delivering is not None:
             # A worker that waits for a message would wait on.
             await asyncio.wait({self._delivering}, timeout=FAREWELL_SECONDS)
+        await self._worker.drain(FAREWELL_SECONDS)
         self._replies.leave(f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start")
         await self._replies.drain(FAREWELL_SECONDS)
         await self._pushing.outbox.drain(FAREWELL_SECONDS)

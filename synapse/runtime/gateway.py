@@ -6,15 +6,18 @@ take a place → open the store → residents → serve → keep agents running 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
+from synapse.core.errors import NameTaken
 from synapse.core.listed_agent import ListedAgent
 from synapse.dialects.hub.paths import WEBSOCKET_PATH
 from synapse.dialects.hub.routes import hub_dialect
@@ -22,13 +25,16 @@ from synapse.drivers.scripted.script import read_script
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_keeper import AgentKeeper
 from synapse.runtime.gateway_cards import GatewayCards
+from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.gateway_dialects import GatewayChoice, gateway_dialects
 from synapse.runtime.gateway_discovery import is_discovery, status_dialect
 from synapse.runtime.gateway_externals import GatewayExternals
 from synapse.runtime.gateway_grpc import GrpcDoor
 from synapse.runtime.gateway_hosts import HostAgents
+from synapse.runtime.gateway_operations import operations_dialect, public_paths
 from synapse.runtime.gateway_place import GatewayPlan, gateways
 from synapse.runtime.host import spare_the_collector, told_to_stop
+from synapse.runtime.metrics import Metrics
 from synapse.runtime.open_gate import gateway_names, new_tickets, open_gate
 from synapse.runtime.resident import Resident, Residents, resident_entry
 from synapse.runtime.scripted_agent import AGENT_TYPE as SCRIPTED
@@ -37,6 +43,7 @@ from synapse.runtime.system_clock import SystemClock
 from synapse.runtime.tls import tls_context
 from synapse.runtime.unowned import Unowned
 from synapse.service.feed import Feed
+from synapse.service.figures import FigureTaker
 from synapse.service.gateway import GatewayService
 from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
@@ -47,17 +54,22 @@ from synapse.stores.sqlite import SqliteStore
 from synapse.transports.asgi import Scope
 from synapse.transports.cors import CorsApp
 from synapse.transports.credentials import PEER, Gate, loopback_hosts
-from synapse.transports.gateway_gate import GatewayGate, nothing_is_public
+from synapse.transports.gateway_gate import GatewayGate
 from synapse.transports.host_client import HostClient
 from synapse.transports.http import HttpApp, HttpLimits
 from synapse.transports.hub_socket import HubSocket
+from synapse.transports.observed_service import ObservedService
+from synapse.transports.probes import ProbedApp
 from synapse.transports.server import ServedApp, Server
 from synapse.transports.websocket import ForEveryCaller
 
 if TYPE_CHECKING:
     from synapse.transports.grpc_server import GrpcServer
 
+log = logging.getLogger(__name__)
+
 GRACE_SECONDS: Final = 3
+SWEEP_SECONDS: Final = 2.0
 FILES_WANTED: Final = 65_536
 _AN_AGENTS_ACTIONS: Final = frozenset(ACTIONS) - {APPROVE, REGISTER}
 
@@ -75,9 +87,11 @@ class Gateway:
         self._client = HostClient(self._clock.monotonic)
         self._residents = Residents()
         hosts = HostAgents(self._registry, self._client, self._clock)
-        self.directory = GatewayDirectory(self._residents, hosts)
+        # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
+        self.directory = GatewayDirectory(hosts, self._residents)
         self._externals = GatewayExternals(plan.settings, store, self._registry, self._residents, self._clock)
         self._tickets = new_tickets()
+        self._metrics = Metrics()
         self.gate = self._open_gate()
         self.service = self._new_service()
         self.grpc_url = ""
@@ -101,8 +115,11 @@ class Gateway:
                 spare_the_collector()
                 gateways(self._settings.home).write(self._me)
                 keepers = [group.create_task(keeper.keep()) for keeper in self._keepers()]
+                keepers.append(group.create_task(self._sweep()))
+                log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)
                 await stop
+                log.info("gateway_stopping")
                 gateways(self._settings.home).remove(self._me.agent_id)
                 for server in servers:
                     server.stop()
@@ -117,12 +134,20 @@ class Gateway:
     async def _start_residents(self) -> None:
         for agent in self._config.agents:
             if agent.driver:
-                entry = resident_entry(agent.id, SCRIPTED, self._clock)
-                playing = play(read_script(Path(agent.script)), self._clock)
-                await self._residents.add(
-                    Resident(entry, playing, store=self._store, registry=self._registry, settings=self._settings)
-                )
+                await self._play(agent)
         await self._externals.start_known()
+
+    async def _play(self, agent: AgentConfig) -> None:
+        entry = resident_entry(agent.id, SCRIPTED, self._clock)
+        playing = play(read_script(Path(agent.script)), self._clock)
+        resident = Resident(entry, playing, store=self._store, registry=self._registry, settings=self._settings)
+        try:
+            await self._residents.add(resident)
+        except NameTaken as error:
+            raise NameTaken(
+                f"'{agent.id}' runs already, perhaps in another gateway",
+                hint="`synapse list` shows who is here; give this gateway a --config of its own, or end the other",
+            ) from error
 
     def _keepers(self) -> list[AgentKeeper]:
         kept = [agent for agent in self._config.agents if agent.profile and agent.start]
@@ -130,6 +155,13 @@ class Gateway:
             AgentKeeper(agent, self._registry, self._settings.logs, self._clock, secrets=self._config.secret_variables)
             for agent in kept
         ]
+
+    async def _sweep(self) -> None:
+        never = asyncio.Event()
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
+            self.service.look_again()
 
     def _new_service(self) -> GatewayService:
         journal = Journal(self._store)
@@ -144,7 +176,10 @@ class Gateway:
             tail=tail,
             unclaimed=Unowned(self._store, self._settings),
         )
-        return GatewayService(self.directory, tasks, self._externals, describe, self._new_ticket)
+        figures = FigureTaker(self.directory, self._store, self._store.pushes)
+        return GatewayService(
+            self.directory, tasks, self._externals, describe, new_ticket=self._new_ticket, take_figures=figures.take
+        )
 
     def _new_ticket(self, caller: Caller) -> Ticket:
         return self._tickets.issue(caller, self._clock.now())
@@ -157,7 +192,9 @@ class Gateway:
             names=gateway_names(access, host=config.host, port=self._me.port, public_url=config.public_url),
             clock=self._clock,
             tickets=self._tickets,
-            is_public=is_discovery if config.public_discovery else nothing_is_public,
+            is_public=public_paths(
+                discovery=is_discovery if config.public_discovery else None, metrics=config.public_metrics
+            ),
         )
 
     def _servers(self) -> list[Server | GrpcServer]:
@@ -177,7 +214,7 @@ class Gateway:
         door = GrpcDoor(
             self._config,
             self._plan.access,
-            service=self.service,
+            service=ObservedService(self.service, "grpc", self._metrics.count),
             gate=self.gate,
             public_url=self._me.endpoint,
             max_message_bytes=self._settings.max_body_bytes,
@@ -187,12 +224,17 @@ class Gateway:
 
     def _app(self, door: GrpcDoor) -> ServedApp:
         cards = GatewayCards(
-            url=self._me.endpoint, methods=self.gate.methods, config_of=self._config.agent, grpc_url=door.url
+            url=self._me.endpoint,
+            methods=self.gate.methods,
+            config_of=self._config.agent,
+            grpc_url=door.url,
+            default_agent=self._config.default_agent,
         )
         dialects = gateway_dialects(
-            cards, hub_dialect(self.directory.name_of, self.gate.methods), status_dialect(self._me, self.directory)
+            cards, hub_dialect(self.directory.name_of, self.gate.methods), status_dialect(self._me)
         )
         door.offer({dialect.name: dialect for dialect in dialects})
+        dialects.append(operations_dialect(self._metrics, tuple(dialects), self.gate.methods, self._me.endpoint))
         app = HttpApp(
             self.service,
             dialects,
@@ -200,16 +242,14 @@ class Gateway:
             choose=GatewayChoice(dialects),
             websockets={WEBSOCKET_PATH: ForEveryCaller(self._hub_socket())},
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
+            observe=self._metrics.count,
         )
-        return CorsApp(app, self._plan.access.origins) if self._plan.access.origins else app
+        probed = ProbedApp(app, self._store.last_seq, self._clock.monotonic)
+        return CorsApp(probed, self._plan.access.origins) if self._plan.access.origins else probed
 
     def _hub_socket(self) -> HubSocket:
-        def count(caller: Caller) -> None:
-            # This user's own commands are not counted anywhere.
-            if not caller.via_socket:
-                self.gate.count(caller)
-
-        return HubSocket(self.service, self.directory.name_of, count=count)
+        service = ObservedService(self.service, "hub_websocket", self._metrics.count)
+        return HubSocket(service, self.directory.name_of, count=self.gate.count)
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
         """Who comes over the Unix socket is this user, as at a host; everybody else comes through the gate."""

@@ -39,6 +39,8 @@ class GatewayCards:
     methods: AuthMethods
     config_of: Callable[[str], AgentConfig]
     grpc_url: str = ""
+    default_agent: str = ""
+    """Who is meant where a protocol names nobody: gRPC of 0.3 knows no tenant."""
 
     def answer(self, wire: WireRequest, agent: ListedAgent) -> WireAnswer:
         """The card that the request asks for, with an ETag."""
@@ -77,6 +79,8 @@ class GatewayCards:
     def _former(self, agent: ListedAgent) -> Wire:
         card: Wire = card_0_3.agent_card(card_0_3.CardFacts(**self._about(agent), url=self._base(agent)))
         card["supportsAuthenticatedExtendedCard"] = True
+        if self.grpc_url and agent.id == self.default_agent and self.config_of(agent.id).advertise_grpc:
+            card["additionalInterfaces"].append({"url": self.grpc_url, "transport": "GRPC"})
         return {**card, **security_0_3.security_fields(self.methods)}
 
     def _interfaces(self, agent: ListedAgent) -> list[Wire]:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidSettings
+from synapse.runtime.place import NAME_RULE, is_name
 from synapse.transports.listener import LOOPBACK
 
 FILE: Final = "gateway.toml"
@@ -62,6 +63,8 @@ class GatewayConfig:
     """Who is meant where a protocol names nobody (gRPC without a tenant)."""
     public_discovery: bool = False
     """Cards and the list of agents are shown to everybody."""
+    public_metrics: bool = False
+    """The figures at /metrics are shown to everybody."""
     allow_private_webhooks: bool = False
     no_auth: bool = False
     behind_proxy: bool = False
@@ -125,6 +128,8 @@ def _agent(table: object, path: Path) -> AgentConfig:
         raise InvalidSettings(f"{path}: an agent has no id", hint='id = "reviewer" is its name at the gateway')
     known = cast("dict[str, Any]", table)
     agent = AgentConfig(**_values(AgentConfig, known, f"{path}: agent '{known['id']}'"))
+    if not is_name(agent.id):
+        raise InvalidSettings(f"{path}: '{agent.id}' cannot be an agent's id", hint=NAME_RULE)
     if agent.driver not in ("", SCRIPTED):
         raise InvalidSettings(f"{path}: agent '{agent.id}': there is no driver '{agent.driver}'", hint="use 'scripted'")
     if bool(agent.driver) != bool(agent.script):

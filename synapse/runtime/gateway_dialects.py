@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from synapse.core.errors import SynapseError
 from synapse.core.events import Update
+from synapse.core.push import PushConfig
 from synapse.core.requests import GetAgent
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
@@ -121,10 +122,24 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
     """An endpoint that answers in the dialect of the task, which is known only when there is an answer."""
     first = endpoints[0]
-    asks = {end.dialect.name: end.route.ask for end in endpoints if isinstance(end.route, CallRoute)}
+    asks = {end.dialect.name: _renamed(end) for end in endpoints[1:] if isinstance(end.route, CallRoute)}
     if not isinstance(first.route, CallRoute):
         return first
     return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_as_made, first.route.ask, asks)))
+
+
+def _first_push(result: object) -> object:
+    """Of some push configurations the first, which stands for all; anything else as it is."""
+    if not isinstance(result, tuple):
+        return result
+    several = cast("tuple[object, ...]", result)
+    return several[0] if several and isinstance(several[0], PushConfig) else several
+
+
+def _renamed(endpoint: Endpoint) -> Ask:
+    """Ask one of several dialects of a path, each of which calls the segments of the path in its own way."""
+    ask = cast("CallRoute", endpoint.route).ask
+    return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
 
 
 def _ask_as_made(first: Ask, asks: Mapping[str, Ask], wire: WireRequest) -> Call | StreamCall | WireAnswer:
@@ -140,7 +155,7 @@ def _ask_as_made(first: Ask, asks: Mapping[str, Ask], wire: WireRequest) -> Call
 
     def encode(result: Any) -> Any:
         # A task and a push configuration know in which dialect they were made; a page of tasks does not.
-        known = result.task if isinstance(result, Update) else result
+        known = result.task if isinstance(result, Update) else _first_push(result)
         return encode_of(getattr(known, "dialect", ""))(result)
 
     return call._replace(encode=encode)

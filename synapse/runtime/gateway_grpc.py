@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from synapse.transports.grpc_server import GrpcHeaders, GrpcServer
     from synapse.transports.http import Service
 
+_VERBOSITY: Final = "GRPC_VERBOSITY"
 _PEER: Final = re.compile(r"ipv[46]:\[?(?P<host>[^\]]+?)\]?:(?P<port>\d+)")
 
 
@@ -38,16 +41,17 @@ class GrpcDoor:
         max_message_bytes: int,
     ) -> None:
         """Raises PortTaken."""
-        from synapse.transports.grpc_server import GrpcLimits, GrpcServer  # noqa: PLC0415 - a tenth of a second
-
         self._gate = gate
         self._host = "127.0.0.1" if config.host == "localhost" else config.host
-        self.server: GrpcServer = GrpcServer(
-            service,
-            admit=self._admit,
-            default_agent=config.default_agent,
-            limits=GrpcLimits(max_message_bytes=max_message_bytes),
-        )
+        with _quietly():
+            from synapse.transports.grpc_server import GrpcLimits, GrpcServer  # noqa: PLC0415 - a tenth of a second
+
+            self.server: GrpcServer = GrpcServer(
+                service,
+                admit=self._admit,
+                default_agent=config.default_agent,
+                limits=GrpcLimits(max_message_bytes=max_message_bytes),
+            )
         # Whoever takes any free port for HTTP means the same for gRPC.
         wished = 0 if (config.port, config.grpc_port) == (0, GRPC_PORT) else config.grpc_port
         self.port = self.server.bind(self._host, wished, tls=_pair(access))
@@ -67,6 +71,21 @@ class GrpcDoor:
         if host == self._host and ":" not in host:
             owner = Peer(via_socket=False, uid=owner_of((host, port), (self._host, self.port)))
         return self._gate.admit_headers(headers, path=path, peer=host, owner=owner)
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """gRPC writes lines of its own to stderr, such as one about each agent that the gateway starts. It listens to the
+    environment only, and only when it is loaded; what the gateway starts afterwards must not find our wish there.
+    """
+    wished = _VERBOSITY not in os.environ
+    if wished:
+        os.environ[_VERBOSITY] = "NONE"
+    try:
+        yield
+    finally:
+        if wished:
+            del os.environ[_VERBOSITY]
 
 
 def _address(peer: str) -> tuple[str, int]:

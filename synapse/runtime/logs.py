@@ -1,12 +1,13 @@
-"""The host's own log: a line of JSON for each event, in a private file; never on the terminal that a CLI draws on."""
+"""The log of a host or a gateway: a line of JSON for each event, in a private file; never where a CLI draws."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from typing_extensions import override
@@ -27,7 +28,7 @@ class _JsonLine(logging.Formatter):
     @override
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
-            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "at": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z",
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "room": record.name.removeprefix("synapse."),
@@ -38,8 +39,39 @@ class _JsonLine(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 
+class _LogFile(logging.Handler):
+    """Appends to a private file; one that has grown large is set aside, in the place of the one before it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._file = self._opened()
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._file.write(self.format(record) + "\n")
+            self._file.flush()
+            if self._file.tell() > LARGEST_LOG:
+                self._file.close()
+                self._file = self._opened()
+        except Exception:  # noqa: BLE001 - nobody who logs something fails because of it
+            self.handleError(record)
+
+    @override
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _opened(self) -> TextIO:
+        if self._path.exists() and self._path.stat().st_size > LARGEST_LOG:
+            self._path.replace(self._path.with_suffix(".log.1"))
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8")
+
+
 def log_to(folder: Path, agent_id: str, name: str = "") -> Path:
-    """Write this process's log to `folder`; a log that has grown large is set aside once. Return its path.
+    """Write this process's log to `folder`. Return its path.
 
     It can be found by the agent's given name too, also when the agent has left the registry.
     """
@@ -47,17 +79,21 @@ def log_to(folder: Path, agent_id: str, name: str = "") -> Path:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{agent_id}.log"
-    if path.exists() and path.stat().st_size > LARGEST_LOG:
-        path.replace(path.with_suffix(".log.1"))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    handler = logging.StreamHandler(os.fdopen(descriptor, "a", encoding="utf-8"))
+    handler = _LogFile(path)
     handler.setFormatter(_JsonLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(os.environ.get("SYNAPSE_LOG_LEVEL", "INFO").upper())
+    root.setLevel(_level(os.environ.get("SYNAPSE_LOG_LEVEL", "INFO")))
+    # The server's everyday words are no events; ours say when it starts and ends.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     if name:
         _call(path, name)
     return path
+
+
+def _level(name: str) -> int:
+    """The level of that name; of none at all, the usual one."""
+    return logging.getLevelNamesMapping().get(name.strip().upper(), logging.INFO)
 
 
 def _call(path: Path, name: str) -> None:

@@ -26,6 +26,9 @@ _LEASE_TRIES: Final = 20
 _LEASE_PAUSE: Final = 0.05
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME: Final = 40
+NAME_RULE: Final = (
+    f"up to {_LONGEST_NAME} letters, digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last"
+)
 _ID_BEGIN: Final = "synapse-"
 _SCRIPTED: Final = "scripted"
 
@@ -133,12 +136,20 @@ def holder_is_alive(holder: str) -> bool:
     return pid.isdigit() and started.isdigit() and is_running(int(pid), int(started))
 
 
+def is_name(name: str) -> bool:
+    """Whether an agent can be called that, on a command line and in the addresses of a gateway."""
+    return (
+        0 < len(name) <= _LONGEST_NAME
+        and _NAME_CHARACTERS.issuperset(name)
+        and not name.startswith(("-", "."))
+        and not name.endswith(".json")
+    )
+
+
 def check_name(name: str, settings: Settings) -> None:
     """Raises InvalidRequest unless `name` can be an agent's name, and means nobody else."""
-    if not name or len(name) > _LONGEST_NAME or not _NAME_CHARACTERS.issuperset(name) or name.startswith("-"):
-        raise InvalidRequest(
-            f"'{name}' cannot be an agent's name", hint=f"up to {_LONGEST_NAME} letters, digits, '.', '-' and '_'"
-        )
+    if not is_name(name):
+        raise InvalidRequest(f"'{name}' cannot be an agent's name", hint=NAME_RULE)
     if _means_others(name.lower(), settings):
         raise InvalidRequest(
             f"'{name}' cannot be an agent's name: messages for others would go to it",

@@ -16,7 +16,7 @@ from synapse.core import requests
 from synapse.core.access_errors import Forbidden
 from synapse.core.caller import APPROVE, CANCEL, READ, REGISTER, SEND, Caller
 from synapse.core.errors import AgentNotFound
-from synapse.core.requests import ChangeTask, GetAgent, RemoveAgent, Request, ToAgent
+from synapse.core.requests import ChangeTask, GetAgent, RegisterAgent, RemoveAgent, Request, ToAgent
 
 NOT_HERE: Final = ""
 """Stands for the action of what belongs to an agent or to the person at its machine: no caller of a gateway may."""
@@ -77,6 +77,11 @@ def check_access(request: Request, caller: Caller) -> None:
     if isinstance(inner, ChangeTask) and inner.state is not None:
         # Moving a task to another state ends it, or takes it from the agent that works on it.
         _check_action(CANCEL, caller)
+    if isinstance(inner, RegisterAgent) and caller.agents is not None:
+        # Behind a name that it may use, it would reach whatever the gateway's machine reaches.
+        raise Forbidden(
+            "these credentials are for some agents only, and add none", hint="ask the gateway's owner to add the agent"
+        )
 
 
 def may_use(caller: Caller, agent: str) -> bool:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from synapse.core.caller import ACTIONS, Caller
+from synapse.core.caller import ACTIONS, Caller, for_good
 from synapse.core.errors import InvalidRequest
 
 PREFIX: Final = "sk_"
@@ -51,14 +51,15 @@ class ApiKey:
         """Whether this is the key; takes as long for a wrong one as for the right one."""
         return hmac.compare_digest(digest_of(text), self.digest)
 
-    def caller(self) -> Caller:
-        """On whose behalf its requests run."""
+    def caller(self, holds: Callable[[], bool] = for_good) -> Caller:
+        """On whose behalf its requests run; `holds` tells later whether they still may."""
         return Caller(
             scope=self.scope or f"key:{self.key_id}",
             sees_all=self.all_tasks,
             actions=self.actions,
             agents=self.agents,
             name=self.name,
+            holds=holds,
         )
 
 

@@ -10,12 +10,13 @@ from synapse.core.clock import Clock
 from synapse.core.driver import Answered
 from synapse.core.errors import Conflict, InvalidRequest, PersonRequired
 from synapse.core.events import AttentionChanged, ReceiptChanged, StateChanged, TaskEvent
+from synapse.core.question import open_question
 from synapse.core.receipt import ReceiptStep
 from synapse.core.requests import ResolveTask
 from synapse.core.task import Task, TaskState
 from synapse.service import outcomes
 from synapse.service.journal import Journal
-from synapse.service.recovery import is_in_doubt, is_waiting_in_queue
+from synapse.service.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
 from synapse.service.replies import Replies
 from synapse.service.worker import AgentWorker
 
@@ -40,7 +41,7 @@ class Doubts:
             PersonRequired: an agent asks.
             Conflict: the task is not in doubt.
         """
-        if not (caller.is_person or self._agents_may_decide):
+        if not (caller.may_decide or self._agents_may_decide):
             raise PersonRequired("only a person decides about a message in doubt", hint="`synapse resolve`, in a shell")
         async with self._deciding:
             # Another decision, or proof, may have come first.
@@ -87,7 +88,7 @@ class Doubts:
         cleared = AttentionChanged(task_id=task.id, at=now, attention="")
         if self._worker.current == task.id:
             working = StateChanged(task_id=task.id, at=now, state=TaskState.WORKING)
-            task = await self._journal.record(receipt, cleared, working)
+            task = await self._journal.record(receipt, cleared, *(() if open_question(task) else (working,)))
             self._worker.confirm(task.id)
             return task
         # Its turn is over, so nobody will see an answer any more.
@@ -100,18 +101,22 @@ class Doubts:
         await self._give_up_turn(task)
         now = self._clock.now()
         facts: tuple[TaskEvent, ...] = (
+            *outcomes.question_closed(task, now, TaskState.SUBMITTED),
             ReceiptChanged(
                 task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="person", evidence="a person asked for a retry"
             ),
             AttentionChanged(task_id=task.id, at=now, attention=""),
         )
         task = await self._journal.record(*facts)
-        await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
+        message = last_prompt(task)
+        await self._worker.enqueue(task, message, first=message is task.message)
         return task
 
     async def _end(self, task: Task, facts: tuple[TaskEvent, ...]) -> Task:
         self._worker.withdraw(task.id)
-        await self._give_up_turn(task)
+        # Its text may still be in the input: it is taken out, and the turn ends by itself.
+        if not (self._worker.current == task.id and self._worker.drop()):
+            await self._give_up_turn(task)
         task = await self._journal.record(*facts)
         self._replies.turn_ended(task)
         return task

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, contextmanager
 from typing import Final, Protocol
 
-from synapse.core.errors import FeedLagged, TaskNotFound
+from synapse.core.errors import FeedLagged, SynapseError, TaskNotFound
 from synapse.core.events import StateChanged, Update
 from synapse.core.store import TaskStore
 from synapse.core.task import TaskId
@@ -22,6 +22,10 @@ from synapse.service.journal import Journal, Listener
 from synapse.service.log_reader import LogReader
 
 BUFFERED_UPDATES: Final = 1024
+
+
+def _may_go_on() -> None:
+    """For readers whom nobody stops."""
 
 
 class Source(Protocol):
@@ -53,14 +57,22 @@ class Feed:
         """Whether somebody follows this task, alone or with all others."""
         return task_id in self._readers or None in self._readers
 
-    async def follow(self, task_id: TaskId, after: int | None = None) -> AsyncGenerator[Update, None]:
+    def look_again(self) -> None:
+        """Check whether each reader may go on; one that may not is told so when it wants the next update."""
+        for readers in self._readers.values():
+            for reader in readers:
+                reader.look_again()
+
+    async def follow(
+        self, task_id: TaskId, after: int | None = None, *, check: Callable[[], None] = _may_go_on
+    ) -> AsyncGenerator[Update, None]:
         """Yield the task as it is now, or each update after the seq `after`, then live; ends when the task does.
 
-        Raises:
+        Raises the SynapseError that `check` raises when `look_again` asks, and:
             TaskNotFound: there is no such task.
             FeedLagged: the reader was too slow; it can resume after the seq that the error names.
         """
-        with self._joined(task_id) as reader:
+        with self._joined(task_id, check) as reader:
             reader.seen = after or 0
             version = 0
             if after is None:
@@ -127,9 +139,9 @@ class Feed:
                 yield update
 
     @contextmanager
-    def _joined(self, key: TaskId | None) -> Generator[_Reader]:
+    def _joined(self, key: TaskId | None, check: Callable[[], None] = _may_go_on) -> Generator[_Reader]:
         """A reader that hears of one task, or of all (None), until the block ends."""
-        reader = _Reader(self._buffer)
+        reader = _Reader(self._buffer, check)
         readers = self._readers.setdefault(key, [])
         readers.append(reader)
         try:
@@ -140,6 +152,8 @@ class Feed:
                 del self._readers[key]
 
     def _hear(self, update: Update) -> None:
+        if not self._readers:
+            return
         for key in (update.task.id, None):
             for reader in self._readers.get(key, ()):
                 reader.put(update)
@@ -148,7 +162,9 @@ class Feed:
 class _Reader:
     """What one reader has not fetched yet. A full buffer is dropped as a whole: the log has it."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, check: Callable[[], None]) -> None:
+        self._check = check
+        self._refusal: SynapseError | None = None
         self.seen = 0
         self.has_overflowed = False
         self._limit = limit
@@ -167,11 +183,21 @@ class _Reader:
         """Before the log is read: whatever was lost is there."""
         self.has_overflowed = False
 
+    def look_again(self) -> None:
+        try:
+            self._check()
+        except SynapseError as error:
+            self._refusal = error
+            self._changed.set()
+
     async def next(self) -> Update:
-        """Raises FeedLagged."""
-        while not self._updates:
+        """Raises FeedLagged, and what its check raises."""
+        while True:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._updates:
+                return self._updates.popleft()
             if self.has_overflowed:
                 raise FeedLagged(self.seen)
             self._changed.clear()
             await self._changed.wait()
-        return self._updates.popleft()

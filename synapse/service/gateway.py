@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, UnsupportedOperation
+from synapse.core.figures import Figures
 from synapse.core.listed_agent import ListedAgent
 from synapse.core.requests import (
     GetAgent,
+    GetFigures,
     IssueTicket,
     ListAgents,
     RegisterAgent,
@@ -23,6 +25,7 @@ from synapse.core.requests import (
 )
 from synapse.core.status import ExternalAgent
 from synapse.service.access import check_access, may_use
+from synapse.service.discretion import discreet
 from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
 from synapse.service.tickets import Ticket
@@ -33,6 +36,10 @@ Describe = Callable[[GatewayAgent, str], ListedAgent]
 
 NewTicket = Callable[[Caller], Ticket]
 """Makes a ticket for a caller; raises RateLimited."""
+
+
+TakeFigures = Callable[[Caller], Awaitable[Figures]]
+"""Counts what can be counted; raises Forbidden."""
 
 
 class Registration(Protocol):
@@ -57,18 +64,21 @@ class GatewayService:
         registration: Registration,
         describe: Describe,
         new_ticket: NewTicket | None = None,
+        take_figures: TakeFigures | None = None,
     ) -> None:
         self._directory = directory
         self._tasks = tasks
         self._registration = registration
         self._describe = describe
         self._new_ticket = new_ticket
+        self._take_figures = take_figures
         self._methods: dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]] = {
             ListAgents: self._list_agents,
             GetAgent: self._get_agent,
             RegisterAgent: self._register,
             RemoveAgent: self._remove,
             IssueTicket: self._issue_ticket,
+            GetFigures: self._get_figures,
         }
 
     async def handle(self, request: Request, caller: Caller) -> Any:
@@ -77,12 +87,20 @@ class GatewayService:
         Raises a SynapseError.
         """
         check_access(request, caller)
+        with discreet():
+            return await self._handle(request, caller)
+
+    async def _handle(self, request: Request, caller: Caller) -> Any:
         if isinstance(request, ToAgent):
             return await self._tasks.handle(request.agent, request.request, caller)
         method = self._methods.get(type(request))
         if method is None:
             return await self._tasks.handle("", request, caller)
         return await method(request, caller)
+
+    def look_again(self) -> None:
+        """Find what no event tells: streams and waits that have lost their reason. Called every few seconds."""
+        self._tasks.look_again()
 
     async def _list_agents(self, _request: ListAgents, caller: Caller) -> tuple[ListedAgent, ...]:
         agents = [agent for agent in self._directory.agents() if may_use(caller, agent.name)]
@@ -105,6 +123,11 @@ class GatewayService:
         if self._new_ticket is None:
             raise UnsupportedOperation("this gateway has no tickets")
         return self._new_ticket(caller)
+
+    async def _get_figures(self, _request: GetFigures, caller: Caller) -> Figures:
+        if self._take_figures is None:
+            raise UnsupportedOperation("nothing is counted here")
+        return await self._take_figures(caller)
 
     async def _listed(self, agent: GatewayAgent) -> ListedAgent:
         return self._describe(agent, await agent.state())

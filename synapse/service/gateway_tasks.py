@@ -13,10 +13,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from synapse.core.caller import Caller
-from synapse.core.errors import AgentNotFound, NotFound, TaskNotFound, UnsupportedOperation
+from synapse.core.errors import AgentNotFound, NotFound, TaskNotFound, Unauthenticated, UnsupportedOperation
 from synapse.core.events import StateChanged, Update
 from synapse.core.requests import (
     AnswerQuestion,
@@ -41,6 +42,7 @@ from synapse.core.requests import (
 from synapse.core.store import TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.service.access import may_use
+from synapse.service.discretion import discreet
 from synapse.service.feed import Feed
 from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory, left_name
 from synapse.service.gateway_waits import GatewayWaits
@@ -92,7 +94,7 @@ class GatewayTasks:
         self._feed = feed
         self._tail = tail
         self._unclaimed = unclaimed
-        self._waits = GatewayWaits(store, tail)
+        self._waits = GatewayWaits(store, tail, lambda task: directory.owner(task) is not None)
         self._methods: dict[type[Any], Callable[[str, Any, Caller], Awaitable[Any]]] = {
             SendMessage: self._send,
             SendAndWait: self._send_and_wait,
@@ -122,6 +124,11 @@ class GatewayTasks:
             raise UnsupportedOperation(f"a gateway does not do {type(request).__name__}")
         return await method(agent, request, caller)
 
+    def look_again(self) -> None:
+        """End the streams of callers who may no longer be told, and the waits for agents that are gone."""
+        self._feed.look_again()
+        self._waits.look_again()
+
     async def _send(self, agent: str, request: SendMessage, caller: Caller) -> Task:
         return await self._store.load(TaskId((await self._sent(agent, request, caller)).task_id))
 
@@ -134,7 +141,7 @@ class GatewayTasks:
     ) -> AsyncGenerator[Update, None]:
         sent = await self._sent(agent, request.send, caller)
         task_id = TaskId(sent.task_id)
-        return self._end_of(task_id) if sent.direct else self._until_settled(task_id, sent.version)
+        return self._end_of(task_id) if sent.direct else self._until_settled(task_id, sent.version, caller)
 
     async def _get(self, agent: str, request: GetTask, caller: Caller) -> Task:
         return await self._visible(agent, request.task_id, caller)
@@ -198,13 +205,13 @@ class GatewayTasks:
 
     async def _subscribe(self, agent: str, request: SubscribeTask, caller: Caller) -> AsyncGenerator[Update, None]:
         task = await self._visible(agent, request.task_id, caller)
-        return self._followed(task.id, request.after)
+        return self._followed(task.id, request.after, caller)
 
     async def _follow_open(self, agent: str, request: FollowTask, caller: Caller) -> AsyncGenerator[Update, None]:
         task = await self._visible(agent, request.task_id, caller)
         if task.state.is_terminal and request.after is None:
             raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; nothing more comes of it")
-        return self._followed(task.id, request.after)
+        return self._followed(task.id, request.after, caller)
 
     async def _sent(self, agent: str, request: SendMessage, caller: Caller) -> Commanded:
         if request.task_id:
@@ -249,13 +256,13 @@ class GatewayTasks:
         task = await self._waits.settled(task_id)
         yield Update((await self._journal.snapshot(task_id)).seq, None, task)
 
-    async def _until_settled(self, task_id: TaskId, version: int) -> AsyncGenerator[Update, None]:
+    async def _until_settled(self, task_id: TaskId, version: int, caller: Caller) -> AsyncGenerator[Update, None]:
         """The task as it was at `version`, then each update until it has settled."""
         first = await self._as_of(task_id, version)
         yield first
         if is_settled(first.task.state):
             return
-        async with aclosing(self._followed(task_id, first.seq)) as updates:
+        async with aclosing(self._followed(task_id, first.seq, caller)) as updates:
             async for update in updates:
                 yield update
                 if isinstance(update.event, StateChanged) and is_settled(update.event.state):
@@ -268,11 +275,18 @@ class GatewayTasks:
                     return Update(update.seq, None, update.task)
         raise TaskNotFound(task_id)
 
-    async def _followed(self, task_id: TaskId, after: int | None) -> AsyncGenerator[Update, None]:
+    async def _followed(self, task_id: TaskId, after: int | None, caller: Caller) -> AsyncGenerator[Update, None]:
         # Looking begins before the feed reads the log: what comes in between is seen by one of the two.
-        async with self._tail.running(), aclosing(self._feed.follow(task_id, after)) as updates:
-            async for update in updates:
-                yield update
+        following = self._feed.follow(task_id, after, check=partial(_require_valid, caller))
+        with discreet():
+            async with self._tail.running(), aclosing(following) as updates:
+                async for update in updates:
+                    yield update
+
+
+def _require_valid(caller: Caller) -> None:
+    if not caller.holds():
+        raise Unauthenticated("the credentials of this stream count no longer")
 
 
 def _gone(agent: str) -> AgentNotFound:

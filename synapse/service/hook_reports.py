@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ class HookDoor:
     """Where reports go, and the secret of the launch that they bring."""
 
     secret: str
-    receive: Callable[[Json], None]
+    receive: Callable[[Json], asyncio.Future[Json] | None]
+    """Takes a report; returns what its hook is answered, where it waits for that."""
 
 
 class HookReports:
@@ -30,7 +32,7 @@ class HookReports:
         self._door = door
 
     async def take(self, request: ReportSignal, caller: Caller) -> Any:
-        """Pass a report on.
+        """Pass a report on; return what its hook is answered, as soon as that is known: nothing, or a future.
 
         Raises:
             UnsupportedOperation: nobody listens.
@@ -42,7 +44,7 @@ class HookReports:
         is_own = caller.agent_id == self._me.agent_id or self._brings_secret(request.secret)
         if not is_own:
             raise AccessDenied("only the agent's own CLI reports here")
-        self._door.receive(request.payload)
+        return self._door.receive(request.payload)
 
     def _brings_secret(self, given: str) -> bool:
         return self._door is not None and hmac.compare_digest(given.encode(), self._door.secret.encode())

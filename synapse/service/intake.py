@@ -28,18 +28,23 @@ from synapse.core.errors import (
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.push import PushConfig
+from synapse.core.question import open_question
 from synapse.core.receipt import ReceiptStep
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
+from synapse.core.wire_errors import InvalidField, PushNotSupported
 from synapse.service import outcomes
 from synapse.service.absences import WAITS_FOR
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal
-from synapse.service.origin import origin_metadata, sender_in, sender_of
-from synapse.service.recovery import Plan
+from synapse.service.origin import USER, origin_metadata, sender_in, sender_of
+from synapse.service.push_configs import PushConfigs
+from synapse.service.questions import Questions
+from synapse.service.recovery import Plan, as_prompt, last_prompt
 from synapse.service.replies import Replies
 from synapse.service.waits import cycle, waits_in
 from synapse.service.worker import AgentWorker
@@ -70,10 +75,12 @@ class Intake:
         feed: Feed,
         worker: AgentWorker,
         replies: Replies,
+        questions: Questions,
         registry: Registry,
         clock: Clock,
         new_id: Callable[[], str],
         limits: Limits,
+        push_configs: PushConfigs | None = None,
     ) -> None:
         self._me = me
         self._journal = journal
@@ -81,10 +88,12 @@ class Intake:
         self._feed = feed
         self._worker = worker
         self._replies = replies
+        self._questions = questions
         self._registry = registry
         self._clock = clock
         self._new_id = new_id
         self._limits = limits
+        self._push_configs = push_configs
         self._damper = LoopDamper(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
 
@@ -94,15 +103,29 @@ class Intake:
         Raises:
             TaskNotFound: `in_reply_to` or `task_id` names no task that waits.
             MessageIdReused: the message id came before with other content.
+            PushNotSupported, InvalidField: the webhook that comes with it cannot be told.
+            PersonRequired, InvalidChoice, QuestionGone: it was to answer a question.
             QueueFull, PriorityOutOfRange, SenderMismatch, TaskFinished.
         """
         if not 1 <= request.priority <= 5:
             raise PriorityOutOfRange(request.priority)
+        if request.push is not None:
+            return await self._send_with_push(request, request.push, caller)
         if request.in_reply_to:
             return await self._take_reply(request, caller)
         if request.task_id:
             return await self._follow_up(request, caller)
         return await self._open(request, caller)
+
+    async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
+        if self._push_configs is None:
+            raise PushNotSupported
+        # Its place in the log is that before the message, so the webhook misses nothing that comes of it.
+        told = await self._push_configs.expect(config, request.task_id)
+        task = await self.send(replace(request, push=None), caller)
+        await self._push_configs.keep(task, config, told)
+        # As it is now, and known without waiting as long as it is open: whoever follows it joins at once.
+        return await self._journal.load(task.id)
 
     async def create(self, request: CreateTask, caller: Caller) -> Task:
         """Open a task that only waits for a reply."""
@@ -133,7 +156,7 @@ class Intake:
                 self._replies.turn_ended(task)
         for task in left.queue:
             self._replies.expect(task)
-            await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
+            await self._enqueue(task)
 
     async def release_held(self) -> None:
         """Queue the held messages whose pair has calmed down."""
@@ -146,7 +169,11 @@ class Intake:
                 task = await self._journal.record(AttentionChanged(task_id=task.id, at=self._clock.now(), attention=""))
                 # Before it is queued: whatever fails later, it is not queued a second time.
                 self._held.remove(held)
-                await self._worker.enqueue(task, task.history[-1], first=len(task.history) == 1)
+                await self._enqueue(task)
+
+    async def _enqueue(self, task: Task) -> None:
+        message = last_prompt(task)
+        await self._worker.enqueue(task, message, first=message is task.message)
 
     async def _open(self, request: SendMessage, caller: Caller) -> Task:
         """Open a task, or return the one that the same message has made before.
@@ -154,11 +181,14 @@ class Intake:
         Messages rarely come twice, so that is looked up only when there is a reason to refuse this one: the store
         refuses a message id that it has.
         """
-        digest = _digest(request.message) if request.message.message_id else ""
+        # An id of ours is claimed as well: whoever was told of it finds the task by it.
+        if not request.message.message_id:
+            request = replace(request, message=self._with_id(request.message))
+        digest = message_digest(request.message)
         try:
             return await self._open_new(request, caller, digest)
         except (VersionConflict, QueueFull):
-            known = await self._known(request.message, caller, digest) if digest else None
+            known = await self._known(request.message, caller.scope, digest)
             if known is None:
                 raise
             return known
@@ -170,6 +200,7 @@ class Intake:
                 f"{self._me.agent_id} has {waiting} messages waiting",
                 hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
             )
+        await self._check_parent(request.parent_id, caller)
         deadline = self._deadline(request, self._clock.now())
         opened = self._opened(request, caller, self._metadata(request, caller), deadline)
         sender = sender_in(opened.metadata).sender_id
@@ -187,17 +218,20 @@ class Intake:
         return task
 
     async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
-        """Go on with a task: the message is added to it and queued like any other."""
+        """Go on with a task: the message answers what its program asks, or is added to it and queued like any other."""
         task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
-        if task.scope != caller.scope:
+        if not task.state.is_interrupted:
+            # Who asks through a gateway may have read the question in the store before we were told that it is there.
+            task = await self._journal.caught_up(task.id)
+        if not caller.sees(task.scope):
             raise TaskNotFound(request.task_id)
         if request.context_id not in ("", task.context_id):
             raise InvalidRequest(
                 f"task {task.short_id} belongs to another context than '{request.context_id}'",
                 hint="leave the context out: the task has one",
             )
-        digest = _digest(request.message) if request.message.message_id else ""
-        if digest and (known := await self._known(request.message, caller, digest)):
+        digest = message_digest(request.message) if request.message.message_id else ""
+        if digest and (known := await self._known(request.message, task.scope, digest)):
             return known
         if task.state.is_terminal:
             raise TaskFinished(f"task {task.short_id} is {task.state.value} and takes no more messages")
@@ -207,8 +241,10 @@ class Intake:
                 f"task {task.short_id} is {task.state.value}; it takes a message when it asks for one",
                 hint="send a message of its own; it waits its turn",
             )
-        now = self._clock.now()
         message = self._with_id(request.message)
+        if open_question(task):
+            return await self._questions.answer_with(message, task, caller, digest, self._known)
+        message, now = as_prompt(message), self._clock.now()
         task = await self._journal.record(
             MessageAdded(task_id=task.id, at=now, message=message),
             ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="journal"),
@@ -240,13 +276,23 @@ class Intake:
             await self._open(replace(request, in_reply_to=""), caller)
         return task
 
-    async def _known(self, message: Message, caller: Caller, digest: str) -> Task | None:
-        known = await self._store.find_message(self._me.inbox, caller.scope, message.message_id)
+    async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
+        known = await self._store.find_message(self._me.inbox, scope, message.message_id)
         if known is None:
             return None
         if known.digest != digest:
             raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
         return await self._journal.load(known.task_id)
+
+    async def _check_parent(self, parent_id: str, caller: Caller) -> None:
+        """Raise InvalidField for a parent that the caller does not see; it may be another agent's task."""
+        if not parent_id:
+            return
+        with suppress(TaskNotFound):
+            parent = await self._store.load(TaskId(parent_id))
+            if caller.sees(parent.scope) and not parent.hidden:
+                return
+        raise InvalidField("parentId", f"there is no task '{parent_id}'")
 
     async def _refuse_circle(self, task: Task, sender: str) -> None:
         """Raise WaitCycle when the sender and this agent would wait for each other; who waits here is told too."""
@@ -289,6 +335,7 @@ class Intake:
             queued=isinstance(request, SendMessage),
             deadline=deadline,
             metadata=metadata,
+            parent_id=request.parent_id if isinstance(request, SendMessage) else "",
         )
 
     def _with_id(self, message: Message) -> Message:
@@ -302,6 +349,8 @@ class Intake:
         described = caller.is_agent or claimed not in ("", PERSON)
         sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
         metadata = {**request.metadata, **origin_metadata(sender, verified=verified)}
+        if caller.name:
+            metadata[USER] = caller.name
         if isinstance(request, SendMessage) and request.response_expected:
             metadata["response_expected"] = True
             if request.sender_task_id:
@@ -319,5 +368,5 @@ class Intake:
         return now + timedelta(seconds=ttl)
 
 
-def _digest(message: Message) -> str:
+def message_digest(message: Message) -> str:
     return hashlib.sha256(repr((message.role, message.parts)).encode(errors="surrogatepass")).hexdigest()[:32]

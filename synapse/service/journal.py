@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar, assert_never
 
 from synapse.core.errors import AmbiguousTask, Conflict, InvalidRequest, StoreFailed, TaskNotFound, VersionConflict
 from synapse.core.events import Recorded, TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, replay
-from synapse.core.message import FilePart, Part
+from synapse.core.message import DataPart, FilePart, Part, TextPart
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 
 Listener = Callable[[Update], None]
+T = TypeVar("T")
 
 FINISHED_IN_MEMORY: Final = 512
 LARGEST_IN_MEMORY: Final = 64 * 1024
@@ -119,8 +120,9 @@ class Journal:
     def record_soon(self, *events: TaskEvent, digest: str = "") -> asyncio.Future[Task]:
         """The same without waiting: behind what was recorded earlier of the same task, committed in groups."""
         task_id = events[0].task_id
-        if any(event.task_id != task_id for event in events):
-            raise ValueError("one record is about one task")
+        for event in events:
+            if event.task_id != task_id:
+                raise ValueError("one record is about one task")
         entry = _Entry(events, digest, asyncio.get_running_loop().create_future())
         line = self._line_of(task_id)
         line.waiting.append(entry)
@@ -139,8 +141,22 @@ class Journal:
 
         Raises TaskNotFound.
         """
+        return self.known(task_id) or await self._store.load(task_id)
+
+    async def caught_up(self, task_id: TaskId) -> Task:
+        """The same, once what is on its way to the store has arrived: others may have seen it there before us.
+
+        Raises TaskNotFound.
+        """
+        line = self._lines.get(task_id)
+        if line is not None and line.pending is not None:
+            await asyncio.wait({line.pending})
+        return await self.load(task_id)
+
+    def known(self, task_id: TaskId) -> Task | None:
+        """The same without asking the store, for a task that this process has in memory."""
         known = self._known(task_id)
-        return known.task if known else await self._store.load(task_id)
+        return known.task if known else None
 
     def open_tasks(self) -> Sequence[Task]:
         """The unfinished tasks that this process writes, as they are durable, oldest first."""
@@ -251,7 +267,7 @@ class Journal:
         del line.waiting[: len(going)]
         line.on_its_way = going
         events = [event for entry in going for event in entry.events]
-        line.pending = asyncio.ensure_future(self._store.append(going[-1].tasks[-1], events, digest=going[0].digest))
+        line.pending = _as_future(self._store.append(going[-1].tasks[-1], events, digest=going[0].digest))
         line.pending.add_done_callback(partial(self._settle, line))
 
     def _settle(self, line: _Line, appending: asyncio.Future[Sequence[Recorded]]) -> None:
@@ -319,9 +335,21 @@ class Journal:
 
 
 def _letters(task: Task) -> int:
-    said: list[tuple[Part, ...]] = [one.parts for one in task.history]
-    parts = (part for holder in (*said, *(one.parts for one in task.artifacts)) for part in holder)
-    return sum(len(part.content or b"") if isinstance(part, FilePart) else len(str(part)) for part in parts)
+    said = [one.parts for one in task.history]
+    handed = [one.parts for one in task.artifacts]
+    return sum([_size(part) for parts in (*said, *handed) for part in parts])
+
+
+def _size(part: Part) -> int:
+    match part:
+        case TextPart(text=text):
+            return len(text)
+        case FilePart(content=content):
+            return len(content or b"")
+        case DataPart(data=data):
+            return len(repr(data))
+        case _:
+            assert_never(part)
 
 
 def _fail(entries: Iterable[_Entry], error: BaseException) -> None:
@@ -335,6 +363,11 @@ def _after_each(task: Task | None, events: Iterable[TaskEvent]) -> list[Task]:
         task = rebuild(task, (event,))
         tasks.append(task)
     return tasks
+
+
+def _as_future(appending: Awaitable[T]) -> asyncio.Future[T]:
+    # Stores that write in a thread of their own give a future; to find that out costs less than `ensure_future` does.
+    return appending if isinstance(appending, asyncio.Future) else asyncio.ensure_future(appending)
 
 
 def _error_of(future: asyncio.Future[Any]) -> BaseException | None:

@@ -15,6 +15,8 @@ from synapse.core.requests import Sender
 from synapse.core.task import SHORT_ID_LENGTH, Task
 
 A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")
+USER: Final = "user"
+"""The key of a task's metadata that names who asked for it, where callers have names: at a gateway."""
 
 
 def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEntry]) -> tuple[Sender, bool]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final, assert_never
 
 from synapse.core.driver import (
@@ -14,7 +15,10 @@ from synapse.core.driver import (
     Handed,
     NotNow,
     Progress,
+    Questioned,
     Refused,
+    Resumed,
+    Said,
     Submitted,
     TurnEvent,
     TurnStarted,
@@ -24,11 +28,13 @@ from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
     MessageAdded,
+    MetadataChanged,
     ReceiptChanged,
     StateChanged,
     TaskEvent,
 )
-from synapse.core.message import Artifact, Message, MessageId, Part, Role
+from synapse.core.message import Artifact, Message, MessageId, Part, Role, TextPart
+from synapse.core.question import QUESTION, WAITING_FOR_PERSON, Question, open_question, question_fields
 from synapse.core.receipt import ReceiptStep
 from synapse.core.task import Task, TaskState
 
@@ -36,7 +42,9 @@ INTERRUPTED: Final = "interrupted"
 AGENT_EXITED: Final = "agent_exited"
 EXPIRED: Final = "expired"
 EXPLICIT_REPLY: Final = "reply"
-_OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, "script"})
+PARTIAL: Final = "partial"
+"""Marks the text of an answer that has not come to its end."""
+_OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, "script", "a2a"})
 
 
 def facts(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:  # noqa: C901, PLR0911, PLR0912 - a case each
@@ -53,9 +61,15 @@ def facts(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:
         case Doubted(why=why):
             return (AttentionChanged(task_id=task.id, at=now, attention=why),)
         case Progress(text=text):
-            return (_state(task, now, TaskState.WORKING, note=text),)
+            return () if open_question(task) else (_state(task, now, TaskState.WORKING, note=text),)
+        case Said(text=text, source=source):
+            return _said(task, now, text, source)
         case Handed(artifact=artifact, append=append, last_chunk=last):
             return (ArtifactAdded(task_id=task.id, at=now, artifact=artifact, append=append, last_chunk=last),)
+        case Questioned(question=question):
+            return _questioned(task, now, question)
+        case Resumed(by=by):
+            return question_closed(task, now, TaskState.WORKING, f"answered: {by}")
         case Asked(parts=parts, authorization=authorization):
             return _asked(task, now, parts, TaskState.AUTH_REQUIRED if authorization else TaskState.INPUT_REQUIRED)
         case Answered():
@@ -75,6 +89,7 @@ def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ..
         added = (ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)),)
     reason = "direct_message" if answer.direct else ""
     return (
+        *_unasked(task, now),
         *added,
         _step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"),
         _state(task, now, TaskState.COMPLETED, reason=reason),
@@ -93,7 +108,17 @@ def ended(task: Task, now: datetime, state: TaskState, reason: str, note: str) -
     """The task ends without an answer. One that only waited for a reply has no receipt to close."""
     step = _FINAL_STEPS[EXPIRED if reason == EXPIRED else state]
     receipt = (_step(task, now, step, "journal", note),) if task.queued else ()
-    return (*receipt, _state(task, now, state, reason=reason, note=note))
+    return (*_unasked(task, now), *receipt, _state(task, now, state, reason=reason, note=note))
+
+
+def question_closed(task: Task, now: datetime, state: TaskState, note: str = "") -> tuple[TaskEvent, ...]:
+    """Nothing is asked any more, and the task goes on in `state`; nothing when nothing was asked.
+
+    The state comes first: nobody shall see a task that waits for input without a question.
+    """
+    if open_question(task) is None:
+        return ()
+    return (_state(task, now, state, note=note), MetadataChanged(task_id=task.id, at=now, metadata={QUESTION: None}))
 
 
 def expired(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
@@ -106,14 +131,20 @@ _FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
     TaskState.FAILED: ReceiptStep.FAILED,
     TaskState.REJECTED: ReceiptStep.FAILED,
     TaskState.CANCELED: ReceiptStep.CANCELED,
+    # Somebody else ended it well: its message needs no answer any more.
+    TaskState.COMPLETED: ReceiptStep.CANCELED,
 }
 
 
 def _taken_back(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
     """An intent that came to nothing must not look like a message in doubt after a crash."""
+    closed = question_closed(task, now, TaskState.SUBMITTED)
     if task.receipt is None or task.receipt.step is not ReceiptStep.TYPED:
-        return ()
-    return (_step(task, now, ReceiptStep.QUEUED, "journal", f"nothing was typed: {why}"),)
+        return closed
+    return (
+        *closed,
+        _step(task, now, ReceiptStep.QUEUED, "journal", f"nothing was typed: {why}"),
+    )
 
 
 def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[TaskEvent, ...]:
@@ -125,17 +156,46 @@ def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[T
     return (
         *cleared,
         _step(task, now, ReceiptStep.SUBMITTED, source, evidence),
-        _state(task, now, TaskState.WORKING),
+        # What is asked stays asked: proof that the message was taken may come later than the question.
+        *(() if open_question(task) else (_state(task, now, TaskState.WORKING),)),
     )
+
+
+def _questioned(task: Task, now: datetime, question: Question) -> tuple[TaskEvent, ...]:
+    """The state comes last: whoever hears of it finds the question."""
+    asked_at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    fields = {**question_fields(question), "asked_at": asked_at}
+    return (
+        MetadataChanged(task_id=task.id, at=now, metadata={QUESTION: fields}),
+        _state(task, now, TaskState.INPUT_REQUIRED, reason=WAITING_FOR_PERSON, note=question.text),
+    )
+
+
+def _unasked(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
+    """The turn ends, or the task does: what was asked is asked no more."""
+    return question_closed(task, now, TaskState.WORKING, "what was asked is asked no more")
 
 
 def _asked(task: Task, now: datetime, parts: tuple[Part, ...], state: TaskState) -> tuple[TaskEvent, ...]:
     question = Message(message_id=MessageId(f"{task.id}.{task.version + 1}"), role=Role.AGENT, parts=parts)
     return (
+        *_unasked(task, now),
         MessageAdded(task_id=task.id, at=now, message=question),
         _step(task, now, ReceiptStep.ANSWERED, "driver", "the agent asked for input"),
         _state(task, now, state, note=question.text),
     )
+
+
+def _said(task: Task, now: datetime, text: str, source: str) -> tuple[TaskEvent, ...]:
+    """The answer so far, as an artifact that the whole answer will replace. Only what is new of it is recorded."""
+    whole = _answer(task, (TextPart(text=text),), source)
+    whole = replace(whole, metadata={**whole.metadata, PARTIAL: True})
+    known = next((one for one in task.artifacts if one.artifact_id == whole.artifact_id), None)
+    if known is None or known.metadata != whole.metadata or not text.startswith(known.text):
+        return (ArtifactAdded(task_id=task.id, at=now, artifact=whole, last_chunk=False),)
+    rest = text[len(known.text) :]
+    chunk = replace(whole, parts=(TextPart(text=rest),))
+    return (ArtifactAdded(task_id=task.id, at=now, artifact=chunk, append=True, last_chunk=False),) if rest else ()
 
 
 def _answer(task: Task, parts: tuple[Part, ...], source: str) -> Artifact:

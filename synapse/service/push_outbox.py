@@ -25,6 +25,7 @@ from synapse.core.events import Recorded, Update
 from synapse.core.push import ID_HEADER, Delivery, DeliveryState, Push, PushStore, proof_headers
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
+from synapse.core.trace import trace_headers
 from synapse.service.journal import Journal, rebuild
 from synapse.service.retry import RetrySchedule
 
@@ -299,4 +300,5 @@ def _headers(push: Push, update: Update, told: Notification) -> Headers:
         ("Content-Type", told.media_type),
         (ID_HEADER, f"{push.task_id}.{push.number}.{update.seq}"),
         *proof_headers(push.config),
+        *trace_headers(update.task.metadata),
     ]

@@ -32,7 +32,7 @@ from synapse.core.question import (
     label_of,
     open_question,
 )
-from synapse.core.question_errors import NothingAsked, QuestionGone
+from synapse.core.question_errors import InvalidChoice, NothingAsked, QuestionGone
 from synapse.core.requests import AnswerQuestion
 from synapse.core.task import Task
 from synapse.service.journal import Journal
@@ -123,7 +123,7 @@ class Questions:
             await self._worker.answer(question.id, choice)
         except QuestionGone:
             return True
-        except AgentFailed as failure:
+        except (AgentFailed, InvalidChoice) as failure:
             log.warning("question_not_denied", extra={"error": failure.code})
             return False
         return True
@@ -143,7 +143,7 @@ class Questions:
         return live if asked is not None and live is not None and live.id == asked.id else asked
 
     def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
-        if caller.is_person or self._agents_may_answer:
+        if caller.may_decide or self._agents_may_answer:
             return
         if caller.actions is not None and APPROVE in caller.actions:
             return

@@ -7,15 +7,19 @@ itself: a person decides.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from synapse.core.events import AttentionChanged, TaskEvent
+from synapse.core.message import Message
+from synapse.core.question import open_question
 from synapse.core.receipt import ReceiptStep
 from synapse.core.task import Task, TaskState
 from synapse.service import outcomes
 
+ANSWERS: Final = "answers_question"
+"""Metadata of a message that answered a question (this one); it was never meant to be typed."""
 TYPED_BEFORE_RESTART: Final = "typed shortly before the host ended; it is not certain that the agent took it"
 
 
@@ -35,12 +39,27 @@ def plan(left: Iterable[Task], now: datetime) -> Plan:
         if is_waiting_in_queue(task):
             queue.append(task)
         elif is_in_doubt(task):
-            if not task.attention:
-                facts.append((AttentionChanged(task_id=task.id, at=now, attention=TYPED_BEFORE_RESTART),))
-        elif not task.state.is_interrupted:
+            doubt = AttentionChanged(task_id=task.id, at=now, attention=TYPED_BEFORE_RESTART)
+            closed = outcomes.question_closed(task, now, TaskState.SUBMITTED)
+            if closed or not task.attention:
+                facts.append((*closed, doubt))
+        elif not task.state.is_interrupted or open_question(task):
+            # What was asked in the middle of a turn went with the program; a question that ended one stays.
             note = "the program that worked on it is gone"
             facts.append(outcomes.ended(task, now, TaskState.FAILED, outcomes.AGENT_EXITED, note))
     return Plan(tuple(facts), tuple(queue))
+
+
+def last_prompt(task: Task) -> Message:
+    """The last message that is, or was, to be typed."""
+    return next((message for message in reversed(task.history) if ANSWERS not in message.metadata), task.message)
+
+
+def as_prompt(message: Message) -> Message:
+    """The message without what only we say of one: a caller's own mark would keep it from being typed."""
+    if ANSWERS not in message.metadata:
+        return message
+    return replace(message, metadata={key: value for key, value in message.metadata.items() if key != ANSWERS})
 
 
 def is_waiting_in_queue(task: Task) -> bool:

@@ -75,8 +75,9 @@ class Settling:
         return future
 
     def _hear(self, update: Update) -> None:
-        if update.task.id in self._waiting and is_settled(update.task.state):
-            for future in self._waiting[update.task.id]:
+        waiting = self._waiting.get(update.task.id)
+        if waiting and is_settled(update.task.state):
+            for future in waiting:
                 if not future.done():
                     future.set_result(update.task)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -10,25 +10,28 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
 from synapse.core.driver import Driver
-from synapse.core.errors import (
-    IllegalTransition,
-    PersonRequired,
-    TaskFinished,
-    TaskNotCancelable,
-    TaskNotFound,
-    UnsupportedOperation,
-)
+from synapse.core.errors import PersonRequired, TaskNotFound, UnsupportedOperation
 from synapse.core.events import MetadataChanged, Update
 from synapse.core.message import Message
+from synapse.core.push import PushConfig
+from synapse.core.question_errors import NothingAsked
 from synapse.core.requests import (
     AddExternal,
+    AnswerQuestion,
     CancelTask,
+    ChangeTask,
+    Commanded,
     CreateTask,
+    DeletePushConfig,
+    DeleteTask,
     FollowTask,
+    GetPushConfig,
     GetStatus,
     GetTask,
     ListExternals,
+    ListPushConfigs,
     ListTasks,
+    OnBehalf,
     RemoveExternal,
     Reply,
     ReportSignal,
@@ -38,21 +41,25 @@ from synapse.core.requests import (
     SendAndWait,
     SendExternal,
     SendMessage,
+    SetPushConfig,
     SubscribeTask,
 )
 from synapse.core.status import HostStatus
-from synapse.core.store import TaskPage, TaskQuery, TaskStore
-from synapse.core.task import Task, TaskState
-from synapse.service import outcomes
+from synapse.core.store import TaskPage, TaskStore
+from synapse.core.task import Task
+from synapse.core.wire_errors import PushNotSupported
 from synapse.service.doubts import Doubts
 from synapse.service.externals import Externals
 from synapse.service.feed import Feed
 from synapse.service.hook_reports import HookReports
 from synapse.service.intake import Intake
 from synapse.service.journal import Journal
-from synapse.service.recovery import is_in_doubt
+from synapse.service.listing import query_of
+from synapse.service.push_configs import PushConfigs
+from synapse.service.questions import Questions
 from synapse.service.replies import Replies
 from synapse.service.settling import Settling, never
+from synapse.service.task_changes import TaskChanges
 from synapse.service.waits import WAITER_LEFT
 from synapse.service.worker import AgentWorker
 
@@ -71,10 +78,12 @@ class TaskService:
         worker: AgentWorker,
         replies: Replies,
         doubts: Doubts,
+        questions: Questions,
         externals: Externals,
         driver: Driver,
         clock: Clock,
         hook_reports: HookReports | None = None,
+        push_configs: PushConfigs | None = None,
         answers_directly: Callable[[Message], bool] = never,
     ) -> None:
         self._me = me
@@ -85,10 +94,14 @@ class TaskService:
         self._worker = worker
         self._replies = replies
         self._doubts = doubts
+        self._questions = questions
         self._externals = externals
         self._driver = driver
         self._clock = clock
         self._hook_reports = hook_reports or HookReports(me, None)
+        self._push_configs = push_configs
+        self._answers_directly = answers_directly
+        self._changes = TaskChanges(journal, worker, questions, replies, clock)
         self._settling = Settling(intake, journal, feed, answers_directly)
         self._methods = self._table()
 
@@ -112,7 +125,14 @@ class TaskService:
             GetTask: self._get,
             ListTasks: self._list,
             CancelTask: self._cancel,
+            ChangeTask: self._change,
+            DeleteTask: self._delete,
             ResolveTask: self._resolve,
+            AnswerQuestion: self._answer,
+            SetPushConfig: self._set_push,
+            GetPushConfig: self._get_push,
+            ListPushConfigs: self._list_push,
+            DeletePushConfig: self._delete_push,
             SubscribeTask: self._subscribe,
             FollowTask: self._follow,
             GetStatus: self._status,
@@ -121,48 +141,54 @@ class TaskService:
             RemoveExternal: self._remove_external,
             SendExternal: self._send_external,
             ReportSignal: self._hook_reports.take,
+            OnBehalf: self._on_behalf,
         }
 
     async def _get(self, request: GetTask, caller: Caller) -> Task:
         return await self._visible(request.task_id, caller, exact=request.exact)
 
     async def _list(self, request: ListTasks, caller: Caller) -> TaskPage:
-        query = TaskQuery(
-            inbox=self._me.inbox,
-            scope=caller.scope,
-            states=request.states,
-            context_id=request.context_id,
-            parent_id=request.parent_id,
-            updated_after=request.updated_after,
-            limit=request.limit,
-            cursor=request.cursor,
-        )
-        return await self._store.list(query)
+        return await self._store.list(query_of(request, caller, self._me.inbox))
 
     async def _cancel(self, request: CancelTask, caller: Caller) -> Task:
-        """Cancel what waits or runs. What runs is interrupted after the journal has decided who won."""
-        task = await self._visible(request.task_id, caller, exact=request.exact)
-        facts = outcomes.ended(task, self._clock.now(), TaskState.CANCELED, "canceled", "canceled by request")
-        if task.state.is_terminal:
-            raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
-        try:
-            canceled = await self._journal.record(*facts)
-        except (IllegalTransition, TaskFinished) as lost:
-            raise TaskNotCancelable(f"task {task.short_id} has ended meanwhile") from lost
-        if not self._worker.withdraw(task.id) and self._worker.current == task.id:
-            await self._stop_turn(task)
-        self._replies.turn_ended(canceled)
-        return canceled
+        return await self._changes.cancel(await self._visible(request.task_id, caller, exact=request.exact))
 
-    async def _stop_turn(self, task: Task) -> None:
-        # A turn in doubt may never end by itself, so nobody waits for that.
-        if task.attention and is_in_doubt(task) and await self._worker.abandon(task.id):
-            return
-        if not self._worker.drop():
-            await self._worker.interrupt()
+    async def _change(self, request: ChangeTask, caller: Caller) -> Task:
+        return await self._changes.change(request, await self._visible(request.task_id, caller))
+
+    async def _delete(self, request: DeleteTask, caller: Caller) -> Task:
+        return await self._changes.delete(await self._visible(request.task_id, caller))
 
     async def _resolve(self, request: ResolveTask, caller: Caller) -> Task:
         return await self._doubts.resolve(request, await self._visible(request.task_id, caller), caller)
+
+    async def _answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
+        """Answer what the task's program asks; without a task, what the agent asks now."""
+        if request.task_id:
+            # Who asks through a gateway may have read the question in the store before we were told that it is there.
+            task: Task | None = await self._journal.caught_up((await self._visible(request.task_id, caller)).id)
+        else:
+            task = await self._questions.asking()
+            if task is not None and not caller.sees(task.scope):
+                raise NothingAsked
+        return await self._questions.answer(request, task, caller)
+
+    async def _set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
+        return await self._pushes().set(await self._visible(request.task_id, caller, exact=True), request.config)
+
+    async def _get_push(self, request: GetPushConfig, caller: Caller) -> PushConfig:
+        return await self._pushes().get(await self._visible(request.task_id, caller, exact=True), request.config_id)
+
+    async def _list_push(self, request: ListPushConfigs, caller: Caller) -> Sequence[PushConfig]:
+        return await self._pushes().list(await self._visible(request.task_id, caller, exact=True))
+
+    async def _delete_push(self, request: DeletePushConfig, caller: Caller) -> None:
+        await self._pushes().delete(await self._visible(request.task_id, caller, exact=True), request.config_id)
+
+    def _pushes(self) -> PushConfigs:
+        if self._push_configs is None:
+            raise PushNotSupported
+        return self._push_configs
 
     async def _subscribe(self, request: SubscribeTask, caller: Caller) -> Any:
         return self._followed(await self._visible(request.task_id, caller), request.after)
@@ -203,6 +229,7 @@ class TaskService:
             entry=self._me,
             view=self._driver.view(),
             current=await self._journal.load(current) if current else None,
+            asking=await self._questions.asking(),
             queue=tuple(queue),
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
         )
@@ -211,6 +238,19 @@ class TaskService:
         if not caller.is_person and caller.agent_id != self._me.agent_id:
             raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it")
         return await self._replies.reply(request, self._worker.current)
+
+    async def _on_behalf(self, request: OnBehalf, caller: Caller) -> Commanded:
+        """Do what a gateway asks for somebody whom it has let in; nobody becomes a person that way."""
+        if not caller.may_decide:
+            raise PersonRequired("only the user's own gateway asks for others", hint="it asks on the Unix socket")
+        asked = request.request
+        if isinstance(asked, OnBehalf):
+            raise UnsupportedOperation("a gateway asks for others, and not for another gateway")
+        direct = isinstance(asked, SendMessage) and self._answers_directly(asked.message)
+        result = await self.handle(asked, request.caller)
+        if isinstance(result, Task):
+            return Commanded(task_id=result.id, version=result.version, direct=direct)
+        return Commanded(result=result)
 
     async def _add_external(self, request: AddExternal, _caller: Caller) -> Any:
         return await self._externals.add(request)
@@ -227,6 +267,6 @@ class TaskService:
     async def _visible(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
         """The task that the caller means; a foreign one looks like a missing one."""
         task = await self._journal.find(wanted, self._me.inbox, exact=exact)
-        if task.scope != caller.scope:
+        if not caller.sees(task.scope):
             raise TaskNotFound(wanted)
         return task

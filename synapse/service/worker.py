@@ -3,17 +3,19 @@
     idle → (a message waits, the driver is ready) → turn → idle
 
 A message of priority 5 interrupts the turn that runs and goes first. The worker types nothing itself: the driver does,
-and only after the intent is durable.
+and only after the intent is durable. How a turn ended that typed nothing is recorded behind it: the next one begins
+meanwhile, and whoever waits for the answer hears of it when it is durable.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from enum import Enum, auto
+from typing import Any, Final
 
 from synapse.core.clock import Clock
 from synapse.core.driver import (
@@ -24,31 +26,44 @@ from synapse.core.driver import (
     NotNow,
     Progress,
     Refused,
+    Resumed,
     Submitted,
     Turn,
     TurnEvent,
     TurnStarted,
     Typing,
 )
-from synapse.core.errors import AgentExited, AgentFailed, IllegalTransition, StoreFailed, TaskFinished
+from synapse.core.errors import AgentExited, AgentFailed, IllegalTransition, TaskFinished
 from synapse.core.events import TaskEvent
 from synapse.core.message import Message
+from synapse.core.question import Choice, Question
 from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskId
+from synapse.core.trace import trace_headers
 from synapse.service import outcomes
+from synapse.service.insisting import insist
 from synapse.service.journal import Journal
 from synapse.service.origin import envelope_line
 from synapse.service.queue import Queue, Queued
 from synapse.service.recovery import is_waiting_in_queue
+from synapse.service.turn_ends import INTERNAL, TurnEnds
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _NOBODY_WAITS_FOR = (Submitted, TurnStarted, Progress)
-"""Facts that are committed in groups behind the turn."""
+"""What becomes of them is committed in groups behind the turn."""
+_PROOFS = (Submitted, TurnStarted)
 _ENDS = (Asked, Answered, Refused, Failed)
-STORE_PAUSE: Final = 0.5
-"""Seconds before a store that failed is asked again."""
+_FAREWELL_SECONDS: Final = 2.0
+"""How long the worker's own end waits for the ends of turns to be durable."""
+
+
+class _Ended(Enum):
+    """How far a turn has come when the next one may begin."""
+
+    DURABLY = auto()
+    WITH_ITS_END_ON_ITS_WAY = auto()
+    TO_BE_TRIED_AGAIN = auto()
+    """Nothing was typed."""
 
 
 @dataclass(slots=True)
@@ -59,9 +74,25 @@ class _Running:
     interrupted: bool = False
     proven: bool = False
     """The agent has the message, so there is something to interrupt, and no doubt to end."""
-    abandoned: asyncio.Event = field(default_factory=asyncio.Event)
+    typed: bool = False
+    """The driver said that it would type, so the end of the turn is waited for."""
+    unrecorded: list[TaskEvent] = field(default_factory=list[TaskEvent])
+    """Facts that nobody waits for: they go to the store with the next ones, or when the loop comes round."""
+    is_abandoned: bool = False
+    waiter: asyncio.Task[Any] | None = None
+    """Who waits for the driver, while that can be abandoned."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """It is over, or there is proof."""
+
+    def abandon(self) -> None:
+        """Let nobody wait for the driver any more: what it does is cancelled where it waits."""
+        self.is_abandoned = True
+        if self.waiter is not None:
+            self.waiter.cancel()
+
+    def takes_back_the_cancellation(self) -> bool:
+        """Whether the wait was cancelled by `abandon` and by nobody else: then the worker itself goes on."""
+        return self.is_abandoned and self.waiter is not None and self.waiter.uncancel() == 0
 
 
 class AgentWorker:
@@ -72,6 +103,7 @@ class AgentWorker:
         self._journal = journal
         self._clock = clock
         self._finished = finished
+        self._ends = TurnEnds(journal, clock, finished)
         self._queue = Queue()
         self._running: _Running | None = None
         self._changed = asyncio.Event()
@@ -108,6 +140,15 @@ class AgentWorker:
         """Ask the agent to drop the turn that runs."""
         await self._driver.interrupt()
 
+    @property
+    def question(self) -> Question | None:
+        """What the agent's program asks now, in a turn or without one."""
+        return self._driver.view().question
+
+    async def answer(self, question_id: str, choice: Choice) -> str:
+        """Answer it; see `Driver.answer`."""
+        return await self._driver.answer(question_id, choice)
+
     def drop(self) -> bool:
         """Forget the message that is just being typed; True when it will not be submitted."""
         return self._driver.drop()
@@ -120,7 +161,7 @@ class AgentWorker:
         running = self._running
         if running is None or running.item.task_id != task_id:
             return True
-        running.abandoned.set()
+        running.abandon()
         await running.settled.wait()
         return not running.proven
 
@@ -129,83 +170,93 @@ class AgentWorker:
         if self.current == task_id:
             self._driver.confirm()
 
+    async def drain(self, seconds: float) -> None:
+        """Wait at most so long until the ends of all turns that ended are durable."""
+        await self._ends.drain(seconds)
+
     async def run(self) -> None:
         """Deliver until the agent exits; what is still queued then stays durable for the next start.
 
         Raises AgentExited.
         """
-        while True:
-            await self._take_turn(await self._next())
+        try:
+            while True:
+                await self._take_turn(await self._next())
+        finally:
+            await self._ends.close(_FAREWELL_SECONDS)
 
     async def _next(self) -> Queued:
-        """Wait until there is a message and the driver can take it."""
+        """Wait until there is a message, the store has caught up, and the driver can take it."""
         while True:
             self._changed.clear()
             if self._queue.head() is None:
                 await self._changed.wait()
-            elif await self._ready_before_change() and len(self._queue) > 0:
+                continue
+            await self._driver.wait_ready()
+            if not self._ends.has_room:
+                await self._ends.wait_for_room()
+            # What waits may have changed meanwhile: the choice is made now.
+            elif self._queue.head() is not None:
                 return self._queue.take()
 
-    async def _ready_before_change(self) -> bool:
-        """Wait for the driver; False when the queue changed first, so that the choice is made anew."""
-        ready = asyncio.ensure_future(self._driver.wait_ready())
-        changed = asyncio.ensure_future(self._changed.wait())
-        try:
-            await asyncio.wait({ready, changed}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            changed.cancel()
-            ready.cancel()
-        if not ready.done() or ready.cancelled():
-            return False
-        ready.result()
-        return True
-
     async def _take_turn(self, item: Queued) -> None:
-        task = await self._insist(lambda: self._journal.load(item.task_id))
+        task = await self._load(item.task_id)
         if task.state.is_terminal:
             return
         running = self._running = _Running(item)
         try:
-            is_over = await self._follow(self._turn(task, item), running)
+            ended = await self._follow(self._turn(task, item), running)
         except AgentExited as gone:
             await self._end_with_agent(running, gone)
             raise
         except AgentFailed as failure:
             await self._keep(task.id, Failed(failure.code, str(failure)))
-            is_over = True
+            ended = _Ended.DURABLY
         except Exception:
             # The worker's loop: one bad message must not end the agent, nor come back at its next start.
             log.exception("turn_failed", extra={"task": task.id})
-            await self._keep(task.id, Failed("internal", "a defect of Synapse ended the turn; the host's log has it"))
-            is_over = True
+            await self._keep(task.id, Failed(*INTERNAL))
+            ended = _Ended.DURABLY
         finally:
             self._running = None
             running.settled.set()
-        if is_over:
-            self._finished(await self._insist(lambda: self._journal.load(item.task_id)))
-        else:
+        if ended is _Ended.DURABLY:
+            self._finished(await self._load(item.task_id))
+        elif ended is _Ended.TO_BE_TRIED_AGAIN:
             self._queue.put_back(item)
 
-    async def _follow(self, turn: Turn, running: _Running) -> bool:
-        """Record what the driver yields; False when nothing was typed, so that it is tried again."""
-        abandoned = asyncio.ensure_future(running.abandoned.wait())
-        try:
-            async with aclosing(self._driver.take_turn(turn)) as events:
-                while (event := await _next_of(events, None if running.proven else abandoned)) is not None:
-                    is_open = await self._keep(turn.task_id, event)
-                    if isinstance(event, NotNow):
-                        return False
-                    if isinstance(event, Typing) and not is_open:
-                        return True  # canceled or too late: not a byte of it is typed
-                    if isinstance(event, Submitted | TurnStarted):
-                        running.proven = True
-                        running.settled.set()
-                        # It was canceled while it was typed, and the agent has it all the same.
-                        running.is_in_the_way = running.is_in_the_way or not is_open
-                        await self._clear_way(running)
-        finally:
-            abandoned.cancel()
-        return True
+    async def _follow(self, turn: Turn, running: _Running) -> _Ended:
+        """Record what the driver yields, until there is no more of it."""
+        async with aclosing(self._driver.take_turn(turn)) as events:
+            while (event := await _next_of(events, running)) is not None:
+                if isinstance(event, _ENDS) and not running.typed:
+                    return await self._end_behind(running, event)
+                is_open = await self._keep(turn.task_id, event)
+                if isinstance(event, NotNow):
+                    return _Ended.TO_BE_TRIED_AGAIN
+                if isinstance(event, Typing):
+                    running.typed = True
+                    if not is_open:
+                        break  # canceled or too late: not a byte of it is typed
+                if isinstance(event, _PROOFS):
+                    running.proven = True
+                    running.settled.set()
+                    # It was canceled while it was typed, and the agent has it all the same.
+                    running.is_in_the_way = running.is_in_the_way or not is_open
+                if isinstance(event, (*_PROOFS, Resumed)):
+                    # Nothing is interrupted while a dialog is open, so it is tried again behind it.
+                    await self._clear_way(running)
+        return _Ended.DURABLY
+
+    async def _end_behind(self, running: _Running, event: TurnEvent) -> _Ended:
+        """Nothing was typed that a crash could leave in doubt, so the next turn need not wait for the store."""
+        task = await self._load(running.item.task_id)
+        if task.state.is_terminal:
+            return _Ended.DURABLY
+        facts = (*running.unrecorded, *self._facts(task, event))
+        running.unrecorded.clear()
+        self._ends.add(*facts)
+        return _Ended.WITH_ITS_END_ON_ITS_WAY
 
     async def _make_way(self) -> None:
         """Interrupt what the agent does."""
@@ -224,25 +275,45 @@ class AgentWorker:
         """What it worked on has failed; what was not typed yet stays queued for the next start."""
         task_id = running.item.task_id
         # Proof may still be on its way to the store, where the message then looks queued.
-        if not running.proven and is_waiting_in_queue(await self._insist(lambda: self._journal.load(task_id))):
+        if not running.proven and is_waiting_in_queue(await self._load(task_id)):
             return
         await self._keep(task_id, Failed(outcomes.AGENT_EXITED, str(gone)))
-        self._finished(await self._insist(lambda: self._journal.load(task_id)))
+        self._finished(await self._load(task_id))
 
     async def _keep(self, task_id: TaskId, event: TurnEvent) -> bool:
         """Record what `event` means; False when the task has ended (by this, canceled, or answered by a reply)."""
-        return await self._insist(lambda: self._record(task_id, event))
+        running = self._running
+        if running is not None and isinstance(event, _NOBODY_WAITS_FOR):
+            task = await self._load(task_id)
+            if not task.state.is_terminal:
+                self._record_soon(running, self._facts(task, event))
+            return not task.state.is_terminal
+        if running is not None:
+            self._flush(running)
+        return await insist(lambda: self._record(task_id, event))
 
     async def _record(self, task_id: TaskId, event: TurnEvent) -> bool:
         task = await self._journal.load(task_id)
         facts = () if task.state.is_terminal else self._facts(task, event)
-        if facts and isinstance(event, _NOBODY_WAITS_FOR):
-            self._journal.record_soon(*facts).add_done_callback(_note_failure)
-        elif facts:
+        if facts:
             # It may have ended while this was on its way to the store.
             with suppress(IllegalTransition, TaskFinished):
                 await self._journal.record(*facts)
         return not (await self._journal.load(task_id)).state.is_terminal
+
+    def _record_soon(self, running: _Running, facts: tuple[TaskEvent, ...]) -> None:
+        if facts and not running.unrecorded:
+            asyncio.get_running_loop().call_soon(self._flush, running)
+        running.unrecorded += facts
+
+    def _flush(self, running: _Running) -> None:
+        if running.unrecorded:
+            self._journal.record_soon(*running.unrecorded).add_done_callback(_note_failure)
+            running.unrecorded.clear()
+
+    async def _load(self, task_id: TaskId) -> Task:
+        known = self._journal.known(task_id)
+        return await insist(lambda: self._journal.load(task_id)) if known is None else known
 
     def _facts(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
@@ -252,34 +323,30 @@ class AgentWorker:
             return outcomes.interrupted(task, now, event)
         return outcomes.facts(task, event, now)
 
-    async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Do what must not be left undone, again and again while the store fails: an agent outlives a full disk."""
-        while True:
-            try:
-                return await act()
-            except StoreFailed as failure:
-                log.warning("store_failed", extra={"error": failure.code})
-            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=STORE_PAUSE)
-
     def _turn(self, task: Task, item: Queued) -> Turn:
-        return Turn(task_id=task.id, message=item.message, text=envelope_line(task, item.message), first=item.first)
+        return Turn(
+            task_id=task.id,
+            message=item.message,
+            text=envelope_line(task, item.message),
+            first=item.first,
+            trace=tuple(trace_headers(task.metadata)),
+        )
 
 
-async def _next_of(events: AsyncIterator[TurnEvent], abandoned: asyncio.Future[Any] | None) -> TurnEvent | None:
-    """The next event; None when there is none or the turn was abandoned first."""
-    coming: asyncio.Future[TurnEvent | None] = asyncio.ensure_future(_following(events))
-    try:
-        await asyncio.wait({coming, *((abandoned,) if abandoned else ())}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        if not coming.done():
-            # The generator must have stopped before it can be closed.
-            coming.cancel()
-            await asyncio.wait({coming})
-    return None if coming.cancelled() else coming.result()
-
-
-async def _following(events: AsyncIterator[TurnEvent]) -> TurnEvent | None:
-    return await anext(events, None)
+async def _next_of(events: AsyncIterator[TurnEvent], running: _Running) -> TurnEvent | None:
+    """The next event; None when there is none, or the turn was abandoned before there was proof."""
+    if running.proven:
+        return await anext(events, None)
+    if not running.is_abandoned:
+        running.waiter = asyncio.current_task()
+        try:
+            return await anext(events, None)
+        except asyncio.CancelledError:
+            if not running.takes_back_the_cancellation():
+                raise
+        finally:
+            running.waiter = None
+    return None
 
 
 def _note_failure(recorded: asyncio.Future[Task]) -> None:

@@ -200,16 +200,18 @@ def _opened_fields(event: TaskOpened) -> Fields:
 
 
 def _message_fields(message: Message) -> Fields:
-    return {
+    fields: Fields = {
         "message_id": message.message_id,
         "role": message.role.value,
         "parts": [_part_fields(part) for part in message.parts],
-        **_filled(
+    }
+    if message.metadata or message.extensions or message.reference_task_ids:
+        fields |= _filled(
             metadata=dict(message.metadata),
             extensions=message.extensions,
             reference_task_ids=message.reference_task_ids,
-        ),
-    }
+        )
+    return fields
 
 
 def _artifact_fields(artifact: Artifact) -> Fields:
@@ -226,7 +228,10 @@ def _artifact_fields(artifact: Artifact) -> Fields:
 
 
 def _part_fields(part: Part) -> Fields:
-    fields = _filled(name=part.name, media_type=part.media_type, metadata=dict(part.metadata))
+    fields: Fields = {}
+    # Most parts have none of these, and nothing is written more often than parts.
+    if part.name or part.media_type or part.metadata:
+        fields = _filled(name=part.name, media_type=part.media_type, metadata=dict(part.metadata))
     match part:
         case TextPart(text=text):
             fields["text"] = text

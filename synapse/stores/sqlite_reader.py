@@ -11,7 +11,7 @@ from synapse.core.errors import IllegalTransition, StoreCorrupt, StoreTooNew, Ta
 from synapse.core.events import Recorded
 from synapse.core.message import Json
 from synapse.core.store import KnownMessage, TaskPage, TaskQuery, is_wanted
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import EXPIRED, Task, TaskId, TaskState
 from synapse.service.journal import rebuild
 from synapse.stores.cursor import Cursor
 from synapse.stores.rows import KINDS, compact_json, decode_event, decode_task, micros
@@ -21,6 +21,7 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 _LARGEST: Final = 2**63 - 1
 _MOST_TEXTS: Final = 8
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
+_HAS_EXPIRED: Final = compact_json({"reason": EXPIRED})[1:-1]
 _HINT: Final = "`synapse doctor` checks the store"
 
 Connection = sqlite3.Connection
@@ -117,7 +118,7 @@ def _list_by_looking(
     connection: Connection, wanted: TaskQuery, index: str, conditions: str, values: list[Any]
 ) -> TaskPage:
     """The same by what only the task itself says: SQLite finds those that may fit, and each is looked at."""
-    for text in _texts_in(wanted.metadata):
+    for text in (*_texts_in(wanted.metadata), *((_HAS_EXPIRED,) if wanted.expired else ())):
         # A snapshot that is not the last word may lack what was noted since.
         conditions += " AND (snapshots.version IS NOT tasks.version OR instr(snapshots.body, ?) > 0)"
         values.append(text)
@@ -128,16 +129,23 @@ def _list_by_looking(
     found: list[tuple[Cursor, Task]] = []
     total = 0
     for row in rows:
-        task = _task(connection, row)
-        if not is_wanted(task, wanted):
+        if not _fits_unread(row, wanted) and not is_wanted(_task(connection, row), wanted):
             continue
         total += 1
         place = Cursor(row[2], row[0])
         if len(found) <= wanted.limit and (after is None or place < after):
-            found.append((place, task))
+            found.append((place, _task(connection, row)))
     page = found[: wanted.limit]
     following = page[-1][0].text() if len(found) > len(page) > 0 else ""
     return TaskPage(tuple(task for _, task in page), following, total)
+
+
+def _fits_unread(row: Sequence[Any], wanted: TaskQuery) -> bool:
+    """Whether the text of a task says that it fits, so that it is not made into a task only to be counted."""
+    *_, version, snapshot_version, snapshot = row
+    return (
+        wanted.expired is False and not wanted.metadata and snapshot_version == version and _HAS_EXPIRED not in snapshot
+    )
 
 
 def _texts_in(metadata: Json) -> Iterator[str]:

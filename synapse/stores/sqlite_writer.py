@@ -1,6 +1,6 @@
 """The one thread of a process that writes: everything that waits is committed together.
 
-    submit ─► once a loop: queue ─lock file held─► drained ─► one transaction ─► COMMIT ─► one call into the loop for all of them
+    submit ─► queue ─lock file held─► drained ─► one transaction ─► COMMIT ─► one call into the loop for all of them
                 │                                      └ failed: again, each in its own transaction
                 └ waited longer than the bound: StoreLocked, and it will not be written
 
@@ -63,7 +63,6 @@ class Writer:
         self._lock_timeout = lock_timeout
         self._loop = asyncio.get_running_loop()
         self._lock_file = os.open(lock_path(path), os.O_RDWR | os.O_CLOEXEC)
-        self._submitted: list[tuple[float, Work]] = []
         self._queue: deque[tuple[float, Work]] = deque()
         self._changed = Condition()
         self._is_closing = False
@@ -73,25 +72,18 @@ class Writer:
 
     def submit(self, work: Work) -> None:
         """Put `work` in the queue; its future is done when it is durable, in the order of the calls."""
-        if self._is_closing or len(self._queue) + len(self._submitted) >= MOST_WAITING:
-            work.done.set_exception(self._refusal())
-            return
-        if not self._submitted:
-            self._loop.call_soon(self._hand_over)
-        self._submitted.append((self._loop.time(), work))
-        if self._watch is None:
-            self._watch = self._loop.call_later(self._lock_timeout, self._expire)
-
-    def _hand_over(self) -> None:
-        """Give the thread what was submitted since the loop came round: woken for each, it would commit the first alone."""
         with self._changed:
-            self._queue += self._submitted
-            self._submitted.clear()
-            self._changed.notify()
+            is_refused = self._is_closing or len(self._queue) >= MOST_WAITING
+            if not is_refused:
+                self._queue.append((self._loop.time(), work))
+                self._changed.notify()
+        if is_refused:
+            work.done.set_exception(self._refusal())
+        elif self._watch is None:
+            self._watch = self._loop.call_later(self._lock_timeout, self._expire)
 
     async def close(self) -> None:
         """Write what waits, then close. A process that never gives the lock back cannot hold this up."""
-        self._hand_over()
         with self._changed:
             self._is_closing = True
             self._changed.notify()

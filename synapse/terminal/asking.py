@@ -22,6 +22,8 @@ from synapse.terminal.signals.report import Report, Told
 
 _GRACE: Final = 0.7
 """How long the dialog may take to appear that the program told of; it knows more about the options."""
+_SHORT_GRACE: Final = 0.2
+"""The same where the program has told its options: only a hook of the person's own may still answer first."""
 _LONG_GRACE: Final = 2.5
 """The same where nothing is known but that it waits: some say so before they paint it."""
 _STEADY: Final = 0.5
@@ -93,6 +95,7 @@ class Asking:
         self._changing: tuple[str, float] | None = None
         """Another dialog that may be half painted, and since when it is seen."""
         self._wake_at: float | None = None
+        self._is_seen = False
 
     @property
     def is_open(self) -> bool:
@@ -100,9 +103,9 @@ class Asking:
         return self._open is not None
 
     @property
-    def is_changing(self) -> bool:
-        """True if the screen shows something else than what is asked, and may be half painted."""
-        return self._changing is not None
+    def is_seen(self) -> bool:
+        """True if the dialog of what is asked was on the screen in the last look, whole: only then keys answer it."""
+        return self._is_seen
 
     @property
     def deadline(self) -> float | None:
@@ -124,13 +127,15 @@ class Asking:
         `is_told_by_title` if the program tells the terminal that it waits: then a menu is more than that.
         """
         self._wake_at = None
-        if look.picture is not None and not look.is_half_painted:
-            self._judge(look, read_dialog(look.picture, self._profile), now, is_told_by_title=is_told_by_title)
+        is_whole = look.picture is not None and not look.is_half_painted
+        dialog = read_dialog(look.picture, self._profile) if look.picture is not None and is_whole else None
+        if is_whole:
+            self._judge(look, dialog, now, is_told_by_title=is_told_by_title)
         opened = self._open
+        self._is_seen = bool(dialog and opened and opened.dialog and opened.dialog.digest == dialog.digest)
         if opened is None or opened.dialog is not None:
             return opened
-        grace = _GRACE if opened.told else _LONG_GRACE
-        return opened if self._has_passed(opened.since + grace, now) else None
+        return opened if self._has_passed(opened.since + _grace(opened.told), now) else None
 
     def _judge(self, look: Look, dialog: Dialog | None, now: float, *, is_told_by_title: bool) -> None:
         is_menu = bool(look.dialog) and dialog is None
@@ -203,6 +208,12 @@ class Asking:
         if now < moment:
             self._wake_at = moment if self._wake_at is None else min(self._wake_at, moment)
         return now >= moment
+
+
+def _grace(told: Report | None) -> float:
+    if told is None:
+        return _LONG_GRACE
+    return _SHORT_GRACE if told.question and told.question.options else _GRACE
 
 
 def _in_its_words(shown: Question, told: Question, *, is_agreed: bool) -> Question:

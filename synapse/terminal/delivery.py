@@ -8,7 +8,7 @@
 
     TYPED, ENTERED ──the program has it: Proven──> PROVEN
     TYPED, ENTERED ──it stays uncertain: Doubt──> DOUBTFUL ──a later proof: Proven──> PROVEN
-    all before ENTERED ──drop──> DROPPING ──the text is out of the input, or not ours to clear: Dropped──> DROPPED
+    before Enter, also in doubt ──drop──> DROPPING ──the text is out, or not ours to clear: Dropped──> DROPPED
 
 Nothing is written before the intent is durable, nothing while a dialog is open, and nothing twice: `Write` comes at
 most once for the text and once for Enter, and in DOUBTFUL never again. In TYPED a missing echo is waited for as long as
@@ -50,7 +50,7 @@ class Phase(Enum):
     DROPPED = auto()
 
 
-_BEFORE_ENTER: Final = (Phase.GATED, Phase.INTENDING, Phase.INTENDED, Phase.TYPED)
+_NOTHING_TYPED: Final = (Phase.GATED, Phase.INTENDING, Phase.INTENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,10 @@ class Delivery:
 
     def drop(self, now: float) -> bool:
         """The message was canceled: Enter is not pressed, and what was typed is cleared; False when it is too late."""
-        if self._phase not in _BEFORE_ENTER:
+        is_in_the_input = self._phase in (Phase.TYPED, Phase.DOUBTFUL) and not self._seeker.has_entered
+        if self._phase not in _NOTHING_TYPED and not is_in_the_input:
             return self._phase in (Phase.DROPPING, Phase.DROPPED)
-        if self._phase is Phase.TYPED:
+        if is_in_the_input:
             self._withdrawal = Withdrawal(self._seeker, self._profile, now)
         self._go(Phase.DROPPING, now)
         return True

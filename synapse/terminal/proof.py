@@ -40,6 +40,11 @@ class ProofSeeker:
         return self._was_seen
 
     @property
+    def has_entered(self) -> bool:
+        """True once Enter was pressed."""
+        return self._entered
+
+    @property
     def saw_work(self) -> bool:
         """True once the program was seen to work after Enter."""
         return self._saw_work

@@ -9,6 +9,7 @@ from synapse.core.envelope import sanitise
 LONGEST_LINE: Final = 300
 LONGEST_DETAIL: Final = 4000
 _MOST_LINES: Final = 60
+_CUT: Final = "\n… (there is more of it: look at its terminal)"
 
 
 def safe_line(text: str) -> str:
@@ -22,4 +23,4 @@ def safe_lines(text: str) -> str:
     lines = [line.rstrip() for line in sanitise(text).expandtabs(4).split("\n")]
     kept = "\n".join(lines[:_MOST_LINES]).strip("\n")
     is_whole = len(lines) <= _MOST_LINES and len(kept) <= LONGEST_DETAIL
-    return kept if is_whole else f"{kept[: LONGEST_DETAIL - 2]}\n…"
+    return kept if is_whole else kept[: LONGEST_DETAIL - len(_CUT)] + _CUT

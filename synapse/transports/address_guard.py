@@ -136,8 +136,9 @@ def refuse(target: Target, address: Address, *, allow_private: bool) -> None:
     what = refusal(address, allow_private=allow_private)
     if what:
         hint = "`allow_private_webhooks` in the settings allows it" if what in _ALLOWABLE else ""
-        shown = "" if target.literal is not None else f" ({address})"
-        raise _wrong(f"'{target.host}' is {what}{shown}", hint)
+        # Which address a name of ours has is nothing for whoever only knows the name.
+        verb = "is" if target.literal is not None else "leads to"
+        raise _wrong(f"'{target.host}' {verb} {what}", hint)
 
 
 def _checked_host(host: str) -> str:

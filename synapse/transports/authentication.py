@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
@@ -113,7 +114,16 @@ class KeyAuthenticator:
         if key.is_expired(self._clock.now()):
             return Refusal("the API key has expired")
         self._keys.mark_used(key_id)
-        return key.caller()
+        return key.caller(partial(self._holds, key_id))
+
+    def _holds(self, key_id: str) -> bool:
+        """Whether a key that was right still is. A file that cannot be read lets nobody stay, as it lets nobody in."""
+        try:
+            key = self._keys.find(key_id)
+        except StoreFailed as error:
+            log.error("api_keys_unreadable", extra={"error": str(error)})  # noqa: TRY400 - the sentence says it all
+            return False
+        return key is not None and not key.is_expired(self._clock.now())
 
 
 class TicketAuthenticator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
 import jwt
@@ -109,7 +110,11 @@ class JwtAuthenticator:
             actions=none.union(*(self._rules.actions.get(scope, none) for scope in scopes)),
             agents=self._agents_of(claims),
             name=subject,
+            holds=partial(self._holds, claims),
         )
+
+    def _holds(self, claims: Mapping[str, Any]) -> bool:
+        return not _untimely(claims, self._clock.now().timestamp(), self._rules.leeway)
 
     def _agents_of(self, claims: Mapping[str, Any]) -> frozenset[str] | None:
         """The agents that the token is for. A claim that cannot be read is for none, not for all."""

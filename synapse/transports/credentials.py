@@ -28,6 +28,7 @@ PEER: Final = "peer"
 """The key of the connection's Peer in the scope's `state`."""
 
 LONGEST_ANCESTRY: Final = 64
+_AGENT_VARIABLE: Final = b"SYNAPSE_AGENT_ID="
 
 
 class Peer:
@@ -94,7 +95,8 @@ class Gate:
         if peer.uid != self._uid:
             return self._by_token(scope["headers"], peer)
         agent_id = agent_of(ancestry(peer.pid, self._proc), self._entries()) if peer.pid else ""
-        peer.caller = Caller(agent_id=agent_id, pid=peer.pid, via_socket=peer.via_socket)
+        names_agent = not agent_id and names_an_agent(peer.pid, self._proc)
+        peer.caller = Caller(agent_id=agent_id, pid=peer.pid, via_socket=peer.via_socket, names_agent=names_agent)
         return peer.caller
 
     def _check_origin(self, headers: Headers, peer: Peer) -> None:
@@ -144,6 +146,17 @@ def ancestry(pid: int, proc: Path = Path("/proc")) -> Iterator[tuple[int, int]]:
         pid = int(fields[1])
         if pid <= 1:
             return
+
+
+def names_an_agent(pid: int, proc: Path = Path("/proc")) -> bool:
+    """True if the process was started with an agent's environment: who outlives its parents has lost its ancestry."""
+    if not pid:
+        return False
+    try:
+        environment = (proc / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return any(line.startswith(_AGENT_VARIABLE) and line != _AGENT_VARIABLE for line in environment.split(b"\0"))
 
 
 def agent_of(processes: Iterable[tuple[int, int]], entries: Iterable[AgentEntry]) -> str:

@@ -52,6 +52,8 @@ class Errand:
         self._socket: socket.socket | None = None
         self._response: HTTPResponse | None = None
         self._off = False
+        self.spoke = False
+        """Whether a request has left us: from then on it may have been heard."""
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +98,7 @@ class Errand:
             raise ExternalAgentUnreachable(f"{_origin(place)} does not take a connection") from error
         self._socket = self._connection.sock
         self._bound()
+        self.spoke = True
         headers = {"Accept": "application/json", "Connection": "close", **call.headers}
         if call.body is None:
             self._connection.request("GET", _target(place), headers=headers)

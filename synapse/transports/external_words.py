@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, assert_never
 from urllib.parse import quote
 
@@ -20,6 +20,8 @@ class Thread:
 
     task_id: str = ""
     context_id: str = ""
+    trace: tuple[tuple[str, str], ...] = ()
+    """Headers that go with the message; see `core.trace`."""
 
 
 NEW = Thread()
@@ -30,6 +32,11 @@ def send_call(interface: Interface, message: Message, thread: Thread = NEW, *, w
 
     Where it has none, the answer `waits` for the end of the task, or comes at once with the task as it is then.
     """
+    call = _send_call(interface, message, thread, waits=waits)
+    return replace(call, headers={**call.headers, **dict(thread.trace)}) if thread.trace else call
+
+
+def _send_call(interface: Interface, message: Message, thread: Thread, *, waits: bool) -> Call:
     if interface.protocol == SYNAPSE:
         return Call(f"{interface.url}/tasks/send", {"message": _synapse_message(message, thread)})
     is_former, is_rest = interface.protocol == A2A_0_3, interface.binding != JSONRPC

@@ -100,7 +100,11 @@ class GatewayGate:
         return self._admit(Credentials(headers, path=path, query=query, peer=owner), peer)
 
     def count(self, caller: Caller) -> None:
-        """Note one more request of somebody who was admitted before. Raises RateLimited."""
+        """Note one more request of somebody who was admitted before. Raises RateLimited, CredentialsRefused."""
+        if not caller.holds():
+            raise CredentialsRefused(
+                "these credentials count no longer", challenge=self.methods.challenge("invalid_token")
+            )
         self._within_limits(caller, f"{caller.scope} {caller.name}")
 
     def _admit(self, credentials: Credentials, peer: str) -> Caller | Awaitable[Caller]:

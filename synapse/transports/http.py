@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 from synapse.core.caller import Caller
@@ -26,6 +28,7 @@ from synapse.core.errors import (
     UnsupportedMediaType,
 )
 from synapse.core.requests import Request
+from synapse.core.trace import traced
 from synapse.dialects.dialect import (
     NO_PARAMS,
     CallRoute,
@@ -39,10 +42,11 @@ from synapse.dialects.dialect import (
     WireRequest,
 )
 from synapse.transports.asgi import Receive, Scope, Send
+from synapse.transports.exchange import CALLER_LEFT, NO_DIALECT, Exchange, Observe
 from synapse.transports.patience import CallerLeft, while_there
 from synapse.transports.routing import METHODS_WITH_BODY, Endpoint, RouteTable
 from synapse.transports.sse import EventStream
-from synapse.transports.websocket import ChannelClosed, WebSocketChannel, WebSocketHandler
+from synapse.transports.websocket import ChannelClosed, ForEveryCaller, WebSocketChannel, WebSocketHandler
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +62,8 @@ class Service(Protocol):
         ...
 
 
-Admit = Callable[[Scope], Caller]
-"""Tells on whose behalf a request runs; raises AccessDenied."""
+Admit = Callable[[Scope], Caller | Awaitable[Caller]]
+"""Tells on whose behalf a request runs, at once or when it is awaited; raises AccessDenied, RateLimited."""
 Choose = Callable[[WireRequest, Sequence[Endpoint]], Endpoint]
 """Tells which of several dialects a request speaks: on a shared path, or where no route is."""
 EncodeError = Callable[[SynapseError], WireAnswer]
@@ -82,17 +86,21 @@ class HttpLimits:
 
 
 class HttpApp:
-    """Serves dialects over one service. The first dialect words the errors that belong to none."""
+    """Serves dialects over one service. The first dialect words the errors that belong to none.
 
-    def __init__(
+    WebSockets are served on the Unix socket only, unless they are for every caller.
+    """
+
+    def __init__(  # noqa: PLR0913 - what is served, to whom, and who is told of it
         self,
         service: Service,
         dialects: Sequence[Dialect],
         *,
         admit: Admit,
         choose: Choose = first_endpoint,
-        websockets: Mapping[str, WebSocketHandler] | None = None,
+        websockets: Mapping[str, WebSocketHandler | ForEveryCaller] | None = None,
         limits: HttpLimits | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self._service = service
         self._table = RouteTable(dialects)
@@ -102,11 +110,15 @@ class HttpApp:
         self._choose = choose
         self._websockets = websockets or {}
         self.limits = limits or HttpLimits()
+        self._observe = observe
         self._closing: asyncio.Future[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._serve_http(scope, receive, send)
+            if self._observe is None:
+                await self._serve_http(scope, receive, send, _Words())
+            else:
+                await self._serve_observed(scope, receive, send, self._observe)
         elif scope["type"] == "websocket":
             await self._serve_websocket(scope, receive, send)
 
@@ -120,30 +132,41 @@ class HttpApp:
         """How an error is told to somebody whose bytes never became a request."""
         return self._default.encode_error(error)
 
-    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        words = _Words()
+    async def _serve_observed(self, scope: Scope, receive: Receive, send: Send, observe: Observe) -> None:
+        words, begun = _Words(), perf_counter()
+        try:
+            await self._serve_http(scope, receive, send, words)
+        finally:
+            taken = perf_counter() - begun
+            observe(Exchange(scope["method"], scope["path"], words.dialect, taken, words.error, words.is_stream))
+
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> None:
         try:
             await self._exchange(scope, receive, send, words)
         except SynapseError as error:
+            words.error = error.code
             encode_error = words.encode_error or self._worded_for(scope)
             await _send(encode_error(error), send, last=isinstance(error, BodyTooLarge | BodyTooSlow))
         except CallerLeft:
-            return
+            words.error = CALLER_LEFT
         except Exception:
             # The outermost handler: a defect of ours is logged whole, and the caller gets no detail of it.
+            words.error = InternalFailure.code
             log.exception("request_failed", extra={"method": scope["method"], "path": scope["path"]})
             await _send((words.encode_error or self._worded_for(scope))(InternalFailure()), send)
 
     def _worded_for(self, scope: Scope) -> EncodeError:
         """How an error is told to somebody who found no route."""
-        wire = WireRequest(scope["method"], scope["path"], NO_PARAMS, scope["query_string"], scope["headers"])
+        method = scope.get("method", "GET")  # the handshake of a WebSocket is always one
+        wire = WireRequest(method, scope["path"], NO_PARAMS, scope["query_string"], scope["headers"])
         return self._choose(wire, self._nowhere).dialect.encode_error
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> None:
-        caller = self._admit(scope)
+        admitted = self._admit(scope)
+        caller = admitted if isinstance(admitted, Caller) else await admitted
         match = self._table.match(scope["method"], scope["raw_path"])
         endpoint = match.endpoints[0]
-        words.encode_error = endpoint.dialect.encode_error
+        words.speaks(endpoint.dialect)
         wire = WireRequest(
             scope["method"],
             scope["path"],
@@ -155,7 +178,7 @@ class HttpApp:
         if len(match.endpoints) > 1:
             endpoint = self._choose(wire, match.endpoints)
             if endpoint is not match.endpoints[0]:
-                words.encode_error = endpoint.dialect.encode_error
+                words.speaks(endpoint.dialect)
                 wire = wire._replace(params=match.params(endpoint))
         route = endpoint.route
         if isinstance(route, CallRoute):
@@ -173,7 +196,8 @@ class HttpApp:
         words: _Words,
     ) -> None:
         if isinstance(route, Route):
-            body = route.encode(await self._service.handle(route.decode(wire), caller))
+            request = traced(route.decode(wire), wire.headers)
+            body = route.encode(await self._service.handle(request, caller))
             # The same as _send, written out: this is the path of nearly every request.
             headers = [_JSON, (b"content-length", b"%d" % len(body))]
             await send({"type": "http.response.start", "status": route.status, "headers": headers})
@@ -189,6 +213,7 @@ class HttpApp:
     ) -> None:
         call = route.ask(wire)
         if isinstance(call, WireAnswer):
+            words.error = call.error
             await _send(call, send)
             return
         if call.encode_error is not None:
@@ -196,15 +221,19 @@ class HttpApp:
         if wire.method == "HEAD" and isinstance(call, StreamCall):
             # Its headers are known only when it has begun, and it has no end to find out.
             raise MethodNotAllowed("HEAD", wire.path, ["GET", "POST"])
-        result: Any = await self._service.handle(call.request, caller)
+        result: Any = await self._service.handle(traced(call.request, wire.headers), caller)
         if isinstance(call, StreamCall):
             await self._stream(call, words).run(result, receive, send)
             return
         if isinstance(result, asyncio.Future):
             result = await while_there(result, receive, self._closed())  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
-        await _send(WireAnswer(200, call.encode(result), media_type=route.media_type), send)
+        if call.answer is not None:
+            await _send(call.answer(result), send)
+            return
+        await _send(WireAnswer(call.status, call.encode(result), media_type=route.media_type), send)
 
     def _stream(self, call: StreamRoute | StreamCall, words: _Words) -> EventStream:
+        words.is_stream = True
         encode_error = words.encode_error or self._default.encode_error
         return EventStream(call.encode, encode_error, closing=self._closed(), keep_alive=self.limits.keep_alive_seconds)
 
@@ -231,22 +260,28 @@ class HttpApp:
         except ChannelClosed:
             return
         except SynapseError as error:
-            await channel.fail(error, self._default.encode_error(error))
+            await channel.fail(error, self._worded_for(scope)(error))
         except Exception:
             # As for requests: logged whole, told without detail.
             log.exception("websocket_failed", extra={"path": scope["path"]})
             failure = InternalFailure()
-            await channel.fail(failure, self._default.encode_error(failure))
+            await channel.fail(failure, self._worded_for(scope)(failure))
 
     async def _converse(self, channel: WebSocketChannel, scope: Scope) -> None:
-        caller = self._admit(scope)
-        handler = self._websockets.get(scope["path"])
-        if handler is None:
+        caller = await self._admitted(scope)
+        served = self._websockets.get(scope["path"])
+        if served is None:
             raise RouteNotFound("no WebSocket is served there")
-        if not caller.via_socket:
+        if not isinstance(served, ForEveryCaller) and not caller.via_socket:
             raise AccessDenied("this is served on the agent's Unix socket only", hint="`synapse status` shows it")
         channel.query = WireRequest("GET", scope["path"], query_string=scope["query_string"]).query()
+        channel.readmit = partial(self._admitted, scope)
+        handler = served.handler if isinstance(served, ForEveryCaller) else served
         await handler(channel, caller)
+
+    async def _admitted(self, scope: Scope) -> Caller:
+        admitted = self._admit(scope)
+        return admitted if isinstance(admitted, Caller) else await admitted
 
     def _closed(self) -> asyncio.Future[None]:
         # Made on first use: an application may be built before its event loop runs.
@@ -264,12 +299,19 @@ _NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
 
 
 class _Words:
-    """How an error of one request is told, once that is known."""
+    """What one request speaks, and how an error of it is told, once that is known; and what became of it."""
 
-    __slots__ = ("encode_error",)
+    __slots__ = ("dialect", "encode_error", "error", "is_stream")
 
     def __init__(self) -> None:
         self.encode_error: EncodeError | None = None
+        self.dialect = NO_DIALECT
+        self.error = ""
+        self.is_stream = False
+
+    def speaks(self, dialect: Dialect) -> None:
+        self.encode_error = dialect.encode_error
+        self.dialect = dialect.name
 
 
 async def _send(answer: WireAnswer, send: Send, *, last: bool = False) -> None:

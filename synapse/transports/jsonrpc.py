@@ -142,10 +142,10 @@ def _wrapped_event(head: bytes, encode: Callable[[Update], WireEvent | None], up
 
 def _fault_answer(encode_fault: EncodeFault, call_id: CallId, error: SynapseError) -> WireAnswer:
     body = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_ID.encode(call_id), encode_fault(error))
-    return WireAnswer(200, body)
+    return WireAnswer(200, body, error=error.code)
 
 
 def _fault_event(encode_fault: EncodeFault, call_id: CallId, error: SynapseError) -> WireAnswer:
     """The same as the only event of a stream."""
-    body = _fault_answer(encode_fault, call_id, error).body
-    return WireAnswer(200, b"data: %b\n\n" % body, media_type=sse.MEDIA_TYPE)
+    answer = _fault_answer(encode_fault, call_id, error)
+    return answer._replace(body=b"data: %b\n\n" % answer.body, media_type=sse.MEDIA_TYPE)

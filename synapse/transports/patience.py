@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from synapse.core.errors import AgentExited
 from synapse.transports.asgi import Receive
+
+WATCH_AFTER: Final = 0.05
+"""Seconds before anybody looks whether the caller is still there: most results are quicker than that."""
 
 
 class CallerLeft(Exception):
@@ -22,13 +25,17 @@ async def while_there(pending: asyncio.Future[Any], receive: Receive, closing: a
     """
     if pending.done():
         return pending.result()
+    leaving: list[asyncio.Task[None]] = []
 
     def give_up(_end: asyncio.Future[None]) -> None:
         pending.cancel()
 
+    def watch() -> None:
+        leaving.append(asyncio.ensure_future(caller_left(receive)))
+        leaving[0].add_done_callback(give_up)
+
     me = asyncio.current_task()
-    leaving = asyncio.ensure_future(caller_left(receive))
-    leaving.add_done_callback(give_up)
+    watching = asyncio.get_running_loop().call_later(WATCH_AFTER, watch)
     closing.add_done_callback(give_up)
     try:
         return await pending
@@ -36,12 +43,14 @@ async def while_there(pending: asyncio.Future[Any], receive: Receive, closing: a
         if me is not None and me.cancelling():
             raise  # by somebody else, not by giving up
         if closing.done():
-            raise AgentExited("the agent's host ends; the task is kept") from None
+            raise AgentExited("this server ends; the task is kept") from None
         raise CallerLeft from None
     finally:
-        leaving.remove_done_callback(give_up)
+        watching.cancel()
         closing.remove_done_callback(give_up)
-        leaving.cancel()
+        for watcher in leaving:
+            watcher.remove_done_callback(give_up)
+            watcher.cancel()
 
 
 async def caller_left(receive: Receive) -> None:

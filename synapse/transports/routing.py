@@ -148,7 +148,8 @@ def _decoded(segment: bytes, raw_path: bytes) -> str:
 
 
 def _no_route(raw_path: bytes) -> RouteNotFound:
-    return RouteNotFound(f"nothing is served at {_shown(raw_path)}", hint="docs/reference/http.md lists the paths")
+    hint = "docs/reference/http.md lists the paths of an agent, gateway-http.md those of the gateway"
+    return RouteNotFound(f"nothing is served at {_shown(raw_path)}", hint=hint)
 
 
 def _shown(raw_path: bytes) -> str:

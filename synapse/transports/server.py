@@ -9,15 +9,18 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from synapse.core.errors import BodyTooSlow, InvalidRequest, SynapseError
+from synapse.dialects.dialect import WireAnswer
+from synapse.transports.asgi import Receive, Scope, Send
 from synapse.transports.credentials import PEER, peer_of
-from synapse.transports.http import HttpApp
+from synapse.transports.http import HttpLimits
 
 if TYPE_CHECKING:
     from typing_extensions import override
@@ -35,10 +38,34 @@ FRAME_LIMIT: Final = 1024 * 1024
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())
 
 
-class Server:
-    """Serves one application on some listening sockets."""
+class ServedApp(Protocol):
+    """An application: HttpApp, or something around one."""
 
-    def __init__(self, app: HttpApp, sockets: Sequence[socket.socket], *, grace_seconds: int = 3) -> None:
+    @property
+    def limits(self) -> HttpLimits: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def close(self) -> None:
+        """End all streams."""
+        ...
+
+    def refusal(self, error: SynapseError) -> WireAnswer:
+        """How an error is told to somebody whose bytes never became a request."""
+        ...
+
+
+class Server:
+    """Serves one application on some listening sockets; with `tls`, nothing else is spoken there."""
+
+    def __init__(
+        self,
+        app: ServedApp,
+        sockets: Sequence[socket.socket],
+        *,
+        grace_seconds: int = 3,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         config = uvicorn.Config(
             app,
             http=KnownPeerProtocol,
@@ -54,6 +81,10 @@ class Server:
             server_header=False,
             timeout_graceful_shutdown=grace_seconds,
         )
+        if tls is not None:
+            # Loading would make a context from files; ours is made already, with its errors told.
+            config.load()
+            config.ssl = tls
         self._sockets = list(sockets)
         self._uvicorn = _QuietServer(config, app)
 
@@ -81,7 +112,7 @@ class Server:
 class _QuietServer(uvicorn.Server):
     """uvicorn's server, without its signal handlers and without ten wake-ups a second."""
 
-    def __init__(self, config: uvicorn.Config, app: HttpApp) -> None:
+    def __init__(self, config: uvicorn.Config, app: ServedApp) -> None:
         super().__init__(config)
         self._app = app
         self.running = asyncio.Event()
@@ -112,7 +143,7 @@ class KnownPeerProtocol(HttpToolsProtocol):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._http_app = cast("HttpApp", self.config.app)
+        self._http_app = cast("ServedApp", self.config.app)
         self._arriving = False
         self._in_head = False
         self._head_bytes = 0
@@ -196,6 +227,6 @@ class LateWebSocket(asyncio.Protocol):
     """Stands for uvicorn's WebSocket protocol until the first one is asked for: few hosts ever need it loaded."""
 
     def __new__(cls, **arguments: Any) -> Any:
-        from uvicorn.protocols.websockets import websockets_sansio_impl as late  # noqa: PLC0415 - see above, it is late
+        from synapse.transports import websocket_protocol as late  # noqa: PLC0415 - see above, it is late
 
-        return late.WebSocketsSansIOProtocol(**arguments)
+        return late.WebSocketProtocol(**arguments)

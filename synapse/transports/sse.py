@@ -31,7 +31,8 @@ KEEP_ALIVE: Final = b": \n\n"
 def event_bytes(event: WireEvent) -> bytes:
     """The bytes of one event; its data must be on one line."""
     name = b"event: %b\n" % event.name.encode("ascii") if event.name else b""
-    return b"id: %b\n%bdata: %b\n\n" % (event.id.encode("ascii"), name, event.data)
+    told = b"id: %b\n%bdata: %b\n\n" % (event.id.encode("ascii"), name, event.data)
+    return told if event.then is None else told + event_bytes(event.then)
 
 
 class EventStream:

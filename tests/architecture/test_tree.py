@@ -15,11 +15,12 @@ ROOMS = {
     "service": set[str](),
     "dialects": {"a2a_v1", "a2a_v0_3", "synapse", "supervisor", "hub"},
     "transports": set[str](),
-    "drivers": {"pty", "scripted"},
+    "drivers": {"pty", "remote_a2a", "scripted"},
     "stores": {"migrations"},
     "registries": set[str](),
     "attach": set[str](),
     "runtime": set[str](),
+    "calibration": {"recipes", "wires"},
     "cli": set[str](),
     "tools": set[str](),
 }

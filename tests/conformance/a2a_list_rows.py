@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.conformance.a2a_row import NEW, SPEC, refusal, row, unique
+from tests.conformance.a2a_row import HTTP, NEW, SPEC, refusal, row, unique
 from tests.conformance.a2a_speakers import JsonRpc10, Rest10
 from tests.conformance.a2a_words import Message
 
@@ -60,7 +60,14 @@ def _(speaker: JsonRpc10 | Rest10) -> None:
     assert [task["id"] for task in since["tasks"]] == [done.id]
 
 
-@row("list-parts", NEW, f"{SPEC} §3.1.4", "artifacts are listed only when asked for, the history as far as asked for")
+# Protobuf does not tell an empty list from none.
+@row(
+    "list-parts",
+    NEW,
+    f"{SPEC} §3.1.4",
+    "artifacts are listed only when asked for, the history as far as asked for",
+    bindings=HTTP,
+)
 def _(speaker: JsonRpc10 | Rest10) -> None:
     context = unique("parts")
     speaker.task(Message(context_id=context))
@@ -74,6 +81,8 @@ def _(speaker: JsonRpc10 | Rest10) -> None:
 
 @row("list-refused", NEW, f"{SPEC} §3.1.4", "filters that mean nothing are refused")
 def _(speaker: JsonRpc10 | Rest10) -> None:
-    mistakes: list[dict[str, Any]] = [{"pageSize": 0}, {"pageSize": 101}, {"status": "running"}, {"pageToken": "mine"}]
+    mistakes: list[dict[str, Any]] = [{"pageSize": 0}, {"pageSize": 101}, {"pageToken": "mine"}]
+    if speaker.binding in HTTP:
+        mistakes.append({"status": "running"})  # which protobuf cannot say
     for filters in mistakes:
         assert refusal(partial(speaker.list, **filters)) == "InvalidParams"

@@ -1,6 +1,7 @@
-"""A clause of A2A that a host must keep, as a row: id, versions, source, sentence, check.
+"""A clause of A2A that must be kept, as a row: id, versions, source, sentence, check.
 
-Rows are spoken by every binding of the versions that they name, to the agent of docs/examples/conformance.toml.
+Rows are spoken by every binding of the versions that they name, to the agent of docs/examples/conformance.toml: at its
+own host, and through a gateway.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ BOTH: Final = ("1.0", "0.3")
 NEW: Final = ("1.0",)
 SPEC: Final = "A2A 1.0.1"
 READINGS: Final = "contracts/README.md"
+HOST: Final = "host"
+GATEWAY: Final = "gateway"
+HTTP: Final = frozenset({"JSONRPC", "REST"})
+EVERY_BINDING: Final = HTTP | {"GRPC"}
 
 
 @dataclass(frozen=True)
@@ -29,14 +34,27 @@ class Row:
     source: str
     sentence: str
     check: Callable[[Any], None]
+    where: frozenset[str] = frozenset({HOST, GATEWAY})
+    bindings: frozenset[str] = EVERY_BINDING
 
 
 ROWS: Final[list[Row]] = []
 
 
-def row(id: str, versions: tuple[str, ...], source: str, sentence: str) -> Callable[[Callable[[Any], None]], None]:  # noqa: A002 - its name in the table
+def row(
+    id: str,  # noqa: A002 - its name in the table
+    versions: tuple[str, ...],
+    source: str,
+    sentence: str,
+    *,
+    only: str = "",
+    bindings: frozenset[str] = EVERY_BINDING,
+) -> Callable[[Callable[[Any], None]], None]:
+    """Add a clause that holds everywhere, or `only` at a host or a gateway, and in some `bindings`."""
+
     def add(check: Callable[[Any], None]) -> None:
-        ROWS.append(Row(id, versions, source, sentence, check))
+        where = frozenset({only} if only else {HOST, GATEWAY})
+        ROWS.append(Row(id, versions, source, sentence, check, where, bindings))
 
     return add
 

@@ -1,6 +1,7 @@
 """The four ways to speak A2A over HTTP, by hand and without an SDK: what is said, and what the answers mean.
 
-A speaker knows the words of one version and one binding. The rows know only tasks, messages, events and refusals.
+A speaker knows the words of one version and one binding. The rows know only tasks, messages, events and refusals. With
+a `mount` it speaks to one agent of a gateway.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Speaker:
     version = ""
     binding = ""
 
-    def __init__(self, client: WireClient) -> None:
+    def __init__(self, client: WireClient, mount: str = "") -> None:
         self.client = client
+        self.mount = mount
 
     def send(self, message: Message, *, immediately: bool = False, history: int | None = None) -> Task | str:
         """The task, or the text of the message that the agent answered with. Raises Refused."""
@@ -87,7 +89,7 @@ class JsonRpc(Speaker):
         return JSON
 
     def call(self, operation: str, params: dict[str, Any]) -> Any:
-        reply = self.client.request("POST", "/", self._body(operation, params), self.headers())
+        reply = self.client.request("POST", self.mount or "/", self._body(operation, params), self.headers())
         assert reply.status == 200, reply.body
         return self._result(reply.json)
 
@@ -95,7 +97,7 @@ class JsonRpc(Speaker):
     def follow(self, operation: str, params: dict[str, Any], after: str = "") -> Generator[Iterator[Event]]:
         headers = {**self.headers(), **({"Last-Event-ID": after} if after else {})}
         with closing(self.client.connection()) as connection:
-            connection.request("POST", "/", json.dumps(self._body(operation, params)).encode(), headers)
+            connection.request("POST", self.mount or "/", json.dumps(self._body(operation, params)).encode(), headers)
             response = connection.getresponse()
             assert response.status == 200
             if response.getheader("content-type") == "application/json":
@@ -209,14 +211,19 @@ class Rest(Speaker):
 
     binding = "REST"
     prefix = ""
+    """Where a host has the paths."""
+
+    @property
+    def place(self) -> str:
+        return self.mount or self.prefix
 
     def headers(self) -> dict[str, str]:
         return JSON
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        reply = self.client.request(method, self.prefix + path, body, self.headers())
+        reply = self.client.request(method, self.place + path, body, self.headers())
         self.check(reply)
-        return reply.json
+        return reply.json if reply.body else None
 
     def check(self, reply: Reply) -> None:
         raise NotImplementedError
@@ -225,7 +232,7 @@ class Rest(Speaker):
     def follow(self, method: str, path: str, body: object = None, after: str = "") -> Generator[Iterator[Event]]:
         headers = {**self.headers(), **({"Last-Event-ID": after} if after else {})}
         with closing(self.client.connection()) as connection:
-            connection.request(method, self.prefix + path, None if body is None else json.dumps(body).encode(), headers)
+            connection.request(method, self.place + path, None if body is None else json.dumps(body).encode(), headers)
             response = connection.getresponse()
             if response.status != 200:
                 self.check(Reply(response.status, {}, response.read()))
@@ -279,14 +286,24 @@ class Rest10(Rest):
 
 
 class Rest03(Rest):
+    """As clients of 0.3 speak: they name no version, unless they are told to."""
+
     version = "0.3"
     prefix = "/v1"
+    names_version = False
+
+    @override
+    def headers(self) -> dict[str, str]:
+        return {**JSON, "A2A-Version": "0.3"} if self.names_version else JSON
 
     @override
     def check(self, reply: Reply) -> None:
         if reply.status != 200:
-            name = reply.json["type"]
-            raise Refused(WORDS.get(name, name))
+            # A gateway is asked without a version here, as clients of 0.3 do, and may answer in the words of another
+            # dialect of the path. Those clients look at the status only.
+            told = reply.json if "type" in reply.json else reply.json["error"]
+            name = told["details"][0]["reason"] if "details" in told else told.get("type", told.get("code"))
+            raise Refused(WORDS.get(name, str(name)))
 
     @override
     def send(self, message: Message, *, immediately: bool = False, history: int | None = None) -> Task | str:

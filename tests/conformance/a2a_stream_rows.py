@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conformance.a2a_row import BOTH, READINGS, SPEC, first_event, refusal, row
+from tests.conformance.a2a_row import BOTH, HTTP, READINGS, SPEC, first_event, refusal, row
 from tests.conformance.a2a_speakers import Speaker
 from tests.conformance.a2a_words import Message
 
@@ -100,7 +100,7 @@ def _(speaker: Speaker) -> None:
     assert states[-1] == "completed"
 
 
-@row("subscribe-resumed", BOTH, READINGS, "Last-Event-ID resumes a stream without a gap or a repeat")
+@row("subscribe-resumed", BOTH, READINGS, "Last-Event-ID resumes a stream without a gap or a repeat", bindings=HTTP)
 def _(speaker: Speaker) -> None:
     events = speaker.events(Message("tck-stream-artifact-chunked"))
     with speaker.subscribe(events[0].task_id, after=events[1].id) as rest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.a2a_row import BOTH, NEW, READINGS, SPEC, first_event, refusal, row, unique
+from tests.conformance.a2a_row import BOTH, HOST, NEW, READINGS, SPEC, first_event, refusal, row, unique
 from tests.conformance.a2a_speakers import JsonRpc10, Rest10, Speaker
 from tests.conformance.a2a_words import Message, Task, encoded, plain_part
 
@@ -167,14 +167,14 @@ def _(speaker: Speaker) -> None:
     assert speaker.cancel(speaker.task(Message("tck-input-required")).id).state == "canceled"
 
 
-@row("extended-card", BOTH, f"{SPEC} §3.1.11", "an agent without an extended card says so")
+@row("extended-card", BOTH, f"{SPEC} §3.1.11", "an agent without an extended card says so", only=HOST)
 def _(speaker: Speaker) -> None:
     expected = "UnsupportedOperation" if speaker.version == "1.0" else "ExtendedCardMissing"
 
     assert refusal(speaker.extended_card) == expected
 
 
-@row("one-task", BOTH, READINGS, "a task made in one dialect is the same task in all others")
+@row("one-task", BOTH, READINGS, "a task made in one dialect is the same task in all others", only=HOST)
 def _(speaker: Speaker) -> None:
     task = speaker.task(Message("tck-artifact-text"))
     ours = speaker.client.request("GET", f"/tasks/{task.id}").json
@@ -186,7 +186,7 @@ def _(speaker: Speaker) -> None:
         assert (seen.id, seen.state, seen.parts) == (task.id, task.state, task.parts)
 
 
-@row("ours", BOTH, READINGS, "a task made in the synapse dialect is read in A2A")
+@row("ours", BOTH, READINGS, "a task made in the synapse dialect is read in A2A", only=HOST)
 def _(speaker: Speaker) -> None:
     body = {"message": {"role": "user", "parts": [{"type": "text", "text": "from a shell"}]}}
     made = speaker.client.request("POST", "/tasks/send", body).json["task"]

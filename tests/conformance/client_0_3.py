@@ -1,6 +1,6 @@
 """A conversation by the official SDK of A2A 0.3, in an environment of its own.
 
-    python client_0_3.py URL JSONRPC|HTTP+JSON streaming|plain script|dummy
+    python client_0_3.py URL JSONRPC|HTTP+JSON|GRPC streaming|plain script|dummy
 
 It prints what it saw as JSON. The SDK is loaded by name, because the one that is installed here is another version.
 """
@@ -72,7 +72,12 @@ async def dummy(speaker: Any) -> dict[str, Any]:
 async def main(url: str, transport: str, mode: str, agent: str) -> None:
     async with httpx.AsyncClient(timeout=PATIENCE) as http, asyncio.timeout(PATIENCE):
         card = await client.A2ACardResolver(http, url).get_agent_card()
-        config = client.ClientConfig(httpx_client=http, streaming=mode == "streaming", supported_transports=[transport])
+        config = client.ClientConfig(
+            httpx_client=http,
+            streaming=mode == "streaming",
+            supported_transports=[transport],
+            grpc_channel_factory=importlib.import_module("grpc.aio").insecure_channel if transport == "GRPC" else None,
+        )
         speaker = client.ClientFactory(config).create(card)
         seen = await (script if agent == "script" else dummy)(speaker)
     sys.stdout.write(json.dumps(seen))

@@ -21,7 +21,7 @@ from synapse.transports.credentials import Gate, loopback_hosts
 from synapse.transports.http import HttpApp, HttpLimits, Service
 from synapse.transports.listener import UnixListener, bind_port
 from synapse.transports.server import Server
-from synapse.transports.websocket import WebSocketHandler
+from synapse.transports.websocket import ForEveryCaller, WebSocketHandler
 
 
 @dataclass
@@ -54,7 +54,7 @@ def served(
     entries: Callable[[], Sequence[AgentEntry]] = nobody,
     token: str = "",
     limits: HttpLimits | None = None,
-    websockets: Mapping[str, WebSocketHandler] | None = None,
+    websockets: Mapping[str, WebSocketHandler | ForEveryCaller] | None = None,
 ) -> Generator[ServedHost]:
     """Serve until the end of the block."""
     tcp = bind_port(0)

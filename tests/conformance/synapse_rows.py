@@ -268,6 +268,8 @@ def _card(ground: Ground) -> None:
     status = ground.host.request("GET", "/status").json
     card = ground.host.request("GET", "/.well-known/agent.json").json
     kind = status["agent_type"]
+    # The agent of the example has no name.
+    card["extensions"]["synapse"].pop("name", None)
 
     assert card == {
         "name": f"Synapse {kind.capitalize()}",

@@ -1,50 +1,91 @@
-"""A2A 1.0 and 0.3, clause by clause: JSON-RPC and REST, over TCP and over the Unix socket, against a real host.
+"""A2A 1.0 and 0.3, clause by clause: JSON-RPC, REST and gRPC, over TCP and over Unix sockets, against a real host and
+through a real gateway.
 
-SYNAPSE_CONFORMANCE_PORT and SYNAPSE_CONFORMANCE_SOCKET point the rows at a host that runs already.
+SYNAPSE_CONFORMANCE_PORT and SYNAPSE_CONFORMANCE_SOCKET point the rows of a host at one that runs already.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
-from tests.conformance import a2a_list_rows, a2a_push_rows, a2a_stream_rows, a2a_task_rows
-from tests.conformance.a2a_row import ROWS, Row
-from tests.conformance.a2a_speakers import SPEAKERS, Speaker
+from tests.conformance import (
+    a2a_gateway_rows,
+    a2a_grpc_speakers,
+    a2a_list_rows,
+    a2a_push_rows,
+    a2a_speakers,
+    a2a_stream_rows,
+    a2a_task_rows,
+)
+from tests.conformance.a2a_row import GATEWAY, HOST, ROWS, Row
+from tests.conformance.a2a_speakers import Speaker
+from tests.conformance.real_gateway import RESIDENT, gateway
 from tests.conformance.real_hosts import scripted_host
 from tests.conformance.wire_client import WireClient
 
 pytestmark = pytest.mark.integration
 
-CLAUSES = (a2a_task_rows, a2a_stream_rows, a2a_list_rows, a2a_push_rows)
+CLAUSES = (a2a_task_rows, a2a_stream_rows, a2a_list_rows, a2a_push_rows, a2a_gateway_rows)
 """Importing them fills the table."""
-CASES = [
-    pytest.param(row, speaker, id=f"{row.id}-{speaker.__name__}", marks=pytest.mark.requirement(f"a2a-{row.id}"))
-    for row in ROWS
-    for speaker in SPEAKERS
-    if speaker.version in row.versions
-]
+SPEAKERS = {
+    HOST: a2a_speakers.SPEAKERS,
+    GATEWAY: (*a2a_speakers.SPEAKERS, *a2a_grpc_speakers.SPEAKERS),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an agent is spoken to: its own host, or a gateway that it is behind or in."""
+
+    port: int
+    socket: str = ""
+    mount: str = ""
+
+
+def cases(where: str) -> list[object]:
+    return [
+        pytest.param(row, speaker, id=f"{row.id}-{speaker.__name__}", marks=pytest.mark.requirement(f"a2a-{row.id}"))
+        for row in ROWS
+        for speaker in SPEAKERS[where]
+        if where in row.where and speaker.version in row.versions and speaker.binding in row.bindings
+    ]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """The port and the socket of the host under test."""
-    port, path = os.environ.get("SYNAPSE_CONFORMANCE_PORT", ""), os.environ.get("SYNAPSE_CONFORMANCE_SOCKET", "")
-    if port and path:
-        yield int(port), path
-        return
-    with scripted_host(tmp_path_factory.mktemp("a")) as entry:
-        yield entry.port, entry.socket
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place]]:
+    """A host; and a gateway with that host behind it, and another agent in it."""
+    home = tmp_path_factory.mktemp("a")
+    with scripted_host(home) as host, gateway(home, RESIDENT, "--no-auth") as running:
+        given = os.environ.get("SYNAPSE_CONFORMANCE_PORT", ""), os.environ.get("SYNAPSE_CONFORMANCE_SOCKET", "")
+        port, path = (int(given[0]), given[1]) if all(given) else (host.port, host.socket)
+        yield {
+            "tcp": Place(port),
+            "uds": Place(port, path),
+            "behind": Place(running.entry.port, mount="/agents/conf/v1"),
+            "inside": Place(running.entry.port, running.entry.socket, mount="/agents/tck/v1"),
+        }
 
 
 @pytest.mark.parametrize("transport", ["tcp", "uds"])
-@pytest.mark.parametrize(("row", "speaker"), CASES)
-def test_the_clause_holds(row: Row, speaker: type[Speaker], transport: str, place: tuple[int, str]) -> None:
-    port, path = place
+@pytest.mark.parametrize(("row", "speaker"), cases(HOST))
+def test_the_clause_holds(row: Row, speaker: type[Speaker], transport: str, places: dict[str, Place]) -> None:
+    place = places[transport]
 
-    row.check(speaker(WireClient(port, path if transport == "uds" else "")))
+    row.check(speaker(WireClient(place.port, place.socket)))
+
+
+@pytest.mark.parametrize("place", ["behind", "inside"])
+@pytest.mark.parametrize(("row", "speaker"), cases(GATEWAY))
+def test_the_clause_holds_through_a_gateway(
+    row: Row, speaker: type[Speaker], place: str, places: dict[str, Place]
+) -> None:
+    there = places[place]
+
+    row.check(speaker(WireClient(there.port, there.socket), there.mount))
 
 
 def test_rows_have_ids_of_their_own() -> None:

@@ -15,9 +15,10 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as v0_3
 from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc as v0_3_grpc
 from a2a.types import a2a_pb2 as a2a
+from a2a.types import a2a_pb2_grpc
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway
+from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import scripted_host
 
 pytestmark = pytest.mark.integration
@@ -286,5 +287,42 @@ def test_a_client_of_0_3_follows_cancels_and_is_told_by_webhooks(running: Runnin
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await stub.CancelTask(v0_3.CancelTaskRequest(name=name))
             assert str(refused.value.details()).startswith("TaskNotCancelableError: ")
+
+    run(conversation)
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
+    """Where a gateway that wants keys serves gRPC, and the keys of two callers."""
+    home = tmp_path_factory.mktemp("k")
+    ours, theirs = new_key(home, "us"), new_key(home, "them", "--agents", "somebody-else")
+    with gateway(home, RESIDENT) as running:
+        card = running.ask("GET", "/agents/tck/.well-known/agent-card.json", key=ours).json
+        yield card["supportedInterfaces"][-1]["url"], ours, theirs
+
+
+def test_keys_decide_who_gets_in_and_to_whom(locked: tuple[str, str, str]) -> None:
+    address, ours, theirs = locked
+
+    async def status(key: str) -> Any:
+        metadata = (("authorization", f"Bearer {key}"), ("a2a-version", "1.0")) if key else ()
+        async with grpc.aio.insecure_channel(address) as channel:
+            new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await new_stub(channel).GetTask(a2a.GetTaskRequest(tenant="tck", id="none"), metadata=metadata)
+        return refused.value.code()
+
+    async def conversation() -> None:
+        assert await status("") == grpc.StatusCode.UNAUTHENTICATED
+        assert await status("wrong") == grpc.StatusCode.UNAUTHENTICATED
+        assert await status(ours) == grpc.StatusCode.NOT_FOUND
+        assert await status(theirs) == grpc.StatusCode.NOT_FOUND
+        async with grpc.aio.insecure_channel(address) as channel:
+            new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+            metadata = (("authorization", f"Bearer {ours}"),)
+            request = message("hi")
+            request.tenant = "tck"
+            done = await new_stub(channel).SendMessage(request, metadata=metadata)
+            assert done.task.artifacts[0].parts[0].text == "hi"
 
     run(conversation)

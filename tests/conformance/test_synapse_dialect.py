@@ -1,4 +1,4 @@
-"""The two Synapse documents, clause by clause, over TCP and over the Unix socket.
+"""The two Synapse documents, clause by clause, over TCP and over the Unix socket: the dialect alone, and a real host.
 
 SYNAPSE_CONFORMANCE_PORT and SYNAPSE_CONFORMANCE_SOCKET point the rows at a host that runs already.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.in_memory_service import InMemoryService
+from tests.conformance.real_hosts import dummy_host
 from tests.conformance.served_host import served
 from tests.conformance.synapse_rows import ROWS, Ground, Row
 from tests.conformance.wire_client import WireClient
@@ -25,12 +26,16 @@ def other_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield other.entry.endpoint
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+@pytest.fixture(scope="module", params=["dialect", "host"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
     """The port and the socket of the host under test."""
     port, path = os.environ.get("SYNAPSE_CONFORMANCE_PORT", ""), os.environ.get("SYNAPSE_CONFORMANCE_SOCKET", "")
     if port and path:
         yield int(port), path
+        return
+    if request.param == "host":
+        with dummy_host(tmp_path_factory.mktemp("d")) as entry:
+            yield entry.port, entry.socket
         return
     with served(tmp_path_factory.mktemp("s"), InMemoryService) as host:
         yield host.port, str(host.socket)

@@ -134,9 +134,9 @@ def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessa
 
 
 @asynccontextmanager
-async def world(driver: FakeDriver | None = None) -> AsyncGenerator[World]:
+async def world(driver: FakeDriver | None = None, store: MemoryStore | None = None) -> AsyncGenerator[World]:
     """Ada and Bob are here."""
-    store = MemoryStore()
+    store = store or MemoryStore()
     ada, bob = Desk(driver, store, me=ADA), Desk(store=store, me=BOB)
     async with working(ada), working(bob):
         yield World(ada=ada, bob=bob)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from synapse.core.events import Recorded, TaskEvent
-from synapse.core.task import Task, TaskId
+from synapse.core.task import Task, TaskId, TaskState
 from synapse.stores.memory import MemoryStore
 
 
@@ -61,6 +61,35 @@ class SlowStore(MemoryStore):
     async def write_behind_the_back(self, task: Task, *events: TaskEvent) -> None:
         """Append as another process would."""
         await super().append(task, events)
+
+
+class LateStore(MemoryStore):
+    """Keeps everything at once, but tells the writer of a task in one state only later: others read it before."""
+
+    def __init__(self, late: TaskState) -> None:
+        super().__init__()
+        self._late = late
+        self._told: list[tuple[asyncio.Future[Sequence[Recorded]], Sequence[Recorded]]] = []
+        self.is_ahead = asyncio.Event()
+        """Set when something is kept that its writer does not know of."""
+
+    @override
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
+    ) -> asyncio.Future[Sequence[Recorded]]:
+        kept = super().append(task, events, digest=digest)
+        if task.state is not self._late:
+            return kept
+        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+        self._told.append((done, kept.result()))
+        self.is_ahead.set()
+        return done
+
+    def tell(self) -> None:
+        """Tell the writer of everything."""
+        told, self._told = self._told, []
+        for done, recorded in told:
+            done.set_result(recorded)
 
 
 class ForgetfulStore(MemoryStore):

@@ -22,8 +22,6 @@ PERSON: Final = "person"
 OwnWay = Callable[[str, Choice], Awaitable[bool]]
 """Gives an answer to the program its own way; False when it has none for this question."""
 
-_OWN_WAY_SECONDS: Final = 3.0
-"""How long a program may take to close a dialog that was answered its own way; then keys are tried."""
 _MOST_KEPT: Final = 64
 _TELLING_LENGTH: Final = 40
 _NO: Final = "The person said no."
@@ -37,6 +35,8 @@ class Answerer:
         self.own_way: OwnWay = _no_own_way
         self._answered: dict[str, str] = {}
         """Question → how it is being answered; nobody answers it a second time."""
+        self._stood = ""
+        """The question that was last answered its own way, and stood all the same."""
         self.denied = ""
         """The question that was last answered with a no."""
 
@@ -53,48 +53,92 @@ class Answerer:
             AgentUnresponsive: it was answered, and is still asked.
             AgentExited: nobody asks any more.
         """
-        opened = self._still_asked(question_id)
-        if question_id in self._answered:
-            raise QuestionGone(
-                "it was answered from here already, and its program has not gone on",
-                hint="look at its terminal: `synapse attach`",
-            )
+        opened = await self._shown(question_id)
+        self._require_unanswered(question_id)
         _require_offered(opened.question, choice)
         if _is_denial(opened.question, choice):
             self.denied = question_id
-        if opened.own_id and await self._take_own_way(opened, choice):
+        if opened.own_id and question_id != self._stood and await self._take_own_way(opened, choice):
             return SIGNAL
         return await self._press(question_id, choice)
 
     async def _take_own_way(self, opened: Open, choice: Choice) -> bool:
+        """Answer without keys; False when there is no such way. Raises AgentUnresponsive when the question stands.
+
+        Keys do not follow by themselves: the answer may be on its way, and they would meet what is asked next.
+        """
         self._begin(opened.id, SIGNAL)
-        is_taken = False
+        is_told = is_gone = False
         try:
-            is_taken = await self.own_way(opened.own_id, choice) and await self._goes(
-                opened.id, self._patience(_OWN_WAY_SECONDS)
-            )
+            is_told = await self._tell(opened.own_id, choice)
+            is_gone = is_told and await self._goes(opened.id)
         finally:
-            if not is_taken:
+            if not is_gone:
                 del self._answered[opened.id]
-        return is_taken
+        if is_told and not is_gone:
+            self._stood = opened.id
+            raise AgentUnresponsive(
+                "it was told the answer, and the question is still there",
+                hint="answer once more, then it is done by keys; or look at its terminal: `synapse attach`",
+            )
+        return is_gone
+
+    async def _tell(self, own_id: str, choice: Choice) -> bool:
+        try:
+            return await self.own_way(own_id, choice)
+        except (OSError, EOFError, ValueError):
+            # The connection broke, and it may have been told all the same.
+            return True
 
     async def _press(self, question_id: str, choice: Choice) -> str:
-        if not await self._until(lambda _opened: not self._station.asking.is_changing, self._patience()):
-            raise _stands("its dialog is being painted all the time; nothing was pressed")
-        opened = self._still_asked(question_id)
+        opened = await self._left_alone(question_id)
+        self._require_unanswered(question_id)
         dialog = opened.dialog
         if dialog is None or dialog.choose is Choosing.NONE or not opened.is_shown:
             raise InvalidChoice("it cannot be answered by keys from here", ())
         index = _index_on_screen(dialog, opened.question, choice)
         words = choice.text or _words_for(dialog, index)
+        if (words or dialog.choose is Choosing.ARROWS) and dialog.marked is None:
+            raise InvalidChoice("nothing shows what is highlighted, so it cannot be answered by keys from here", ())
         self._begin(question_id, KEYS)
         if words:
             await self._write(question_id, dialog, index, words)
         else:
             await self._choose(question_id, dialog, index)
-        if not await self._goes(question_id, self._patience()):
+        if not await self._goes(question_id):
             raise _stands("its keys were pressed, and the question is still there")
         return KEYS
+
+    def _require_unanswered(self, question_id: str) -> None:
+        if question_id in self._answered:
+            raise QuestionGone(
+                "it was answered from here already, and its program has not gone on",
+                hint="look at its terminal: `synapse attach`",
+            )
+
+    async def _shown(self, question_id: str) -> Open:
+        """The question; if its dialog was seen before, a look taken now proves that it is on the screen, whole."""
+        opened = await self._while_asked(question_id, self._is_whole)
+        if opened is None:
+            raise _stands("its dialog is not to be seen whole; nothing was pressed")
+        return opened
+
+    async def _left_alone(self, question_id: str) -> Open:
+        """The same, when no key of a person is on its way to it. Nothing may be awaited between this and keys."""
+        opened = await self._while_asked(
+            question_id, lambda opened: self._is_whole(opened) and self._person_due() is None
+        )
+        if opened is None:
+            raise _stands("a person types there, or its dialog is not to be seen whole; nothing was pressed")
+        return opened
+
+    def _is_whole(self, opened: Open) -> bool:
+        return opened.dialog is None or self._station.asking.is_seen
+
+    def _person_due(self) -> float | None:
+        """When the last key of a person has had its effect; None when that is past."""
+        due = self._station.program.pump.last_key + self._station.profile.times.person
+        return due if due > self._station.now() else None
 
     async def _choose(self, question_id: str, dialog: Dialog, index: int) -> None:
         match dialog.choose:
@@ -108,10 +152,10 @@ class Answerer:
 
     async def _highlight(self, question_id: str, dialog: Dialog, index: int) -> None:
         """Move to an option; Enter is pressed only on what is seen to be highlighted."""
-        if dialog.marked is None:
-            raise InvalidChoice("nothing shows what is highlighted, so it cannot be answered by keys from here", ())
         self._keys(dialog.moves_to(index))
         if not await self._sees(question_id, lambda seen: seen.marked == index):
+            # Nothing was chosen, so it may be tried again.
+            self._answered.pop(question_id, None)
             raise _stands("the option did not become highlighted; nothing was chosen")
 
     async def _write(self, question_id: str, dialog: Dialog, index: int, text: str) -> None:
@@ -120,58 +164,61 @@ class Answerer:
             await self._highlight(question_id, dialog, index)
         else:
             self._keys(dialog.options[index].key.encode())
-            if dialog.marked is not None and not await self._sees(question_id, lambda seen: seen.marked == index):
+            if not await self._sees(question_id, lambda seen: seen.marked == index):
                 raise _stands("the field for the text did not open; nothing was written")
         picture = self._station.look().picture
         line = " ".join(text.split())
         typed = keystrokes(line, self._station.profile, bracketed_paste=bool(picture and picture.bracketed_paste))
         self._keys(typed.data)
-        if not await self._shows(typed.shown):
+        if not await self._shows(question_id, typed.shown):
             raise _stands("the text is not to be seen in its dialog; it was not sent")
         self._keys(self._station.profile.typing.enter)
 
-    def _still_asked(self, question_id: str) -> Open:
-        """The question, if a look taken now proves that it is asked."""
-        opened = self._station.asked(self._station.look())
-        if opened is None or opened.id != question_id:
-            raise QuestionGone("it is not asked any more: somebody answered first, perhaps in its terminal")
-        return opened
-
-    async def _goes(self, question_id: str, seconds: float) -> bool:
+    async def _goes(self, question_id: str) -> bool:
         """Wait until the question is not asked any more; False when it stays."""
-        return await self._until(lambda opened: opened is None or opened.id != question_id, seconds)
+        return await self._until(lambda opened: opened is None or opened.id != question_id)
 
     async def _sees(self, question_id: str, condition: Callable[[Dialog], bool]) -> bool:
-        """Wait until its dialog is seen to be so."""
+        """Wait until its dialog is seen to be so. Raises QuestionGone."""
 
-        def holds(opened: Open | None) -> bool:
-            dialog = opened.dialog if opened and opened.id == question_id else None
-            return dialog is not None and condition(dialog)
+        def holds(opened: Open) -> bool:
+            return self._station.asking.is_seen and opened.dialog is not None and condition(opened.dialog)
 
-        return await self._until(holds, self._patience())
+        return await self._while_asked(question_id, holds) is not None
 
-    async def _shows(self, line: str) -> bool:
-        """Wait until the end of a text is on the screen, however it is wrapped and framed."""
+    async def _shows(self, question_id: str, line: str) -> bool:
+        """Wait until the end of a text is on the screen with its dialog, however it is wrapped. Raises QuestionGone."""
         squeezed = _squeezed(line)[-_TELLING_LENGTH:]
 
-        def holds(_opened: Open | None) -> bool:
+        def holds(_opened: Open) -> bool:
             picture = self._station.lookout.latest().picture
-            return picture is not None and squeezed in _squeezed("".join(picture.lines))
+            is_there = picture is not None and squeezed in _squeezed("".join(picture.lines))
+            return is_there and self._station.asking.is_seen
 
-        return await self._until(holds, self._patience())
+        return await self._while_asked(question_id, holds) is not None
 
-    async def _until(self, condition: Callable[[Open | None], bool], seconds: float) -> bool:
+    async def _while_asked(self, question_id: str, condition: Callable[[Open], bool]) -> Open | None:
+        """The question as soon as that holds for it; None when it takes too long. Raises QuestionGone."""
+        seen: list[Open | None] = []
+
+        def holds(opened: Open | None) -> bool:
+            seen[:] = [opened]
+            return opened is None or opened.id != question_id or condition(opened)
+
+        is_reached = await self._until(holds)
+        opened = _same(seen[0], question_id)
+        return opened if is_reached else None
+
+    async def _until(self, condition: Callable[[Open | None], bool]) -> bool:
+        """Wait until it holds, but no longer than the program may take to do what it was told."""
         station = self._station
-        end = station.now() + seconds
+        end = station.now() + station.profile.times.proof
         while not condition(station.asked(station.look())):
             if station.now() >= end:
                 return False
-            await station.lookout.next_look(min(end, station.asking.deadline or end))
+            moments = (station.asking.deadline, self._person_due(), end)
+            await station.lookout.next_look(min(moment for moment in moments if moment is not None))
         return True
-
-    def _patience(self, most: float = float("inf")) -> float:
-        """How long the program may take to do what it was told, in seconds."""
-        return min(self._station.profile.times.proof, most)
 
     def _keys(self, data: bytes) -> None:
         self._station.program.write(data)
@@ -180,6 +227,13 @@ class Answerer:
         self._answered[question_id] = how
         while len(self._answered) > _MOST_KEPT:
             del self._answered[next(iter(self._answered))]
+
+
+def _same(opened: Open | None, question_id: str) -> Open:
+    """The question that is asked, if it is this one."""
+    if opened is None or opened.id != question_id:
+        raise QuestionGone("it is not asked any more: somebody answered first, perhaps in its terminal")
+    return opened
 
 
 def _require_offered(question: Question, choice: Choice) -> None:

@@ -133,8 +133,7 @@ class PtyDriver:
             if look.state != WORKING:
                 await self._see_reaction(begun)
             return True
-        await press_interrupt(self._station)
-        return bool(how.keys)
+        return await press_interrupt(self._station)
 
     def drop(self) -> bool:
         """Forget the message that is being typed: it was canceled; see core.driver.Driver."""

@@ -6,16 +6,21 @@ import asyncio
 
 from synapse.drivers.pty.station import Station
 from synapse.terminal.evidence import Look
+from synapse.terminal.gate import dialog_open
 
 
-async def press_interrupt(station: Station) -> None:
-    """Press them as the profile says; whether the program noticed is seen later."""
+async def press_interrupt(station: Station) -> bool:
+    """Press them as the profile says; whether the program noticed is seen later. False when a dialog came between."""
     how = station.profile.interrupt
     for number, key in enumerate(how.keys):
         if number:
             await asyncio.wait((station.program.exited,), timeout=how.pause)
+            if dialog_open(station.lookout.look()):
+                # The same key would answer it.
+                return False
         station.program.write(key)
     station.insistence.pressed(station.now())
+    return bool(how.keys)
 
 
 async def press_again(station: Station, look: Look) -> None:

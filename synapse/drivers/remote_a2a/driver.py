@@ -91,6 +91,7 @@ class RemoteDriver:
         if thread is None:
             yield Failed("conversation_lost", f"it is not known any more which task of {self._agent.alias} waits")
             return
+        thread = replace(thread, trace=turn.trace)
         conversation = Conversation(self._agent, self._client, _as_ours(turn), thread, self._clock, self._patience)
         self._running = _Running(turn, conversation)
         self._since = self._clock.now()

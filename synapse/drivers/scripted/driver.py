@@ -73,6 +73,7 @@ class ScriptedDriver:
         self._open_questions: OrderedDict[TaskId, tuple[Step, ...]] = OrderedDict()
         self.exit_status: int | None = None
         """What the script exited with, or None while it plays."""
+        self._is_stopped = False
         self._numbers = itertools.count(1)
         self._answered = asyncio.Event()
         self._answer = ""
@@ -89,8 +90,8 @@ class ScriptedDriver:
         return AgentView(state=state, why=why, source=SOURCE, since=since, sightings=(sighting,), question=question)
 
     async def wait_ready(self) -> None:
-        self._require_alive()
         await self._admitted.wait()
+        self._require_alive()
 
     async def wait_exited(self) -> int:
         """Return the exit status when the script has ended the agent; most scripts never do."""
@@ -131,9 +132,11 @@ class ScriptedDriver:
         return self._view.state == WORKING
 
     def stop(self) -> None:
-        """End the turn that runs, whatever it waits for: the agent ends."""
+        """End the turn that runs, whatever it waits for, and begin no other: what waits is for the next start."""
+        self._is_stopped = True
         self._stop.set()
         self._answered.set()
+        self._admitted.set()
 
     async def answer(self, question_id: str, choice: Choice) -> str:
         question = self._view.question
@@ -185,6 +188,8 @@ class ScriptedDriver:
             self._open_questions.popitem(last=False)
 
     def _require_alive(self) -> None:
+        if self._is_stopped:
+            raise AgentExited("the agent was stopped")
         if self.exit_status is not None:
             raise AgentExited(f"the script ended the agent with status {self.exit_status}")
 

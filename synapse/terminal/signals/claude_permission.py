@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from synapse.core.message import Json
 from synapse.core.question import Choice, Leaning, Option, Question, QuestionKind
 from synapse.terminal.safe_text import safe_line, safe_lines
+from synapse.terminal.signals.options import numbered
 from synapse.terminal.signals.report import Record, items, part, word
 
 _EVENT: Final = "PermissionRequest"
@@ -76,19 +77,13 @@ def _permission(payload: Record, question_id: str) -> Question:
         kind=QuestionKind.PERMISSION,
         title=safe_line(f"May it use {tool}?"),
         detail=safe_lines("\n".join(dict.fromkeys(told))),
-        options=tuple(
-            Option(key=str(number), label=safe_line(label), leaning=leaning)
-            for number, (label, leaning) in enumerate([*yes, ("No", Leaning.DENY)], 1)
-        ),
+        options=numbered([*yes, ("No", Leaning.DENY)]),
         takes_text=False,
     )
 
 
 def _choices(question: Record) -> tuple[Option, ...]:
-    return tuple(
-        Option(key=str(number), label=safe_line(word(option, "label")))
-        for number, option in enumerate(items(question, "options"), 1)
-    )
+    return numbered((word(option, "label"), Leaning.OTHER) for option in items(question, "options"))
 
 
 def _explained(question: Record, *, is_one: bool) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from synapse.core.question import Choice, Leaning, Question, QuestionKind
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.asking import numbered, position, safe_line, safe_text
+from synapse.terminal.safe_text import safe_line, safe_lines
+from synapse.terminal.signals.options import numbered, position
 from synapse.terminal.signals.report import Record, items, part, word
 
+_SHELLS: Final = ("bash", "sh", "zsh")
 _INPUT: Final = "item/tool/requestUserInput"
 _ALL: Final = ("accept", "acceptForSession", "cancel")
 """What its TUI offers where the request does not say what may be chosen, in the same order."""
@@ -61,7 +64,7 @@ def _approval(request: Record, title: str, detail: str) -> Question:
         id=question_id(request.get("id")),
         kind=QuestionKind.PERMISSION,
         title=title,
-        detail=safe_text("\n".join(filter(None, (f"Reason: {reason}" if reason else "", detail)))),
+        detail=safe_lines("\n".join(filter(None, (f"Reason: {reason}" if reason else "", detail)))),
         options=numbered((_label(decision), _leaning(decision)) for decision in _decisions(request)),
         source=Source.SIGNAL,
     )
@@ -79,7 +82,22 @@ def _name(decision: str | Record) -> str:
 
 
 def _label(decision: str | Record) -> str:
-    return _LABELS.get(_name(decision), _name(decision))
+    """What it would do; where it remembers something, also what."""
+    name = _name(decision)
+    remembered = "" if isinstance(decision, str) else _remembered(part(decision, name))
+    return remembered or _LABELS.get(name, name)
+
+
+def _remembered(amendment: Record) -> str:
+    begin: object = amendment.get("execpolicy_amendment")
+    if isinstance(begin, list) and begin:
+        command = shlex.join(str(each) for each in cast("list[object]", begin))
+        return f"Yes, and don't ask again for commands that start with `{command}`"
+    host = word(amendment, "network_policy_amendment", "host")
+    is_blocked = word(amendment, "network_policy_amendment", "action") == "deny"
+    if host:
+        return f"No, and block {host} from now on" if is_blocked else f"Yes, and allow {host} from now on"
+    return ""
 
 
 def _leaning(decision: str | Record) -> Leaning:
@@ -90,8 +108,14 @@ def _leaning(decision: str | Record) -> Leaning:
 
 
 def _command(params: Record) -> str:
-    actions = [word(action, "command") for action in items(params, "commandActions")]
-    return "\n".join(filter(None, actions)) or word(params, "command")
+    """What will run, whole, without the shell that it is given to. Its summary leaves out what it thinks harmless."""
+    command = word(params, "command")
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    is_script = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc")
+    return words[2] if is_script else command
 
 
 def _edits(changes: Record) -> str:
@@ -107,7 +131,7 @@ def _input(request: Record) -> Question:
         id=question_id(request.get("id")),
         kind=QuestionKind.CHOICE,
         title=safe_line(word(asked[0], "question")) if asked else "",
-        detail=safe_text("\n".join(told if is_one else [word(one, "question") for one in asked])),
+        detail=safe_lines("\n".join(told if is_one else [word(one, "question") for one in asked])),
         options=numbered((word(option, "label"), Leaning.OTHER) for option in options),
         takes_text=is_one and (not options or asked[0].get("isOther") is True),
         source=Source.SIGNAL,

@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 
 from synapse.core.question import Choice, Leaning, Question, QuestionKind
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.asking import numbered, position, safe_line, safe_text
+from synapse.terminal.safe_text import safe_line, safe_lines
+from synapse.terminal.signals.options import numbered, position
 from synapse.terminal.signals.report import Record, items, word
 
 _REPLIES: Final = (
@@ -50,7 +51,7 @@ def _permission(request: Record) -> Question:
         id=word(request, "id"),
         kind=QuestionKind.PERMISSION,
         title=safe_line(title),
-        detail=safe_text(_about(request)),
+        detail=safe_lines(_about(request)),
         options=numbered(labels),
         source=Source.SIGNAL,
     )
@@ -71,7 +72,7 @@ def _choice(request: Record) -> Question:
         id=word(request, "id"),
         kind=QuestionKind.CHOICE,
         title=safe_line(word(asked[0], "question")) if asked else "",
-        detail=safe_text("\n".join(told if is_one else [word(one, "question") for one in asked])),
+        detail=safe_lines("\n".join(told if is_one else [word(one, "question") for one in asked])),
         options=numbered((word(option, "label"), Leaning.OTHER) for option in options),
         takes_text=is_one and asked[0].get("custom") is not False,
         source=Source.SIGNAL,

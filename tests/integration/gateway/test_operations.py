@@ -7,11 +7,15 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
+from a2a.types import a2a_pb2 as a2a
 
+from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0, target_of
 from tests.conformance.a2a_push_rows import Webhook
 from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key, until
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
+from tests.conformance.wire_client import WireClient
 
 pytestmark = pytest.mark.integration
 
@@ -108,6 +112,19 @@ def test_a_trace_goes_with_the_task_to_the_host_and_to_its_webhooks(
     assert (told["traceparent"], told["tracestate"]) == (PARENT, "a=1")
 
 
+def test_grpc_takes_a_trace_too_and_is_counted(running: RunningGateway, key: str) -> None:
+    target = target_of(WireClient(running.entry.port), "/agents/conf/v1")
+    spoken = a2a.Message(message_id="trace-grpc", role=a2a.ROLE_USER, parts=[a2a.Part(text="hi")])
+    request = a2a.SendMessageRequest(message=spoken, tenant="conf")
+    metadata = [("authorization", f"Bearer {key}"), ("traceparent", PARENT), ("a2a-version", "1.0")]
+
+    with grpc.insecure_channel(target) as channel:
+        answer = NEW_STUB_1_0(channel).SendMessage(request, metadata=metadata, timeout=PATIENCE)
+
+    assert answer.task.metadata["trace"]["traceparent"] == PARENT
+    assert figures(running, key)['synapse_requests_total{dialect="grpc",outcome="ok"}'] >= 1
+
+
 def test_the_log_is_lines_of_json_without_secrets(running: RunningGateway, key: str, tmp_path: Path) -> None:
     running.ask("GET", "/agents/list.json", key="sk-not-a-key")
     asked = [*COMMAND, "logs", "gateway", "-n", "1000"]
@@ -118,6 +135,6 @@ def test_the_log_is_lines_of_json_without_secrets(running: RunningGateway, key: 
 
     lines = [json.loads(line) for line in said.stdout.decode().splitlines()]
     assert {"at", "level", "event", "room"} <= lines[0].keys()
-    assert "credentials_refused" in {line["event"] for line in lines}
+    assert {"gateway_started", "credentials_refused"} <= {line["event"] for line in lines}
     assert "sk-not-a-key" not in said.stdout.decode()
     assert key not in said.stdout.decode()

@@ -285,36 +285,6 @@ def test_keys_that_interrupt_are_pressed_only_while_it_works() -> None:
     asyncio.run(story())
 
 
-# It takes the first interrupt for something else, as a busy program does with two Escapes that come at once.
-HARD_OF_HEARING = """
-import signal
-came = []
-signal.signal(signal.SIGINT, lambda *_: came.append(1))
-while True:
-    input("> ")
-    print("working", flush=True)
-    while len(came) < 2:
-        signal.pause()
-    print("interrupted", flush=True)
-"""
-
-
-def test_an_interrupt_that_was_missed_is_pressed_again() -> None:
-    async def story() -> None:
-        profile = line_program(interrupt={"keys": ["ctrl-c"]})
-        async with staged((sys.executable, "-c", HARD_OF_HEARING), profile) as stage:
-            await stage.ready()
-            turn = asyncio.ensure_future(stage.take("hello"))
-            await stage.sees("working")
-            await until(lambda: stage.driver.view().state == WORKING, "working")
-
-            await stage.driver.interrupt()
-
-            assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
-
-    asyncio.run(story())
-
-
 def test_a_program_that_exits_in_the_middle_of_a_turn_ends_it() -> None:
     async def story() -> None:
         async with staged(dummy().command, dummy()) as stage:

@@ -95,6 +95,35 @@ def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
     asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
 
+class SlowServer:
+    """An API that takes a message, and says of it nothing for now."""
+
+    async def send(self, text: str) -> str:
+        return "its server took it"
+
+
+def test_a_prompt_that_stays_empty_is_not_the_end_while_its_server_has_the_message() -> None:
+    async def story() -> None:
+        quick = line_program(times={"quiet": 0.01, "settle": 0.02, "unseen": 0.02, "person": 0.0})
+        async with staged(dummy().command, quick) as stage:
+            await stage.ready()
+            stage.adapter.sends = SlowServer()
+            turn = asyncio.ensure_future(stage.take("hello"))
+            await until(lambda: stage.driver.view().why == "its server took it", "working by its server's word")
+            assert stage.driver.seems_ready()
+            # Long enough for the screen to settle many times.
+            await asyncio.wait((turn,), timeout=0.5)
+            assert not turn.done()
+
+            stage.driver.report(report(Told.ANSWERED, "the answer"))
+
+            end = (await asyncio.wait_for(turn, BOUND))[-1]
+            assert isinstance(end, Answered)
+            assert end.source == "signal"
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
 async def in_doubt(stage: Stage) -> tuple[list[TurnEvent], asyncio.Future[None]]:
     """A turn whose message may have been taken or not."""
     stage.adapter.sends = FakeSender(stage, OSError("the line broke"))

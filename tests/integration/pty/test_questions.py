@@ -25,7 +25,9 @@ YES, NO, WORDS = "1", "2", "3"
 DOWN = b"\x1b[B"
 
 
-def asking(choose: str = "digit", *, kind: str = "choice", proof: float = BOUND) -> Profile:
+def asking(
+    choose: str = "digit", *, kind: str = "choice", proof: float = BOUND, quiet: float = 0.02, person: float = 0.0
+) -> Profile:
     dialog = {
         "name": "ask",
         "hint": "look there",
@@ -37,7 +39,7 @@ def asking(choose: str = "digit", *, kind: str = "choice", proof: float = BOUND)
         "text": "^Say something",
     }
     return line_program(
-        times={"quiet": 0.02, "settle": 0.05, "unseen": 0.05, "echo": BOUND, "proof": proof, "person": 0.0},
+        times={"quiet": quiet, "settle": 0.05, "unseen": 0.05, "echo": BOUND, "proof": proof, "person": person},
         regions={"input": {"between": "^─{10,}"}},
         prompt={"pattern": r"^>\s?(?P<text>.*)$", "region": "input"},
         interrupt={"keys": ["esc"]},
@@ -260,16 +262,77 @@ def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown
     run(story)
 
 
-def test_an_answer_that_its_own_way_lost_is_given_by_keys(tmp_path: Path) -> None:
+def test_keys_follow_an_answer_that_its_own_way_lost_only_when_it_is_given_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, profile=asking(proof=0.5)) as turn:
+            await turn.asks()
+            turn.stage.driver.report(told("own"))
+            question = await turn.asks(2)
+            ways: list[str] = []
+
+            def take(question_id: str, _choice: Choice) -> bool:
+                ways.append(question_id)
+                return True
+
+            turn.stage.adapter.answers = take
+            with pytest.raises(AgentUnresponsive):
+                await turn.stage.driver.answer(question.id, Choice(option=YES))
+            assert turn.keys() == b""
+
+            await turn.stage.driver.answer(question.id, Choice(option=YES))
+            assert "chose: Yes" in await turn.answered()
+            assert (turn.keys(), ways) == (b"1", ["own"])
+
+    run(story)
+
+
+def test_an_answer_whose_connection_broke_may_have_been_taken(tmp_path: Path) -> None:
     async def story() -> None:
         async with asked(tmp_path) as turn:
             await turn.asks()
             turn.stage.driver.report(told("own"))
             question = await turn.asks(2)
-            turn.stage.adapter.answers = lambda _question, _choice: True
 
-            assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
+            def take(_question: str, _choice: Choice) -> bool:
+                turn.stage.program.type_keys(b"1")
+                raise ConnectionResetError
+
+            turn.stage.adapter.answers = take
+            assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "signal"
             assert "chose: Yes" in await turn.answered()
+            assert turn.keys() == b"1"
+
+    run(story)
+
+
+def test_no_key_is_pressed_while_that_of_a_person_is_on_its_way(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, "slow", profile=asking(person=BOUND)) as turn:
+            question = await turn.asks()
+            turn.stage.program.type_keys(b"2")
+            await until(lambda: turn.keys() == b"2", "the person's key")
+
+            with pytest.raises(QuestionGone):
+                await turn.stage.driver.answer(question.id, Choice(option=YES))
+            assert turn.keys() == b"2"
+            assert "> 1" not in turn.stage.screen()
+
+    run(story)
+
+
+def test_no_key_is_pressed_where_the_dialog_has_just_gone(tmp_path: Path) -> None:
+    async def story() -> None:
+        # What is gone has to stay away for as long as nobody answers here.
+        async with asked(tmp_path, profile=asking(quiet=2.0)) as turn:
+            question = await turn.asks()
+            turn.stage.program.type_keys(b"2")
+            await turn.stage.sees("chose: No")
+
+            assert turn.stage.driver.view().question == question
+            with pytest.raises(QuestionGone):
+                await turn.stage.driver.answer(question.id, Choice(option=YES))
+            assert "> 1" not in turn.stage.screen()
+            assert turn.keys() == b"2"
 
     run(story)
 

@@ -101,6 +101,15 @@ def test_an_agent_that_is_not_the_callers_looks_like_a_missing_one(request_: Req
     assert refused.value.hint == AgentNotFound("codex").hint
 
 
+def test_credentials_for_some_agents_add_none_whatever_it_is_called() -> None:
+    caller = only("register", agents=frozenset({"claude"}))
+
+    check_access(RemoveAgent("claude"), caller)
+    for agent in ("", "claude", "codex"):
+        with pytest.raises(Forbidden, match="some agents only"):
+            check_access(RegisterAgent(url="http://a", agent=agent), caller)
+
+
 def test_a_foreign_agent_is_missing_also_for_what_would_be_forbidden() -> None:
     with pytest.raises(AgentNotFound):
         check_access(ToAgent("codex", CancelTask("t")), only("read", agents=frozenset({"claude"})))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import pytest
 
-from synapse.core.errors import Conflict, ExternalAgentNotFound, InvalidRequest
+from synapse.core.errors import Conflict, ExternalAgentNotFound, InvalidRequest, WaitTimedOut
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
 from synapse.core.status import ExternalAgent, ExternalAnswer
@@ -38,15 +38,41 @@ class FakeClient:
     def __init__(self) -> None:
         self.name = "Other Agent"
         self.discovered: list[str] = []
+        self.shown: list[Mapping[str, str]] = []
         self.sent: list[tuple[str, Message, float]] = []
 
-    async def discover(self, url: str) -> Found:
+    async def discover(self, url: str, credentials: Mapping[str, str]) -> Found:
         self.discovered.append(url)
+        self.shown.append(credentials)
         return Found(url=url.rstrip("/"), name=self.name, description="", protocol="a2a-1.0", card={"name": self.name})
 
-    async def send(self, agent: ExternalAgent, message: Message, seconds: float) -> ExternalAnswer:
+    async def send(self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str) -> ExternalAnswer:
         self.sent.append((agent.url, message, seconds))
-        return ExternalAnswer(alias=agent.alias, task_id="t", state="completed", text=message.text)
+        return ExternalAnswer(alias=agent.alias, task_id=task_id or "t", state="completed", text=message.text)
+
+    async def stream(
+        self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str
+    ) -> AsyncGenerator[ExternalAnswer, None]:
+        yield await self.send(agent, message, seconds, task_id=task_id)
+
+    async def cancel(self, agent: ExternalAgent, task_id: str, _seconds: float) -> ExternalAnswer:
+        if task_id == "slow":
+            raise TimeoutError
+        return ExternalAnswer(alias=agent.alias, task_id=task_id, state="canceled", text="")
+
+
+class MemoryCredentials:
+    def __init__(self) -> None:
+        self.known: dict[str, Mapping[str, str]] = {}
+
+    def find(self, alias: str) -> Mapping[str, str]:
+        return self.known.get(alias, {})
+
+    def write(self, alias: str, headers: Mapping[str, str]) -> None:
+        self.known[alias] = headers
+
+    def remove(self, alias: str) -> None:
+        self.known.pop(alias, None)
 
 
 class Scene:
@@ -54,10 +80,11 @@ class Scene:
         self.book = MemoryBook()
         self.client = FakeClient()
         self.clock = FakeClock()
-        self.externals = Externals(self.book, self.client, self.clock, lambda: "minted")
+        self.credentials = MemoryCredentials()
+        self.externals = Externals(self.book, self.client, self.clock, lambda: "minted", self.credentials)
 
-    def add(self, url: str = "http://other:9000", alias: str = "") -> ExternalAgent:
-        return asyncio.run(self.externals.add(AddExternal(url=url, alias=alias)))
+    def add(self, url: str = "http://other:9000", alias: str = "", **credentials: str) -> ExternalAgent:
+        return asyncio.run(self.externals.add(AddExternal(url=url, alias=alias, credentials=credentials)))
 
 
 @pytest.fixture
@@ -151,3 +178,49 @@ def test_a_message_goes_to_the_agent_with_an_id(scene: Scene) -> None:
     (url, first, seconds), (_, second, longer) = scene.client.sent
     assert (url, first.message_id, seconds) == ("http://other:9000", "minted", 5)
     assert (second.message_id, longer) == ("mine", 60)
+
+
+def test_credentials_are_shown_at_once_and_remembered(scene: Scene) -> None:
+    agent = scene.add(alias="other", Authorization="Bearer secret")
+
+    scene.add(alias="other")
+
+    assert scene.client.shown == [{"Authorization": "Bearer secret"}] * 2
+    assert "secret" not in repr(agent)
+    asyncio.run(scene.externals.remove(RemoveExternal("other")))
+    assert scene.credentials.known == {}
+
+
+def test_credentials_of_an_alias_are_not_shown_to_another_agent(scene: Scene) -> None:
+    scene.credentials.known["other"] = {"Authorization": "Bearer left"}
+
+    scene.add("http://stranger:1", alias="other")
+
+    assert scene.client.shown == [{}]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("Bad Name", "x"), ("", "x"), ("Good", ""), ("Good", "a\nb"), ("Good", "gehe\u00ef\u006d")]
+)
+def test_a_header_that_cannot_be_one_is_refused_without_its_value(scene: Scene, name: str, value: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        scene.add(**{name: value})
+
+    assert not value or value == "x" or value not in str(caught.value)
+    assert scene.client.discovered == []
+
+
+def test_a_task_is_gone_on_with_followed_and_canceled(scene: Scene) -> None:
+    scene.add(alias="other")
+    request = SendExternal(alias="other", message=say("yes"), task_id="t-9")
+
+    async def streamed() -> list[str]:
+        return [answer.task_id async for answer in scene.externals.stream(request)]
+
+    assert asyncio.run(scene.externals.send(request)).task_id == "t-9"
+    assert asyncio.run(streamed()) == ["t-9"]
+    assert asyncio.run(scene.externals.cancel("other", "t-9")).state == "canceled"
+    with pytest.raises(WaitTimedOut):
+        asyncio.run(scene.externals.cancel("other", "slow"))
+    with pytest.raises(ExternalAgentNotFound):
+        asyncio.run(scene.externals.cancel("nobody", "t-9"))

@@ -41,3 +41,14 @@ def test_a_report_of_anybody_else_is_refused(caller: Caller, secret: str) -> Non
 def test_an_agent_without_hooks_takes_no_report() -> None:
     with pytest.raises(UnsupportedOperation):
         asyncio.run(HookReports(ME, None).take(ReportSignal(payload={}), OWN_CLI))
+
+
+def test_a_hook_that_waits_gets_its_answer_when_there_is_one() -> None:
+    async def story() -> object:
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        reports = HookReports(ME, HookDoor(secret="right", receive=lambda _payload: answer))
+        waiting = await reports.take(ReportSignal(payload={"hook": "PermissionRequest"}), OWN_CLI)
+        answer.set_result({"decision": "allow"})
+        return await waiting
+
+    assert asyncio.run(story()) == {"decision": "allow"}

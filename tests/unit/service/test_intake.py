@@ -22,6 +22,8 @@ from synapse.core.errors import (
 from synapse.core.requests import CreateTask, ListTasks, Sender, SendMessage, SubscribeTask
 from synapse.core.task import Task, TaskState
 from tests.fakes.desk import CLAUDE, ME, Desk, claude, say, working
+from tests.fakes.gateway_world import questions
+from tests.fakes.stores import LateStore, settle
 
 FROM_CLAUDE = Caller(agent_id=CLAUDE.agent_id, via_socket=True)
 
@@ -168,6 +170,23 @@ def test_a_follow_up_goes_on_with_its_task_and_a_finished_one_takes_none() -> No
                 await desk.send("more", task_id=task.id)
             with pytest.raises(TaskNotFound):
                 await desk.send("more", task_id="no-such-task")
+
+    asyncio.run(story())
+
+
+def test_a_follow_up_of_somebody_who_read_the_question_in_the_store_waits_for_us_to_hear_of_it() -> None:
+    async def story() -> None:
+        store = LateStore(TaskState.INPUT_REQUIRED)
+        async with working(Desk(questions(), store)) as desk, asyncio.timeout(5):
+            task = await desk.send("hello")
+            await store.is_ahead.wait()
+            follow_up = asyncio.ensure_future(desk.send("this one", task_id=task.id))
+            await settle()
+            assert not follow_up.done(), "the agent has asked, but its own host does not know yet"
+
+            store.tell()
+
+            assert (await follow_up).id == task.id
 
     asyncio.run(story())
 

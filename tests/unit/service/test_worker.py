@@ -9,7 +9,7 @@ from synapse.core.driver import Answered, Doubted, Failed, NotNow, Submitted, Tu
 from synapse.core.message import TextPart
 from synapse.core.receipt import ReceiptStep
 from synapse.core.requests import CancelTask, ResolveTask
-from synapse.core.task import TaskState
+from synapse.core.task import Task, TaskState
 from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver, echo
 
@@ -177,6 +177,14 @@ def test_a_message_in_doubt_asks_for_a_person_until_proof_comes() -> None:
     asyncio.run(story())
 
 
+async def raised(desk: Desk, task: Task) -> None:
+    """Wait until a person is asked about the task."""
+    async with asyncio.timeout(5):
+        async for update in desk.feed.follow(task.id, None):
+            if update.task.attention:
+                return
+
+
 def test_a_person_can_have_a_message_in_doubt_typed_again() -> None:
     attempts: list[Turn] = []
 
@@ -190,14 +198,24 @@ def test_a_person_can_have_a_message_in_doubt_typed_again() -> None:
         desk.driver.go_on.clear()
         async with working(desk):
             task = await desk.send("hello")
-            await desk.reached(task, "typed")
-            while not (await desk.task(task.id)).attention:
-                await asyncio.wait_for(desk.store_changed(), 5)
+            await raised(desk, task)
             await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
             desk.driver.go_on.set()
 
             ended = await desk.finished(task)
             assert ended.state is TaskState.COMPLETED
             assert [receipt.step for receipt in ended.receipts].count(ReceiptStep.TYPED) == 2
+
+    asyncio.run(story())
+
+
+def test_a_turn_knows_the_trace_of_its_task() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            await desk.finished(await desk.send("hello", metadata={"trace": {"traceparent": parent}}))
+
+            assert desk.driver.turns[0].trace == (("traceparent", parent),)
 
     asyncio.run(story())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,11 +67,21 @@ def test_a_dialog_that_is_gone_for_a_moment_is_still_asked() -> None:
     assert asking.see(look(state=WORKING), 2.0 + QUIET) is None
 
 
-def test_half_a_picture_changes_nothing() -> None:
+def test_half_a_picture_changes_nothing_but_proves_nothing() -> None:
+    asking = Asking(PROFILE)
+    first = asked(asking.see(look(*ONE), 0.0))
+    assert asking.is_seen
+
+    assert asked(asking.see(look(*ONE, updating=True), 9.0)) == first
+    assert not asking.is_seen
+
+
+def test_what_is_still_asked_though_its_dialog_is_gone_is_not_seen() -> None:
     asking = Asking(PROFILE)
     first = asked(asking.see(look(*ONE), 0.0))
 
-    assert asked(asking.see(look(updating=True), 9.0)) == first
+    assert asked(asking.see(look("ready", state=READY, dialog=""), 1.0)) == first
+    assert not asking.is_seen
 
 
 def test_the_same_dialog_after_it_was_gone_is_another_question() -> None:
@@ -106,6 +117,17 @@ def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_
 
     assert (question.id, question.title, question.detail, question.source) == ("own", "May I[2J?", "rm a", "signal")
     assert question.options == OWN.options
+
+
+def test_what_is_told_with_its_options_waits_less_for_its_dialog() -> None:
+    patience: list[float | None] = []
+    for question in (OWN, replace(OWN, options=())):
+        asking = Asking(PROFILE)
+        asking.hear(told(question))
+        assert asking.see(look("busy", dialog=""), 0.0) is None
+        patience.append(asking.deadline)
+
+    assert patience == [pytest.approx(0.2), pytest.approx(0.7)]
 
 
 def test_what_is_told_is_shown_with_its_dialog_or_after_a_moment_without() -> None:
@@ -218,9 +240,9 @@ def test_a_dialog_that_is_just_being_painted_is_waited_for() -> None:
     first = asked(asking.see(look(*ONE), 0.0))
 
     assert asked(asking.see(look(*ONE[:3], quiet_for=0.0), 1.0)) == first
-    assert asking.is_changing
+    assert not asking.is_seen
     assert asked(asking.see(look(*ONE, quiet_for=0.0), 1.1)) == first
-    assert not asking.is_changing
+    assert asking.is_seen
 
 
 def test_a_program_that_never_stops_painting_is_believed_after_a_while() -> None:

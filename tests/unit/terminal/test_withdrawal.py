@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synapse.core.agent import EXITED, WAITING
-from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, Proven
+from synapse.terminal.delivery import Clear, Delivery, Doubt, Dropped, Intend, Phase, Proven
 from synapse.terminal.picture import Picture
 from tests.unit.terminal.deliveries import entered_delivery, typed_delivery
 from tests.unit.terminal.scenes import (
@@ -63,6 +63,28 @@ def test_after_enter_it_is_too_late() -> None:
 
     assert not delivery.drop(0.1)
     assert delivery.phase is Phase.ENTERED
+
+
+def test_what_stays_in_doubt_before_enter_is_cleared_when_it_is_canceled() -> None:
+    profile = page_profile()
+    delivery = typed_delivery(profile, page())
+    delivery.advance(look_at(dialog_page(), WAITING), 0.1)
+    (doubt,) = delivery.advance(look_at(dialog_page(), WAITING), 0.1 + profile.times.dialog)
+    assert isinstance(doubt, Doubt)
+
+    assert delivery.drop(1000.0)
+    assert delivery.advance(look_at(page(TEXT)), 1000.0) == (Clear(),)
+    assert delivery.advance(look_at(page()), 1000.1) == (Dropped(),)
+
+
+def test_what_is_in_doubt_after_enter_cannot_be_taken_back() -> None:
+    profile = page_profile()
+    delivery = entered_delivery(profile, page(), page(TEXT))
+    (doubt,) = delivery.advance(look_at(page(TEXT)), profile.times.proof)
+    assert isinstance(doubt, Doubt)
+
+    assert not delivery.drop(1000.0)
+    assert delivery.phase is Phase.DOUBTFUL
 
 
 def test_what_a_person_typed_is_left_alone() -> None:

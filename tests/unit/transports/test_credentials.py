@@ -88,6 +88,28 @@ def test_the_nearest_agent_among_the_ancestors_is_the_caller(proc: Path, pid: in
     assert caller == Caller(agent_id=agent_id, pid=pid, via_socket=True)
 
 
+@pytest.mark.parametrize(
+    ("environment", "may_decide"),
+    [
+        (b"HOME=/home/user\0SYNAPSE_AGENT_ID=synapse-codex-8120\0", False),
+        (b"SYNAPSE_AGENT_ID=gone", False),
+        (b"HOME=/home/user\0SYNAPSE_AGENT_ID=\0", True),
+        (b"NOT_SYNAPSE_AGENT_ID=x\0", True),
+        (b"", True),
+        (None, True),
+    ],
+)
+def test_who_was_started_with_an_agents_environment_is_nobody_who_decides(
+    proc: Path, environment: bytes | None, may_decide: bool
+) -> None:
+    if environment is not None:
+        (proc / "30" / "environ").write_bytes(environment)
+
+    caller = gate(proc).admit(scope(over_socket(pid=30)))
+
+    assert (caller.agent_id, caller.is_person, caller.may_decide) == ("", True, may_decide)
+
+
 def test_a_pid_that_was_given_to_another_process_proves_nothing() -> None:
     assert agent_of([(10, 999)], [CLAUDE]) == ""
     assert agent_of([(10, 110)], [CLAUDE]) == "synapse-claude-8100"

@@ -111,6 +111,13 @@ def test_the_synapse_dialect() -> None:
     assert call.body == {"message": {"role": "user", "parts": [{"type": "text", "text": "hi"}], "message_id": "m-1"}}
 
 
+@pytest.mark.parametrize("kind", [interface("a2a-1.0"), interface("a2a-0.3", "HTTP+JSON"), interface("synapse")])
+def test_a_message_takes_the_trace_of_its_task_with_it(kind: Interface) -> None:
+    traced = send_call(kind, MESSAGE, Thread(trace=(("traceparent", "00-a-b-01"), ("tracestate", "c=d"))))
+
+    assert traced.headers == {**send_call(kind, MESSAGE).headers, "traceparent": "00-a-b-01", "tracestate": "c=d"}
+
+
 def test_a_strange_task_id_leads_to_no_other_path() -> None:
     call = subscribe_call(Interface(protocol="synapse", url="http://other"), "../x?y")
 

@@ -123,7 +123,10 @@ class Adapter(Protocol):
         ...
 
     async def answer(self, question_id: str, choice: Choice, /) -> bool:
-        """Answer a question of its; True when the CLI took it its own way, False when it has none for this one."""
+        """Answer a question of its; True when the CLI took it its own way, False when it has none for this one.
+
+        Raises QuestionGone when it was answered meanwhile, OSError, EOFError or ValueError when it may have been told.
+        """
         ...
 
     def sender(self) -> Sender | None:

@@ -74,6 +74,7 @@ class OpenCodeSignals:
 
         Raises:
             QuestionGone: it was answered meanwhile.
+            OSError, EOFError, ValueError: it may have been told, and did not say so.
         """
         request = self._events.asked.get(question_id)
         reply = None if request is None else reply_to(request, choice)
@@ -81,8 +82,7 @@ class OpenCodeSignals:
             return False
         try:
             told = await self._server.ask("POST", reply.path, reply.body)
-        except (NotReached, OSError, EOFError, ValueError):
-            # Whether it was taken shows in its terminal: keys are pressed only where the question still stands.
+        except NotReached:
             return False
         if told.status == _NOT_FOUND:
             self._events.asked.pop(question_id, None)

@@ -9,6 +9,7 @@ import pytest
 from synapse.core.question import Choice, Leaning, QuestionKind
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.codex_app_server import AppServerEvents
+from synapse.terminal.signals.codex_requests import read_question
 from synapse.terminal.signals.report import Report, Told
 from tests.unit.terminal.signals.recordings import recorded
 
@@ -59,6 +60,55 @@ def test_interrupts_failures_and_limits_end_the_turn_with_their_reason() -> None
     assert [end.reason for end in ends[1:6]] == ["interrupted", "api_error", "rate_limited", "", "interrupted"]
     assert ends[2].text == "fake failure"
     assert "429" in ends[3].text
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/bin/bash -lc 'cd /etc && cat passwd | head'", "cd /etc && cat passwd | head"),
+        ("zsh -c ls", "ls"),
+        ("rm -r build", "rm -r build"),
+        ("bash -lc 'echo", "bash -lc 'echo"),
+    ],
+)
+def test_what_shall_run_is_shown_whole_whatever_its_summary_says(command: str, shown: str) -> None:
+    summary = [{"type": "read", "command": "cat passwd"}]
+    request = {
+        "id": 7,
+        "method": "item/commandExecution/requestApproval",
+        "params": {"command": command, "commandActions": summary},
+    }
+
+    question = read_question(request, {})
+
+    assert question is not None
+    assert question.detail == shown
+
+
+def test_an_option_that_remembers_says_what() -> None:
+    decisions: list[dict[str, Any]] = [
+        {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["rm", "-r", "a b"]}},
+        {"acceptWithExecpolicyAmendment": {}},
+        {"applyNetworkPolicyAmendment": {"network_policy_amendment": {"host": "example.com", "action": "allow"}}},
+        {"applyNetworkPolicyAmendment": {"network_policy_amendment": {"host": "example.com", "action": "deny"}}},
+    ]
+    request: dict[str, Any] = {
+        "id": 7,
+        "method": "item/commandExecution/requestApproval",
+        "params": {"command": "rm", "availableDecisions": decisions},
+    }
+
+    question = read_question(request, {})
+
+    assert question is not None
+    assert [option.label for option in question.options] == [
+        "Yes, and don't ask again for commands that start with `rm -r 'a b'`",
+        "Yes, and don't ask again for commands like this",
+        "Yes, and allow example.com from now on",
+        "No, and block example.com from now on",
+    ]
+    always, other = Leaning.ALLOW_ALWAYS, Leaning.OTHER
+    assert [option.leaning for option in question.options] == [always, always, other, other]
 
 
 def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_terminal() -> None:

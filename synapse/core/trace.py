@@ -1,0 +1,65 @@
+"""W3C trace context: whose work a task is part of. It comes with a request, is kept with the task, and goes on from
+there to webhooks and to agents elsewhere, unchanged: we measure no spans of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from synapse.core.message import Json
+from synapse.core.requests import Request, SendAndFollow, SendAndWait, SendMessage, ToAgent
+
+TRACE: Final = "trace"
+"""The key of a task's metadata."""
+PARENT: Final = "traceparent"
+STATE: Final = "tracestate"
+# A later version may have more behind the flags.
+_PARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[\x21-\x7e]{1,64})?"
+)
+_STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
+
+
+def traced(request: Request, headers: Iterable[tuple[bytes, bytes]]) -> Request:
+    """The request, with the trace that its headers name when it makes a task. What is no trace is left out."""
+    match request:
+        case ToAgent(agent, inner):
+            return ToAgent(agent, traced(inner, headers))
+        case SendMessage():
+            return _traced_message(request, headers)
+        case SendAndWait(send):
+            return SendAndWait(_traced_message(send, headers))
+        case SendAndFollow(send):
+            return SendAndFollow(_traced_message(send, headers))
+        case _:
+            return request
+
+
+def trace_headers(metadata: Json) -> list[tuple[str, str]]:
+    """The headers that hand a task's trace on; none when it has none."""
+    kept = metadata.get(TRACE)
+    if not isinstance(kept, Mapping):
+        return []
+    # A task that was made locally may have anything there.
+    return list(_checked(cast("Mapping[str, Any]", kept)).items())
+
+
+def _traced_message(send: SendMessage, headers: Iterable[tuple[bytes, bytes]]) -> SendMessage:
+    named = {b"traceparent": PARENT, b"tracestate": STATE}
+    given = {named[name]: value.decode("latin-1") for name, value in headers if name in named}
+    trace = _checked(given) if given else {}
+    return replace(send, metadata={**send.metadata, TRACE: trace}) if trace else send
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, str]:
+    """The two values as far as they are valid; a state means nothing without its parent."""
+    parent, state = given.get(PARENT), given.get(STATE)
+    if not isinstance(parent, str) or not _PARENT.fullmatch(parent):
+        return {}
+    trace = {PARENT: parent}
+    if isinstance(state, str) and _STATE.fullmatch(state):
+        trace[STATE] = state
+    return trace
