@@ -12,7 +12,7 @@ from synapse.cli.exit_codes import DONE
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
-from synapse.core.caller import ACTIONS, LOCAL_SCOPE
+from synapse.core.caller import ACTIONS, LOCAL_SCOPE, ORDINARY
 from synapse.core.errors import PersonRequired
 from synapse.registries.files import FileRegistry
 from synapse.runtime.keys import Grant, KeyFile
@@ -24,9 +24,11 @@ from synapse.transports.credentials import agent_of, ancestry
 EXAMPLES = """
 synapse keys create ci
 synapse keys create reader --agents claude,codex --actions read --expires 30d
+synapse keys create operator --actions all --all-tasks
 synapse keys list
 synapse keys revoke ci
 """
+ALL = "all"
 
 
 def run(arguments: list[str]) -> int:
@@ -47,7 +49,8 @@ def _parser() -> VerbParser:
     create, _, revoke = (actions.add_parser(name, help=text, summary=text) for name, text in summaries.items())
     create.add_argument("name", metavar="NAME")
     create.add_argument("--agents", default="", metavar="A,B", help="only these agents, by their names at the gateway")
-    create.add_argument("--actions", default="", metavar="X,Y", help=f"only these of {', '.join(ACTIONS)}")
+    wishes = f"`all`, or of {', '.join(ACTIONS)}; {', '.join(ORDINARY)} unless given"
+    create.add_argument("--actions", default=",".join(ORDINARY), metavar="X,Y", help=wishes)
     create.add_argument("--expires", default="", metavar="WHEN", help="30d, 12h, or a date such as 2030-01-01")
     sees = create.add_mutually_exclusive_group()
     sees.add_argument("--scope", choices=[LOCAL_SCOPE], default="", help="share the tasks of this machine's own user")
@@ -66,7 +69,7 @@ class _ActionParser(VerbParser):
 def _create(settings: Settings, keys: KeyFile, options: Namespace) -> int:
     _require_person(settings)
     grant = Grant(
-        actions=checked_actions(_words(options.actions)) if options.actions else None,
+        actions=checked_actions(ACTIONS if options.actions == ALL else _words(options.actions)),
         agents=frozenset(_words(options.agents)) if options.agents else None,
         expires_at=read_expiry(options.expires, SystemClock().now()) if options.expires else None,
         scope=options.scope,
@@ -142,7 +145,7 @@ def _row(key: ApiKey, used: datetime | None) -> tuple[str, ...]:
     return (
         key.name,
         f"{PREFIX}{key.key_id}…",
-        "all" if key.actions is None else ",".join(sorted(key.actions)),
+        ALL if key.actions is None or key.actions == frozenset(ACTIONS) else ",".join(sorted(key.actions)),
         "all" if key.agents is None else plain(",".join(sorted(key.agents))),
         "all" if key.all_tasks else key.scope or "own",
         _time(key.created_at)[:10],

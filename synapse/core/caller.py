@@ -14,6 +14,8 @@ APPROVE: Final = "approve"
 REGISTER: Final = "register"
 ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, REGISTER)
 """What a caller at the gateway can be allowed to do."""
+ORDINARY: Final = (READ, SEND, CANCEL)
+"""What a new key may do unless more is asked for: neither speak for a person nor make the gateway call addresses."""
 
 
 def for_good() -> bool:

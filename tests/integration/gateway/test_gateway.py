@@ -63,7 +63,7 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("g")
     with scripted_host(home, name="conf"), gateway(home, RESIDENT + KEPT) as running:
-        laptop, phone = new_key(home, "laptop"), new_key(home, "phone")
+        laptop, phone = new_key(home, "laptop", "--actions", "all"), new_key(home, "phone")
         with closing(WireClient(running.entry.port).connection()):
             yield Served(running, laptop, phone)
 

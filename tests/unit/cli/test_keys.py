@@ -42,6 +42,12 @@ def test_what_was_granted_is_listed_for_machines(synapse: Cli) -> None:
     assert synapse("keys", "revoke", "ci", "--json").json == made
 
 
+def test_a_new_key_may_do_ordinary_things_and_more_is_asked_for(synapse: Cli) -> None:
+    assert synapse("keys", "create", "a", "--json").json["actions"] == ["cancel", "read", "send"]
+    everything = synapse("keys", "create", "b", "--actions", "all", "--json").json["actions"]
+    assert everything == ["approve", "cancel", "read", "register", "send"]
+
+
 def test_wider_scopes_are_asked_for_by_name(synapse: Cli) -> None:
     assert synapse("keys", "create", "a", "--scope", "local", "--json").json["scope"] == "local"
     assert synapse("keys", "create", "b", "--all-tasks", "--json").json["all_tasks"] is True
