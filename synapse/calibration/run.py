@@ -77,10 +77,10 @@ def _start(trial: Trial, profile: str) -> Finding:
     ran = trial.bench.synapse(*words, seconds=_START_SECONDS)
     if ran.code != 0:
         raise AgentFailed(f"{profile} could not be started: {ran.talk.strip()}")
-    trial.wait_until(lambda: _state(trial) == READY, _READY_SECONDS)
+    _wait_until_ready(trial, _READY_SECONDS)
     status = trial.bench.ask("/status")
     state = str(status.get("state", "gone"))
-    seen = READY if state == READY else f"{state}: {status.get('why', '')}"
+    seen = READY if state == READY else f"{state}: {status.get('why', 'its program has ended')}"
     event = f"after {trial.clock.monotonic() - began:.1f} s"
     return compared("ready", event, READY, seen, source=str(status.get("source", "")))
 
@@ -96,7 +96,7 @@ def _is_ready_again(trial: Trial) -> bool:
     """Take back what a row has left open, and see whether the next one finds the agent as it should be."""
     for turn in trial.unfinished():
         trial.bench.synapse("cancel", turn.task_id)
-    return trial.wait_until(lambda: _state(trial) == READY, _RECOVERY_SECONDS)
+    return _wait_until_ready(trial, _RECOVERY_SECONDS)
 
 
 def _start_again(trial: Trial, profile: str, row: str) -> Finding:
@@ -106,6 +106,12 @@ def _start_again(trial: Trial, profile: str, row: str) -> Finding:
     _start(trial, profile)
     seen = f"started again: {why}"
     return Finding(row=row, event="afterwards", expected=READY, seen=seen, verdict=Verdict.WRONG)
+
+
+def _wait_until_ready(trial: Trial, seconds: float) -> bool:
+    """Whether it is ready within so long; one that is gone is not waited for."""
+    trial.wait_until(lambda: _state(trial) == READY or trial.bench.entry() is None, seconds)
+    return _state(trial) == READY
 
 
 def _state(trial: Trial) -> str:

@@ -28,16 +28,26 @@ def title_of(question: "dict[str, Any]") -> str:
 
 def question_lines(question: "dict[str, Any]") -> "list[str]":
     """All of it: the question, what it is about, and the answers that are offered."""
-    detail = [f"  {plain(line)}" for line in str(question.get("detail", "")).splitlines()]
+    told = {explanation(question, one) for one in objects_in(question, "options")} - {""}
+    detail = [f"  {plain(line)}" for line in str(question.get("detail", "")).splitlines() if line not in told]
     hint = plain(str(question.get("hint", "")))
     return [title_of(question), *detail, *option_lines(question), *([hint] if hint else [])]
 
 
 def option_lines(question: "dict[str, Any]") -> "list[str]":
     """The answers that are offered, with what to type for each."""
-    return [
-        f"  {plain(str(one.get('key')))}. {plain(str(one.get('label')))}" for one in objects_in(question, "options")
-    ]
+    lines: list[str] = []
+    for one in objects_in(question, "options"):
+        said = explanation(question, one).removeprefix(f"{one.get('key')}. ") or str(one.get("label"))
+        lines.append(f"  {plain(str(one.get('key')))}. {plain(said)}")
+    return lines
+
+
+def explanation(question: "dict[str, Any]", option: "dict[str, Any]") -> str:
+    """The line of the detail that says what the option means (`1. main: the default`), or nothing."""
+    label = f"{option.get('label')}: "
+    begins = (label, f"{option.get('key')}. {label}")
+    return next((line for line in str(question.get("detail", "")).splitlines() if line.startswith(begins)), "")
 
 
 def option_called(question: "dict[str, Any]", name: str) -> str:

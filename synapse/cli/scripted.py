@@ -5,7 +5,10 @@ from __future__ import annotations
 from argparse import SUPPRESS
 from pathlib import Path
 
+from synapse.cli.speech import say
 from synapse.cli.verb_parser import VerbParser
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
 from synapse.runtime.settings import load_settings
 
 EXAMPLES = """
@@ -26,4 +29,11 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     from synapse.runtime.scripted_agent import run_script
 
-    return run_script(Path(options.script), name=options.name, port=options.port, settings=load_settings())
+    def introduce(me: AgentEntry) -> None:
+        # Whoever starts it in the background is told by `synapse start`.
+        if not options.headless:
+            name = short_name(me)
+            say(f'{name} plays {script.name} on port {me.port}  (Ctrl-C ends it; synapse send {name} "…")')
+
+    script = Path(options.script)
+    return run_script(script, name=options.name, port=options.port, settings=load_settings(), introduce=introduce)

@@ -11,9 +11,10 @@ from synapse.core.errors import InvalidRequest
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 NUMBERS = {"int": "a whole number", "float": "a number"}
+
 
 class VerbParser(ArgumentParser):
     """Parses what follows a verb.
@@ -55,8 +56,9 @@ class VerbParser(ArgumentParser):
         """The long options of the verb, and those of its actions."""
         for action in self._actions:
             yield from (option for option in action.option_strings if option.startswith("--"))
-            if isinstance(action.choices, dict):
-                for parser in action.choices.values():
+            choices: Any = action.choices
+            if hasattr(choices, "values"):
+                for parser in choices.values():
                     yield from parser._known_options()  # noqa: SLF001 - another one of the same class
 
 

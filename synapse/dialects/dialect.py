@@ -64,6 +64,8 @@ class WireAnswer(NamedTuple):
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
     media_type: bytes = b"application/json"
+    error: str = ""
+    """The code of the error that it tells, where its status does not say that it is one."""
 
 
 class WireEvent(NamedTuple):

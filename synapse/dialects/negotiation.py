@@ -62,7 +62,8 @@ def spoken_dialect(body: bytes) -> str:
         return ""
     message = peeked.message or peeked.request
     if message is None:
-        return ""
+        # A webhook is configured so by REST of 0.3 alone, whose clients name no version.
+        return A2A_0_3 if isinstance(peeked.config, dict) else ""
     if isinstance(message.content, str):
         return SUPERVISOR
     if isinstance(message.content, list) or message.role in ("user", "agent"):
@@ -82,6 +83,7 @@ class _PeekedMessage(msgspec.Struct):
 class _Peeked(msgspec.Struct):
     message: _PeekedMessage | None = None
     request: _PeekedMessage | None = None
+    config: Any = None
 
 
 _PEEK: Final = msgspec.json.Decoder(_Peeked)

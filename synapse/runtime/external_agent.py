@@ -22,5 +22,10 @@ def external_agent(agent: ExternalAgent, home: Path, clock: Clock) -> RunningAge
     client = A2AClient(clock, credentials=credentials_under(home).find)
     driver = RemoteDriver(agent, client, FileThreads(home / FOLDER / THREADS / f"{agent.alias}.json"), clock)
     return RunningAgent(
-        driver=driver, stop=driver.leave, exit_status=lambda: None, title=agent.name or agent.alias, pty_wrapped=False
+        driver=driver,
+        stop=driver.leave,
+        exit_status=lambda: None,
+        title=agent.name or agent.alias,
+        description=agent.description,
+        pty_wrapped=False,
     )

@@ -200,9 +200,10 @@ class Gateway:
     def _servers(self) -> list[Server | GrpcServer]:
         """Two for the network, with TLS where there is a certificate, and one for this user's own commands."""
         access = self._plan.access
+        # First: gRPC cannot tell a bad certificate from a port that is taken.
+        tls = tls_context(access.tls_cert, access.tls_key) if access.tls_cert and access.tls_key else None
         door = self._open_grpc()
         app = self._app(door)
-        tls = tls_context(access.tls_cert, access.tls_key) if access.tls_cert and access.tls_key else None
         place = self._plan.place
         return [
             Server(app, [place.tcp], grace_seconds=GRACE_SECONDS, tls=tls),

@@ -46,10 +46,7 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
     try:
         tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
     except PortTaken as error:
-        raise PortTaken(
-            f"port {config.port} is taken by another program",
-            hint="`synapse list` shows whether it is a gateway; choose another one with --port",
-        ) from error
+        raise _taken(config.port, gateways(settings.home)) from error
     try:
         port = tcp.getsockname()[1]
         agent_id = f"synapse-{GATEWAY}-{port}"
@@ -70,6 +67,15 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     )
     return Place(entry=entry, tcp=tcp, unix=unix)
+
+
+def _taken(port: int, known: FileRegistry) -> PortTaken:
+    if any(entry.port == port for entry in known.entries()):
+        return PortTaken(
+            f"port {port} is taken by a gateway that runs already",
+            hint="`synapse stop gateway` ends it; a second one needs another --port and --grpc-port",
+        )
+    return PortTaken(f"port {port} is taken by another program", hint="choose another one with --port")
 
 
 def own_url(host: str, port: int, *, tls: bool) -> str:

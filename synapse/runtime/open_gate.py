@@ -45,6 +45,7 @@ def open_gate(
 
     Raises:
         InvalidSettings: no method is left, or one cannot be used.
+        StoreCorrupt, StoreFailed: the file of API keys cannot be used.
     """
     authenticators: list[Authenticator] = [] if tickets is None else [TicketAuthenticator(tickets, clock)]
     authenticators += [SameUserAuthenticator(_own_uid())] if access.no_auth else _authenticators(access, home, clock)
@@ -91,7 +92,10 @@ def auth_methods(access: AccessSettings) -> AuthMethods:
 def _authenticators(access: AccessSettings, home: Path, clock: Clock) -> list[Authenticator]:
     found: list[Authenticator] = []
     if access.api_keys:
-        found.append(KeyAuthenticator(KeyFile(home, clock), clock))
+        keys = KeyFile(home, clock)
+        # A damaged file is told to whoever starts the gateway, not to its callers.
+        keys.all()
+        found.append(KeyAuthenticator(keys, clock))
     if access.jwt is not None:
         found.append(JwtAuthenticator(access.jwt.rules, _signing_keys(access.jwt, clock), clock))
     if access.custom:

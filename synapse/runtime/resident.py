@@ -54,7 +54,13 @@ class Resident:
         return self._service is not None
 
     def as_agent(self) -> GatewayAgent:
-        return GatewayAgent(entry=self.entry, command=self._command, state=self._state, title=self._agent.title)
+        return GatewayAgent(
+            entry=self.entry,
+            command=self._command,
+            state=self._state,
+            title=self._agent.title,
+            description=self._agent.description,
+        )
 
     async def start(self) -> None:
         """Return when it can be asked.

@@ -25,6 +25,8 @@ class RunningAgent:
     stop: Callable[[], Awaitable[None]]
     exit_status: Callable[[], int | None]
     title: str
+    description: str = ""
+    """What it says of itself, if anything."""
     ends_with: asyncio.Future[int] | None = None
     """Done when the agent has ended by itself; without it, its end is only seen by the worker."""
     pty_wrapped: bool = True

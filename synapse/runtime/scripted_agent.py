@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +24,12 @@ AGENT_TYPE: Final = "scripted"
 PORTS: Final = range(8180, 8190)
 
 
-def run_script(path: Path, *, name: str, port: int | None, settings: Settings) -> int:
+def run_script(
+    path: Path, *, name: str, port: int | None, settings: Settings, introduce: Callable[[AgentEntry], None]
+) -> int:
     """Play a script as an agent until it exits or this process is told to end; return its exit status.
+
+    `introduce` is called once it can be asked.
 
     Raises InvalidRequest when the script cannot be played, and what `take_place` and `run_host` raise.
     """
@@ -32,8 +38,8 @@ def run_script(path: Path, *, name: str, port: int | None, settings: Settings) -
     place = take_place(AGENT_TYPE, PORTS, name=name, port=port, settings=settings, clock=clock)
     log_to(settings.logs, place.entry.agent_id, name)
 
-    async def start(_me: AgentEntry) -> RunningAgent:
-        return play(script, clock)
+    async def start(me: AgentEntry) -> RunningAgent:
+        return replace(play(script, clock), on_served=lambda: introduce(me))
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(run_host(place, start, settings, instructions=False))

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from synapse.core.clock import Clock
-from synapse.core.errors import Conflict, ExternalAgentNotFound, InvalidRequest, WaitTimedOut
+from synapse.core.errors import Conflict, ExternalAgentFailed, ExternalAgentNotFound, InvalidRequest, WaitTimedOut
 from synapse.core.message import Json, Message, MessageId
 from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
 from synapse.core.status import ExternalAgent, ExternalAnswer
@@ -165,6 +165,8 @@ class Externals:
             return await self._client.cancel(agent, task_id, seconds)
         except TimeoutError as error:
             raise WaitTimedOut(f"'{alias}' has not answered within {seconds:g} seconds") from error
+        except ExternalAgentFailed as error:
+            raise ExternalAgentFailed(f"'{alias}': {error}", hint=error.hint) from error
 
     def _addressed(self, request: SendExternal) -> tuple[ExternalAgent, Message]:
         agent, message = self._known(request.alias), request.message

@@ -36,7 +36,7 @@ from synapse.core.question_errors import InvalidChoice, NothingAsked, QuestionGo
 from synapse.core.requests import AnswerQuestion
 from synapse.core.task import Task
 from synapse.service.journal import Journal
-from synapse.service.recovery import ANSWERS
+from synapse.service.recovery import ANSWERS, is_in_doubt
 from synapse.service.worker import AgentWorker
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,9 @@ class Questions:
 
     async def _recorded(self, task: Task) -> Task:
         """The task once it says itself what its program is seen to ask: that is just being recorded."""
-        if open_question(task) is None and task.id == self._worker.current and self._worker.question is not None:
+        is_asked = task.id == self._worker.current and self._worker.question is not None
+        # Before there is proof that the program has the message, nothing is recorded but that.
+        if is_asked and open_question(task) is None and not is_in_doubt(task):
             await self._until(task, lambda asked: asked is not None)
         return await self._journal.load(task.id)
 
@@ -139,6 +141,9 @@ class Questions:
         if task is None:
             return live
         asked = open_question(task)
+        if asked is None and task.id == self._worker.current and not task.state.is_terminal:
+            # It asks before there is proof that it has the message: its dialog may hide that.
+            return live
         # The program's own words, where it still asks the same.
         return live if asked is not None and live is not None and live.id == asked.id else asked
 

@@ -2,20 +2,20 @@
 SELECT seq FROM sqlite_sequence WHERE name = 'events';
 
 -- name: insert_event
-INSERT INTO events (task_id, version, kind, at, body, seq) VALUES (?, ?, ?, ?, ?, ?);
+INSERT OR ROLLBACK INTO events (task_id, version, kind, at, body, seq) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: insert_task
-INSERT INTO tasks (id, inbox, agent_id, scope, context_id, parent_id, created_at, state, updated_at, version, hidden)
+INSERT OR ROLLBACK INTO tasks (id, inbox, agent_id, scope, context_id, parent_id, created_at, state, updated_at, version, hidden)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_task
-UPDATE tasks SET state = ?, updated_at = ?, version = ?, hidden = ? WHERE id = ? AND version = ?;
+UPDATE OR ROLLBACK tasks SET state = ?, updated_at = ?, version = ?, hidden = ? WHERE id = ? AND version = ?;
 
 -- name: write_snapshot
 INSERT OR REPLACE INTO snapshots (number, version, body) SELECT number, ?, ? FROM tasks WHERE id = ?;
 
 -- name: claim_message
-INSERT INTO messages (inbox, scope, message_id, task_id, digest) VALUES (?, ?, ?, ?, ?);
+INSERT OR ROLLBACK INTO messages (inbox, scope, message_id, task_id, digest) VALUES (?, ?, ?, ?, ?);
 
 -- name: find_message
 SELECT task_id, digest FROM messages WHERE inbox = ? AND scope = ? AND message_id = ?;

@@ -28,6 +28,8 @@ def connect(path: Path, *, lock_timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=lock_timeout, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA synchronous = FULL")
+        # What a statement could have to take back is kept in memory: as a file it was half of all that was written.
+        connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_PAGES * 4096}")
     except sqlite3.Error:

@@ -28,16 +28,17 @@ def environ(home: Path) -> dict[str, str]:
 
 @contextmanager
 def scripted_host(home: Path, script: Path = CONFORMANCE, name: str = "conf") -> Generator[AgentEntry]:
-    """A scripted agent until the end of the block."""
+    """A scripted agent until the end of the block; what it says to a person is in NAME.err."""
     home.mkdir(parents=True, exist_ok=True)
-    host = subprocess.Popen(
-        [*COMMAND, "scripted", str(script), "--name", name],
-        env=environ(home),
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with (home / f"{name}.err").open("wb") as said:
+        host = subprocess.Popen(
+            [*COMMAND, "scripted", str(script), "--name", name],
+            env=environ(home),
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
     try:
         yield _entry(home, name, host)
     finally:

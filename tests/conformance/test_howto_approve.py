@@ -39,6 +39,13 @@ def test_the_lines_work_one_after_the_other_and_show_what_is_shown(home: Path) -
     assert '"title": "Which branch?"' in said[3]
 
 
+def test_whoever_types_the_first_line_is_told_that_it_plays(home: Path) -> None:
+    assert re.fullmatch(
+        r"asker plays questions\.toml on port \d+  \(Ctrl-C ends it; synapse send asker \"…\"\)\n",
+        (home / "asker.err").read_text(encoding="utf-8"),
+    )
+
+
 def _type(block: str, home: Path) -> str:
     env = environ(home) | {"PATH": f"{home / 'bin'}:{Path(sys.executable).parent}:/usr/bin:/bin"}
     done = subprocess.run(

@@ -21,7 +21,7 @@ class CardFacts:
 
 def agent_card(facts: CardFacts) -> Wire:
     """The card of an agent host; it says what is true of ours, so it streams."""
-    kind = f"PTY-wrapped {facts.agent_type} CLI" if facts.pty_wrapped else f"Scripted {facts.agent_type}"
+    kind = f"PTY-wrapped {facts.agent_type} CLI" if facts.pty_wrapped else "Scripted"
     extension: Wire = {
         "agent_id": facts.agent_id,
         "pty_wrapped": facts.pty_wrapped,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from synapse.drivers.pty.station import Station
 from synapse.terminal.evidence import Look
 from synapse.terminal.gate import dialog_open
@@ -13,14 +11,21 @@ async def press_interrupt(station: Station) -> bool:
     """Press them as the profile says; whether the program noticed is seen later. False when a dialog came between."""
     how = station.profile.interrupt
     for number, key in enumerate(how.keys):
-        if number:
-            await asyncio.wait((station.program.exited,), timeout=how.pause)
-            if dialog_open(station.lookout.look()):
-                # The same key would answer it.
-                return False
+        if number and not await _stays_undisturbed(station, how.pause):
+            return False
         station.program.write(key)
     station.insistence.pressed(station.now())
     return bool(how.keys)
+
+
+async def _stays_undisturbed(station: Station, seconds: float) -> bool:
+    """Wait so long; False as soon as a dialog is open, which the next key would answer, or the program has ended."""
+    end = station.now() + seconds
+    while station.now() < end:
+        await station.lookout.next_look(end)
+        if dialog_open(station.lookout.look()) or station.program.exited.done():
+            return False
+    return True
 
 
 async def press_again(station: Station, look: Look) -> None:

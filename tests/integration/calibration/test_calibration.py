@@ -92,6 +92,29 @@ def test_what_is_seen_rightly_is_right_and_what_a_screen_changes_is_wrong(
     assert "a secret" not in "".join(path.read_text(errors="replace", encoding="utf-8") for path in seen_by(folder))
 
 
+LEAVER = """
+import glob, os, sys, time
+# Not before `synapse start` has seen it run: its last act is to name the file of what the host says.
+while not glob.glob(os.path.join(os.environ["SYNAPSE_HOME"], "logs", "synapse-client-*.out")):
+    time.sleep(0.02)
+sys.exit(3)
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_cli_that_ends_by_itself_is_not_waited_for(folder: Path) -> None:
+    program = folder / "leaver.py"
+    program.write_text(LEAVER, encoding="utf-8")
+    profile = f'command = ["{{python}}", "{program}"]\n'
+    recipe = Recipe(name="client", files={".config/synapse/profiles/client.toml": profile})
+
+    (ready,) = calibrate(recipe, ["one-line"], folder, SystemClock(), lambda _: None)
+
+    assert (ready.row, ready.verdict, ready.seen) == ("ready", Verdict.WRONG, "gone: its program has ended")
+    # A CLI that is only slow has a minute for its start.
+    assert float(ready.event.removeprefix("after ").removesuffix(" s")) < 60
+
+
 def seen_by(folder: Path) -> list[Path]:
     """What the agent and its host have written."""
     return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"]

@@ -268,6 +268,7 @@ def test_a_port_has_one_gateway(served: Served) -> None:
         (["--host", "0.0.0.0"], b"without TLS"),
         (["--config", "nowhere.toml"], b"is not there"),
         (["--public-url", "nonsense"], b"is no address"),
+        (["--tls-cert", "nowhere.pem", "--tls-key", "nowhere.pem"], b"nowhere.pem cannot be read"),
     ],
 )
 def test_what_would_be_unsafe_or_makes_no_sense_is_refused(tmp_path: Path, flags: list[str], why: bytes) -> None:

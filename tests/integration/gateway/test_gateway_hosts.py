@@ -98,9 +98,11 @@ def test_a_gateway_has_a_place_of_its_own(tmp_path: Path) -> None:
     try:
         entry = place.entry
         assert (entry.agent_type, entry.endpoint) == ("gateway", f"http://localhost:{entry.port}")
-        with pytest.raises(PortTaken, match="is taken"):
+        with pytest.raises(PortTaken, match="is taken by another program"):
             take_gateway_place(GatewayConfig(port=entry.port), settings, SystemClock(), tls=False)
         gateways(tmp_path).write(entry)
+        with pytest.raises(PortTaken, match="is taken by a gateway that runs already"):
+            take_gateway_place(GatewayConfig(port=entry.port), settings, SystemClock(), tls=False)
         assert [one.agent_id for one in gateways(tmp_path).entries()] == [entry.agent_id]
     finally:
         place.leave()

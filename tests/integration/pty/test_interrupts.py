@@ -37,7 +37,7 @@ while True:
 def test_a_dialog_that_comes_between_the_keys_of_an_interrupt_gets_none_of_them() -> None:
     async def story() -> None:
         dialog = {"name": "really", "every": ["Really"]}
-        profile = line_program(interrupt={"keys": ["ctrl-c", "ctrl-c"], "pause": 2.0}, dialogs=[dialog])
+        profile = line_program(interrupt={"keys": ["ctrl-c", "ctrl-c"], "pause": BOUND}, dialogs=[dialog])
         async with staged((sys.executable, "-c", ASKS_WHEN_INTERRUPTED), profile) as stage:
             await stage.ready()
             turn = asyncio.ensure_future(stage.take("hello"))

@@ -19,7 +19,11 @@ from tests.unit.cli.conftest import Cli, HostFactory
         (["stop", "codex", "--whatsoever"], "unknown option --whatsoever", "synapse stop --help"),
         (["config", "set", "x"], "'set' is one word too many", "synapse config --help"),
         (["gateway", "--port", "abc"], "--port must be a whole number, not 'abc'", "synapse gateway --help"),
-        (["external", "send", "a", "b", "--timeout", "x"], "--timeout must be a number, not 'x'", "external send --help"),
+        (
+            ["external", "send", "a", "b", "--timeout", "x"],
+            "--timeout must be a number, not 'x'",
+            "external send --help",
+        ),
         (["-x"], "unknown option -x", "synapse --help"),
     ],
 )

@@ -78,6 +78,17 @@ def test_approvals_say_what_is_asked_and_what_to_type(synapse: Cli, start: HostF
     ]
 
 
+@pytest.mark.parametrize("number", ["1. ", ""])
+def test_what_an_option_means_is_said_once(synapse: Cli, start: HostFactory, number: str) -> None:
+    asking(start, {**CHOICE, "detail": f"it wants to know\n{number}main: the default"})
+
+    assert synapse("approvals").out.splitlines()[1:4] == [
+        "  Which branch?",
+        "    it wants to know",
+        "    1. main: the default",
+    ]
+
+
 def test_approvals_for_machines(synapse: Cli, start: HostFactory) -> None:
     _, task_id = asking(start)
 

@@ -47,4 +47,4 @@ def test_a_changed_task_is_as_frozen_as_any() -> None:
     task = changed(TASK, {"version": 2})
 
     with pytest.raises(FrozenInstanceError):
-        task.version = 3  # type: ignore[misc]
+        task.version = 3  # type: ignore[misc]  # that it is refused is the point

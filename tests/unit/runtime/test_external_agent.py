@@ -10,7 +10,11 @@ import pytest
 from synapse.core.agent import READY
 from synapse.core.errors import AgentExited
 from synapse.core.status import ExternalAgent
+from synapse.registries.files import FileRegistry
 from synapse.runtime.external_agent import external_agent
+from synapse.runtime.resident import Resident, resident_entry
+from synapse.runtime.settings import Settings
+from synapse.stores.sqlite import SqliteStore
 from tests.fakes.clock import FakeClock
 
 FAR = ExternalAgent(alias="far", url="https://far.example", name="Far")
@@ -28,6 +32,25 @@ def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
 
         with pytest.raises(AgentExited):
             await agent.driver.wait_ready()
+
+    asyncio.run(story())
+
+
+def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        try:
+            far = ExternalAgent(alias="far", url="https://far.example", name="Far", description="knows the weather")
+            resident = Resident(
+                resident_entry("far", "a2a", FakeClock()),
+                external_agent(far, tmp_path, FakeClock()),
+                store=store,
+                registry=FileRegistry(tmp_path / "registry"),
+                settings=Settings(home=tmp_path),
+            )
+            assert resident.as_agent().description == "knows the weather"
+        finally:
+            await store.close()
 
     asyncio.run(story())
 

@@ -13,7 +13,7 @@ import pytest
 from synapse.core.access_errors import CredentialsRefused
 from synapse.core.auth_methods import AuthMethods
 from synapse.core.caller import Caller
-from synapse.core.errors import ForeignOrigin, InvalidSettings
+from synapse.core.errors import ForeignOrigin, InvalidSettings, StoreCorrupt
 from synapse.runtime.access_settings import AccessSettings, read_access
 from synapse.runtime.keys import Grant, KeyFile
 from synapse.runtime.open_gate import auth_methods, gateway_names, load_custom, new_tickets, open_gate
@@ -50,12 +50,20 @@ def test_keys_of_the_home_folder_open_it(tmp_path: Path, clock: FakeClock) -> No
         admitted(gate, a_scope())
 
 
+def test_a_damaged_file_of_keys_stops_the_start(tmp_path: Path, clock: FakeClock) -> None:
+    (tmp_path / "keys.json").write_text("{", encoding="utf-8")
+    (tmp_path / "keys.json").chmod(0o600)
+
+    with pytest.raises(StoreCorrupt, match="is no file of API keys"):
+        gate_of(AccessSettings(), tmp_path, clock)
+
+
 def test_tokens_are_checked_with_a_secret_or_a_file(tmp_path: Path, clock: FakeClock) -> None:
     now = clock.now().timestamp()
     issuer = Issuer()
-    (tmp_path / "keys.json").write_text(json.dumps(issuer.key_set()), encoding="utf-8")
+    (tmp_path / "issuer.json").write_text(json.dumps(issuer.key_set()), encoding="utf-8")
     by_secret = gate_of(token_settings(secret_env="JWT_SECRET"), tmp_path, clock)
-    by_file = gate_of(token_settings(jwks_file=str(tmp_path / "keys.json")), tmp_path, clock)
+    by_file = gate_of(token_settings(jwks_file=str(tmp_path / "issuer.json")), tmp_path, clock)
     by_address = gate_of(token_settings(jwks_url="http://127.0.0.1:1/keys"), tmp_path, clock)
     shared = f"Bearer {jwt.encode(claims_at(now), SECRET, algorithm='HS256')}"
     signed = f"Bearer {issuer.token(now)}"

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import pytest
 
-from synapse.core.errors import Conflict, ExternalAgentNotFound, InvalidRequest, WaitTimedOut
+from synapse.core.errors import Conflict, ExternalAgentFailed, ExternalAgentNotFound, InvalidRequest, WaitTimedOut
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
 from synapse.core.status import ExternalAgent, ExternalAnswer
@@ -58,6 +58,8 @@ class FakeClient:
     async def cancel(self, agent: ExternalAgent, task_id: str, _seconds: float) -> ExternalAnswer:
         if task_id == "slow":
             raise TimeoutError
+        if task_id == "unknown":
+            raise ExternalAgentFailed("it refused: no task 'unknown'")
         return ExternalAnswer(alias=agent.alias, task_id=task_id, state="canceled", text="")
 
 
@@ -224,3 +226,5 @@ def test_a_task_is_gone_on_with_followed_and_canceled(scene: Scene) -> None:
         asyncio.run(scene.externals.cancel("other", "slow"))
     with pytest.raises(ExternalAgentNotFound):
         asyncio.run(scene.externals.cancel("nobody", "t-9"))
+    with pytest.raises(ExternalAgentFailed, match=r"^'other': it refused: no task 'unknown'$"):
+        asyncio.run(scene.externals.cancel("other", "unknown"))

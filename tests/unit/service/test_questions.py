@@ -10,8 +10,11 @@ import pytest
 
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.driver import (
+    Doubted,
     Questioned,
     Resumed,
+    Submitted,
+    Typing,
 )
 from synapse.core.errors import PersonRequired, TaskNotFound
 from synapse.core.question import Choice, Question
@@ -21,6 +24,7 @@ from synapse.core.requests import (
 )
 from synapse.core.status import HostStatus
 from synapse.core.task import Task, TaskState
+from synapse.service.questions import RECORD_SECONDS
 from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
 from tests.fakes.questions import (
@@ -63,6 +67,27 @@ def test_an_answer_lets_the_turn_go_on_and_the_record_says_who_gave_it() -> None
             assert desk.driver.choices == [Choice(option="1")]
             desk.driver.go_on.set()
             assert (await desk.finished(task)).state is TaskState.COMPLETED
+
+    play(story())
+
+
+def test_what_is_asked_before_there_is_proof_of_the_message_can_be_answered() -> None:
+    async def story() -> None:
+        driver = FakeDriver(lambda _: [Typing(), Doubted("a dialog covers the page"), TAKEN, DONE])
+        driver.holds_before = Submitted
+        driver.go_on.clear()
+        async with working(Desk(driver)) as desk:
+            task = await desk.reached(await desk.send("work"), "typed")
+            driver.question = PERMISSION
+
+            async with asyncio.timeout(RECORD_SECONDS / 2):
+                await answer(desk, task_id=task.id, verdict="allow")
+            driver.question = replace(PERMISSION, id="q-2")
+            await answer(desk, verdict="deny")
+
+            assert driver.choices == [Choice(option="1"), Choice(option="2")]
+            with pytest.raises(NothingAsked):
+                await answer(desk, task_id=task.id, verdict="allow")
 
     play(story())
 

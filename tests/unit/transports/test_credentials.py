@@ -91,9 +91,9 @@ def test_the_nearest_agent_among_the_ancestors_is_the_caller(proc: Path, pid: in
 @pytest.mark.parametrize(
     ("environment", "may_decide"),
     [
-        (b"HOME=/home/user\0SYNAPSE_AGENT_ID=synapse-codex-8120\0", False),
+        (b"LANG=C\0SYNAPSE_AGENT_ID=synapse-codex-8120\0", False),
         (b"SYNAPSE_AGENT_ID=gone", False),
-        (b"HOME=/home/user\0SYNAPSE_AGENT_ID=\0", True),
+        (b"LANG=C\0SYNAPSE_AGENT_ID=\0", True),
         (b"NOT_SYNAPSE_AGENT_ID=x\0", True),
         (b"", True),
         (None, True),

@@ -40,7 +40,7 @@ def test_a_scripted_agent_does_not_claim_a_terminal() -> None:
 
     card = agent_card(facts)
 
-    assert card["description"] == "Scripted tester agent with A2A communication"
+    assert card["description"] == "Scripted agent with A2A communication"
     assert card["extensions"]["synapse"] == {
         "agent_id": "synapse-tester-8200",
         "pty_wrapped": False,
