@@ -6,11 +6,11 @@ import threading
 from typing import Any, Final
 
 from synapse.cli.hosts import ask, find_agent, open_registry
-from synapse.cli.question_view import question_in, question_of, title_of
+from synapse.cli.question_view import WAITING_FOR_PERSON, question_in, question_of, title_of
 from synapse.cli.render import plain
 from synapse.cli.speech import give_json, say
 from synapse.cli.survey import find_task, is_task_id
-from synapse.cli.task_view import FINISHED, short_id, status_of
+from synapse.cli.task_view import FINISHED, reason_of, short_id, status_of
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import AgentNotFound, TaskNotFound
@@ -24,6 +24,7 @@ TAKEN_SECONDS: Final = 30.0
 READ_SECONDS: Final = 1.5
 """How long it may take until an open dialog is known to ask something."""
 LOOK_SECONDS: Final = 0.1
+WANTS_MESSAGE: Final = ("input_required", "auth_required")
 
 
 class Asking:
@@ -97,6 +98,11 @@ def _asking_task(target: str, registry: FileRegistry) -> Asking:
         # What is asked may just be on its way into the task.
         seen = question_in(_status_once_read(entry))
         question = seen if seen.get("task_id") == task["id"] else {}
+    if entry.pid and status_of(task) in WANTS_MESSAGE and not question and reason_of(task) != WAITING_FOR_PERSON:
+        raise NothingAsked(
+            f"task {short_id(task)} waits for a message, not for a decision",
+            hint=f'synapse send {short_name(entry)} "…" --task {short_id(task)}',
+        )
     if not entry.pid or not question:
         raise NothingAsked(f"task {short_id(task)} is {status_of(task)} and asks nothing now")
     return Asking(entry, question, str(task["id"]))

@@ -85,10 +85,10 @@ class _Running:
     """It is over, or there is proof."""
 
     def abandon(self) -> None:
-        """Let nobody wait for the driver any more: what it does is cancelled where it waits."""
-        self.is_abandoned = True
-        if self.waiter is not None:
+        """Let nobody wait for the driver any more: what it does is cancelled where it waits, once."""
+        if self.waiter is not None and not self.is_abandoned:
             self.waiter.cancel()
+        self.is_abandoned = True
 
     def takes_back_the_cancellation(self) -> bool:
         """Whether the wait was cancelled by `abandon` and by nobody else: then the worker itself goes on."""

@@ -28,7 +28,6 @@ from synapse.core.requests import (
     AddExternal,
     CancelTask,
     CreateTask,
-    FollowTask,
     GetStatus,
     GetTask,
     ListExternals,
@@ -36,11 +35,8 @@ from synapse.core.requests import (
     RemoveExternal,
     Replied,
     Reply,
-    ReportSignal,
     Request,
     ResolveTask,
-    SendAndFollow,
-    SendAndWait,
     SendExternal,
     SendMessage,
     SubscribeTask,
@@ -75,10 +71,10 @@ class InMemoryService:
                 return await self._cancel(task_id)
             case AddExternal() | ListExternals() | RemoveExternal() | SendExternal():
                 return self._external(request)
-            case SendAndWait() | SendAndFollow() | FollowTask() | ReportSignal():
-                raise UnsupportedOperation
-            case _:
+            case GetTask() | ResolveTask() | ListTasks() | SubscribeTask() | Reply() | GetStatus():
                 return self._read(request)
+            case _:
+                raise UnsupportedOperation
 
     def _read(self, request: GetTask | ResolveTask | ListTasks | SubscribeTask | Reply | GetStatus) -> Any:
         match request:

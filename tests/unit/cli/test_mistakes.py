@@ -55,6 +55,23 @@ def test_a_name_that_nobody_has_is_missed_as_an_agent(synapse: Cli, start: HostF
     assert "No agent found matching 'codx'\nDid you mean 'codex'?" in ran.err
 
 
+@pytest.mark.parametrize("verb", [["approve"], ["deny"], ["answer", "this one"]])
+def test_a_task_that_waits_for_a_message_is_answered_with_one(
+    synapse: Cli, start: HostFactory, verb: list[str]
+) -> None:
+    host = start("codex")
+    task = host.open({"message": {"role": "user", "parts": [{"type": "text", "text": "choose"}]}})
+    host.change(task, status="input_required")
+    short = task["id"][:8]
+
+    ran = synapse(verb[0], short, *verb[1:])
+
+    assert ran.code == 7
+    assert ran.err == (
+        f'Error: task {short} waits for a message, not for a decision\nsynapse send codex-8120 "…" --task {short}\n'
+    )
+
+
 def test_a_gateway_that_does_not_run_cannot_be_stopped(synapse: Cli, start: HostFactory) -> None:
     start("codex")
 
@@ -93,6 +110,27 @@ def test_the_log_of_the_gateway_that_runs_is_shown(synapse: Cli, start: HostFact
     FileRegistry(home / "gateways").write(entry)
 
     assert synapse("logs", "gateway").out == "of 8000\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "why", "hint"),
+    [
+        ('profile = "cluade"', "agent 'a': there is no profile 'cluade'", "did you mean 'claude'?"),
+        ('profile = "zzzzzzzz"', "agent 'a': there is no profile 'zzzzzzzz'", "profiles: claude, codex, "),
+        ('profile = "dummy"\nworking_dir = "nowhere"', "agent 'a': there is no folder ", "'working_dir' begins at"),
+    ],
+)
+def test_an_agent_that_the_gateway_could_never_start_stops_its_start(
+    synapse: Cli, home: Path, keys: str, why: str, hint: str
+) -> None:
+    file = home / "g.toml"
+    file.write_text(f'[[agents]]\nid = "a"\n{keys}\n', encoding="utf-8")
+
+    ran = synapse("gateway", "--config", str(file))
+
+    assert ran.code == 2
+    assert ran.err.startswith(f"Error: {file}: {why}")
+    assert hint in ran.err
 
 
 def test_stopping_all_says_when_there_is_nobody(synapse: Cli) -> None:
