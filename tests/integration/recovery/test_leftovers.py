@@ -12,7 +12,7 @@ from tests.integration.chaos.house import LINE_RULES, RunningHost, nonces, open_
 pytestmark = pytest.mark.integration
 
 # Long enough between the text and Enter for the program to print something in between.
-UNHURRIED = LINE_RULES.replace("echo = 0.5", "echo = 1.0\nenter = 0.6")
+UNHURRIED = LINE_RULES.replace("echo = 0.5", "echo = 2.5\nenter = 2.0")
 
 
 def hidden_line(host: RunningHost) -> str:
