@@ -61,6 +61,7 @@ def add_gateway_options(parser: VerbParser) -> None:
 
 def _plan(options: Namespace, settings: Settings) -> GatewayPlan:
     from synapse.runtime.access_settings import ACCESS_KEYS, read_access
+    from synapse.runtime.agent_keeper import check_startable
     from synapse.runtime.gateway_config import FILE, load_config, require_file
     from synapse.runtime.gateway_place import GatewayPlan, take_gateway_place
     from synapse.runtime.gateway_safety import check_exposure
@@ -72,6 +73,7 @@ def _plan(options: Namespace, settings: Settings) -> GatewayPlan:
     names = ("host", "port", "grpc_port", "public_url")
     switches = {name: True for name in ("no_auth", "behind_proxy") if getattr(options, name)}
     config = load_config(path, {**{name: getattr(options, name) for name in names}, **switches})
+    check_startable(config.agents, path)
     access = read_access({key: value for key in ACCESS_KEYS if (value := getattr(config, key))}, path)
     access = replace(access, no_auth=config.no_auth)
     if options.tls_cert or options.tls_key:

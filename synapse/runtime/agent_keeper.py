@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+from synapse.core.address import nearest
 from synapse.core.clock import Clock
+from synapse.core.errors import InvalidSettings
 from synapse.core.registry import Registry
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.host_launch import Launch, host_environment
+from synapse.runtime.profiles import profile_names
+from synapse.runtime.settings import load_settings
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,26 @@ STEADY_SECONDS: Final = 60.0
 """An agent that lived for so long has not failed at its start."""
 WATCH_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 8.0
+
+
+def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
+    """Raises InvalidSettings for an agent that no number of tries would start; `path` is the file that names it."""
+    for agent in agents:
+        if not agent.profile or not agent.start:
+            continue
+        folder = agent.working_dir
+        if folder and not Path(folder).is_dir():
+            raise InvalidSettings(
+                f"{path}: agent '{agent.id}': there is no folder {folder}",
+                hint="make it; a relative 'working_dir' begins at the folder of the settings",
+            )
+        known = profile_names(load_settings(folder=folder or None).profile_folders)
+        if agent.profile not in known:
+            meant = nearest(agent.profile, known)
+            raise InvalidSettings(
+                f"{path}: agent '{agent.id}': there is no profile '{agent.profile}'",
+                hint=f"did you mean '{meant}'?" if meant else f"profiles: {', '.join(known)}",
+            )
 
 
 def pause_after(quick_ends: int) -> float:
