@@ -79,10 +79,12 @@ class Campaign:
                 killers.submit(self._kill_at_random, name, first, over)
                 for name, first in zip(self.hosts, VICTIMS, strict=True)
             ]
-            while any(sender.poll() is None for sender in senders):
-                self._decide(chance)
-                over.wait(0.2)
-            over.set()
+            try:
+                while any(sender.poll() is None for sender in senders):
+                    self._decide(chance)
+                    over.wait(0.2)
+            finally:
+                over.set()
         for killer in killing:
             killer.result()
         assert all(sender.returncode == 0 for sender in senders)
@@ -144,7 +146,9 @@ class Campaign:
         for name, host in self.hosts.items():
             with suppress(NoAnswer):
                 for item in host.get("/status").body["attention"]:
-                    self._decide_one(name, host, str(item["task_id"]), chance)
+                    # What a dialog asks is for the program's own person; only doubt is decided here.
+                    if "question_id" not in item:
+                        self._decide_one(name, host, str(item["task_id"]), chance)
 
     def _decide_one(self, name: str, host: RunningHost, task_id: str, chance: random.Random) -> None:
         (nonce,) = nonces(host.task(task_id)["message"]["parts"][0]["text"])
