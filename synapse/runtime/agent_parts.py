@@ -59,7 +59,9 @@ class AgentParts:
         self._journal = Journal(store)
         self._feed = Feed(self._journal, store)
         self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
-        self._worker = AgentWorker(agent.driver, self._journal, self._clock, self._replies.turn_ended)
+        self._worker = AgentWorker(
+            agent.driver, self._journal, self._clock, self._replies.turn_ended, agent.answer_at_once
+        )
         may_decide = settings.agents_may_approve
         self._questions = Questions(me, self._journal, self._worker, self._clock, agents_may_answer=may_decide)
         self._doubts = Doubts(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
@@ -163,7 +165,7 @@ class AgentParts:
     def _externals(self) -> Any:
         from synapse.runtime.externals import open_externals  # noqa: PLC0415 - few agents ever need it
 
-        return open_externals(self._settings.home)
+        return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)
 
 
 async def _until_exit(delivering: Awaitable[None]) -> None:

@@ -12,6 +12,7 @@ from synapse.core.driver import Driver
 from synapse.core.message import Message
 from synapse.service.hook_reports import HookDoor
 from synapse.service.settling import never
+from synapse.service.worker import AnswerAtOnce, never_at_once
 
 if TYPE_CHECKING:
     from synapse.transports.websocket import WebSocketHandler
@@ -35,6 +36,8 @@ class RunningAgent:
     """Called once the host answers: what is slow to load is loaded then."""
     answers_directly: Callable[[Message], bool] = never
     """Whether it will answer a message with a plain message and no task."""
+    answer_at_once: AnswerAtOnce = never_at_once
+    """What it answers a message that it needs nothing else for."""
     hook_door: HookDoor | None = None
     """Where hooks of its CLI report to, if it has any."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])

@@ -59,4 +59,5 @@ def play(script: Script, clock: Clock) -> RunningAgent:
         title="Script",
         pty_wrapped=False,
         answers_directly=script.answers_directly,
+        answer_at_once=driver.answer_at_once,
     )

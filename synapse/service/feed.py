@@ -47,7 +47,10 @@ class Feed:
         self._store = store
         self._buffer = buffer
         self._readers: dict[TaskId | None, list[_Reader]] = {}
-        (source or journal).listen(self._hear)
+        if source is not None:
+            source.listen(self._hear)
+        else:
+            journal.listen(self._hear, self.has_readers_of)
 
     def is_followed(self, task_id: TaskId) -> bool:
         """Whether somebody follows this very task now."""

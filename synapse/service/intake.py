@@ -34,14 +34,14 @@ from synapse.core.receipt import ReceiptStep
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
-from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
+from synapse.core.task import DEFAULT_PRIORITY, INTERRUPT_PRIORITY, Task, TaskId, TaskState
 from synapse.core.wire_errors import InvalidField, PushNotSupported
 from synapse.service import outcomes
 from synapse.service.absences import WAITS_FOR
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
-from synapse.service.journal import Journal
-from synapse.service.origin import USER, origin_metadata, sender_in, sender_of
+from synapse.service.journal import Journal, rebuild
+from synapse.service.origin import USER, origin_metadata, sender_of
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
 from synapse.service.recovery import Plan, as_prompt, last_prompt
@@ -97,8 +97,10 @@ class Intake:
         self._damper = LoopDamper(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
 
-    async def send(self, request: SendMessage, caller: Caller) -> Task:
+    async def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Task:
         """Queue a message; a reply to a waiting task completes that task instead.
+
+        For a caller that waits for the end of the task, an agent that can answers before the message is recorded.
 
         Raises:
             TaskNotFound: `in_reply_to` or `task_id` names no task that waits.
@@ -115,7 +117,7 @@ class Intake:
             return await self._take_reply(request, caller)
         if request.task_id:
             return await self._follow_up(request, caller)
-        return await self._open(request, caller)
+        return await self._open(request, caller, waits_for_end=waits_for_end)
 
     async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
         if self._push_configs is None:
@@ -129,7 +131,7 @@ class Intake:
 
     async def create(self, request: CreateTask, caller: Caller) -> Task:
         """Open a task that only waits for a reply."""
-        metadata = self._metadata(request, caller)
+        _, metadata = self._origin(request, caller)
         return await self._journal.record(self._opened(request, caller, metadata))
 
     async def instruct(self, text: str) -> Task:
@@ -175,7 +177,7 @@ class Intake:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
 
-    async def _open(self, request: SendMessage, caller: Caller) -> Task:
+    async def _open(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Task:
         """Open a task, or return the one that the same message has made before.
 
         Messages rarely come twice, so that is looked up only when there is a reason to refuse this one: the store
@@ -186,26 +188,31 @@ class Intake:
             request = replace(request, message=self._with_id(request.message))
         digest = message_digest(request.message)
         try:
-            return await self._open_new(request, caller, digest)
+            return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
             known = await self._known(request.message, caller.scope, digest)
             if known is None:
                 raise
             return known
 
-    async def _open_new(self, request: SendMessage, caller: Caller, digest: str) -> Task:
+    async def _open_new(self, request: SendMessage, caller: Caller, digest: str, *, waits_for_end: bool) -> Task:
         waiting = self._worker.queue_length + len(self._held)
         if waiting >= self._limits.queue:
             raise QueueFull(
                 f"{self._me.agent_id} has {waiting} messages waiting",
                 hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
             )
-        await self._check_parent(request.parent_id, caller)
+        if request.parent_id:
+            await self._check_parent(request.parent_id, caller)
         deadline = self._deadline(request, self._clock.now())
-        opened = self._opened(request, caller, self._metadata(request, caller), deadline)
-        sender = sender_in(opened.metadata).sender_id
+        sender, metadata = self._origin(request, caller)
+        opened = self._opened(request, caller, metadata, deadline)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
-        facts = (opened,) if admitted else (opened, self._holding(opened))
+        if admitted and waits_for_end and not request.response_expected and request.priority != INTERRUPT_PRIORITY:
+            taken = self._worker.taken_at_once(rebuild(None, (opened,)))
+            if taken:
+                return await self._journal.record(opened, *taken, digest=digest)
+        facts = (opened,) if admitted else (opened, self._holding(opened, sender))
         task = await self._journal.record(*facts, digest=digest)
         if request.response_expected:
             # After it is durable: of two that would close a circle at the same time, at least one sees the other.
@@ -286,8 +293,6 @@ class Intake:
 
     async def _check_parent(self, parent_id: str, caller: Caller) -> None:
         """Raise InvalidField for a parent that the caller does not see; it may be another agent's task."""
-        if not parent_id:
-            return
         with suppress(TaskNotFound):
             parent = await self._store.load(TaskId(parent_id))
             if caller.sees(parent.scope) and not parent.hidden:
@@ -307,8 +312,7 @@ class Intake:
                 await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
         raise error
 
-    def _holding(self, opened: TaskOpened) -> AttentionChanged:
-        sender = sender_in(opened.metadata).sender_id
+    def _holding(self, opened: TaskOpened, sender: str) -> AttentionChanged:
         held = (
             f"held: more than {self._damper.limit} messages within a minute between {sender} and {self._me.agent_id}; "
             "it goes on when they calm down, or cancel it with `synapse cancel`"
@@ -343,7 +347,8 @@ class Intake:
             return message
         return replace(message, message_id=MessageId(self._new_id()))
 
-    def _metadata(self, request: SendMessage | CreateTask, caller: Caller) -> dict[str, Any]:
+    def _origin(self, request: SendMessage | CreateTask, caller: Caller) -> tuple[str, dict[str, Any]]:
+        """The sender's id, and the metadata of the task."""
         # The registry is a folder of files: it is read only when there is an agent to describe.
         claimed = request.sender.sender_id if request.sender else ""
         described = caller.is_agent or claimed not in ("", PERSON)
@@ -355,7 +360,7 @@ class Intake:
             metadata["response_expected"] = True
             if request.sender_task_id:
                 metadata["sender_task_id"] = request.sender_task_id
-        return metadata
+        return sender.sender_id, metadata
 
     def _deadline(self, request: SendMessage, now: datetime) -> datetime | None:
         if request.deadline is not None:

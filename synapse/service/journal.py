@@ -37,24 +37,26 @@ def rebuild(known: Task | None, events: Iterable[TaskEvent]) -> Task:
 
     For readers of the log (stores, feeds): what was recorded is not judged a second time by anything but the lifecycle.
     """
-    if known is None:
-        return replay(events)
-    for event in events:
-        known = apply(known, event)
-    return known
+    return replay(events) if known is None else apply(known, *events)
+
+
+def _all(_task_id: TaskId) -> bool:
+    return True
 
 
 class _Entry:
     """The events of one `record`, and who waits for them."""
 
-    __slots__ = ("digest", "done", "events", "is_second_try", "tasks")
+    __slots__ = ("after", "before", "digest", "done", "events", "is_second_try")
+
+    before: Task | None
+    after: Task
+    """The task as it was, and as it is by these events; known once they are on their way."""
 
     def __init__(self, events: tuple[TaskEvent, ...], digest: str, done: asyncio.Future[Task]) -> None:
         self.events = events
         self.digest = digest
         self.done = done
-        self.tasks: list[Task] = []
-        """The task after each event."""
         self.is_second_try = False
 
     @property
@@ -65,9 +67,15 @@ class _Entry:
     def goes_alone(self) -> bool:
         return self.is_second_try or bool(self.digest)
 
+    def apply_to(self, task: Task | None) -> Task:
+        """Raises Conflict."""
+        self.before = task
+        self.after = rebuild(task, self.events)
+        return self.after
+
     def succeed(self) -> None:
         if not self.done.done():
-            self.done.set_result(self.tasks[-1])
+            self.done.set_result(self.after)
 
     def fail(self, error: BaseException) -> None:
         if not self.done.done():
@@ -102,7 +110,7 @@ class Journal:
         self._keep_finished = keep_finished
         self._lines: dict[TaskId, _Line] = {}
         self._finished: OrderedDict[TaskId, Update] = OrderedDict()
-        self._listeners: list[Listener] = []
+        self._listeners: list[tuple[Listener, Callable[[TaskId], bool]]] = []
 
     async def record(self, *events: TaskEvent, digest: str = "") -> Task:
         """Make the events of one task durable together, tell the listeners, and return the task after them.
@@ -217,10 +225,14 @@ class Journal:
             raise TaskNotFound(wanted)
         return task
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with each update once it is durable, in the order of the seqs; return how to stop that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def listen(self, listener: Listener, wants: Callable[[TaskId], bool] = _all) -> Callable[[], None]:
+        """Call `listener` with each update of a task that it wants, once that is durable, in the order of the seqs.
+
+        Returns how to stop that.
+        """
+        heard = (listener, wants)
+        self._listeners.append(heard)
+        return lambda: self._listeners.remove(heard)
 
     def _known(self, task_id: TaskId) -> Update | None:
         line = self._lines.get(task_id)
@@ -257,17 +269,16 @@ class Journal:
             if going and (entry.goes_alone or going[0].goes_alone):
                 break
             try:
-                entry.tasks = _after_each(task, entry.events)
+                task = entry.apply_to(task)
             except Conflict:
                 if not going:
                     raise
                 break  # what refuses it is not durable yet: it is judged again when that is so
-            task = entry.tasks[-1]
             going.append(entry)
         del line.waiting[: len(going)]
         line.on_its_way = going
         events = [event for entry in going for event in entry.events]
-        line.pending = _as_future(self._store.append(going[-1].tasks[-1], events, digest=going[0].digest))
+        line.pending = _as_future(self._store.append(going[-1].after, events, digest=going[0].digest))
         line.pending.add_done_callback(partial(self._settle, line))
 
     def _settle(self, line: _Line, appending: asyncio.Future[Sequence[Recorded]]) -> None:
@@ -280,15 +291,19 @@ class Journal:
         self._advance(line)
 
     def _committed(self, line: _Line, entries: Sequence[_Entry], recorded: Sequence[Recorded]) -> None:
-        tasks = [task for entry in entries for task in entry.tasks]
-        line.task = tasks[-1]
-        line.durable = Update(recorded[-1].seq, None, tasks[-1])
+        line.task = entries[-1].after
+        line.durable = Update(recorded[-1].seq, None, line.task)
         # Those who wait run only after this function, so the listeners hear of it first.
         for entry in entries:
             entry.succeed()
-        for one, task in zip(recorded, tasks, strict=True):
+        listeners = [listener for listener, wants in self._listeners if wants(line.task_id)]
+        if not listeners:
+            return
+        task = entries[0].before
+        for one in recorded:
+            task = rebuild(task, (one.event,))
             update = Update(one.seq, one.event, task)
-            for listener in tuple(self._listeners):
+            for listener in listeners:
                 listener(update)
 
     def _failed(self, line: _Line, entries: Sequence[_Entry], error: BaseException) -> None:
@@ -355,14 +370,6 @@ def _size(part: Part) -> int:
 def _fail(entries: Iterable[_Entry], error: BaseException) -> None:
     for entry in entries:
         entry.fail(error)
-
-
-def _after_each(task: Task | None, events: Iterable[TaskEvent]) -> list[Task]:
-    tasks: list[Task] = []
-    for event in events:
-        task = rebuild(task, (event,))
-        tasks.append(task)
-    return tasks
 
 
 def _as_future(appending: Awaitable[T]) -> asyncio.Future[T]:

@@ -98,7 +98,7 @@ class PushOutbox:
         self._resting: set[int] = set()
         self._last_seen = 0
         self._is_running = False
-        journal.listen(self._hear)
+        journal.listen(self._hear, self._of_task.__contains__)
 
     async def run(self) -> None:
         """Go on with what an earlier process left, then deliver until cancelled."""

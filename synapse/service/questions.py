@@ -183,10 +183,10 @@ class Questions:
         reached = asyncio.Event()
 
         def hear(update: Update) -> None:
-            if update.task.id == task.id and holds(open_question(update.task)):
+            if holds(open_question(update.task)):
                 reached.set()
 
-        stop = self._journal.listen(hear)
+        stop = self._journal.listen(hear, task.id.__eq__)
         try:
             if not holds(open_question(await self._journal.load(task.id))):
                 async with asyncio.timeout(RECORD_SECONDS):

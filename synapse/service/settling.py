@@ -43,14 +43,15 @@ class Settling:
         self._feed = feed
         self._answers_directly = answers_directly
         self._waiting: dict[TaskId, set[asyncio.Future[Task]]] = {}
-        journal.listen(self._hear)
+        journal.listen(self._hear, self._waiting.__contains__)
 
-    async def wait(self, request: SendAndWait, caller: Caller) -> asyncio.Future[Task]:
-        """Send; the future is done when the task has settled. Whoever gives up waiting cancels it.
+    async def wait(self, request: SendAndWait, caller: Caller) -> Task | asyncio.Future[Task]:
+        """Send; return the task if it has settled, else a future of it. Whoever gives up waiting cancels that.
 
         Raises what `Intake.send` raises.
         """
-        return self._settled(await self._intake.send(request.send, caller))
+        task = await self._intake.send(request.send, caller, waits_for_end=True)
+        return task if is_settled(task.state) else self._settled(task)
 
     async def follow(self, request: SendAndFollow, caller: Caller) -> AsyncGenerator[Update, None]:
         """Send; yield the task as it was then, and each update until it has settled.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -53,6 +53,15 @@ _NOBODY_WAITS_FOR = (Submitted, TurnStarted, Progress)
 """What becomes of them is committed in groups behind the turn."""
 _PROOFS = (Submitted, TurnStarted)
 _ENDS = (Asked, Answered, Refused, Failed)
+AnswerAtOnce = Callable[[Message], Sequence[TurnEvent] | None]
+"""All that comes of a first message, from an agent that needs nothing else for it: no time, nobody, and nothing that is
+seen outside. None when it is not so, or when it cannot answer now."""
+
+
+def never_at_once(_message: Message) -> None:
+    """For agents that have to be given their messages."""
+
+
 _FAREWELL_SECONDS: Final = 2.0
 """How long the worker's own end waits for the ends of turns to be durable."""
 
@@ -98,8 +107,16 @@ class _Running:
 class AgentWorker:
     """Delivers an agent's queue. `finished` hears of every task whose turn has ended."""
 
-    def __init__(self, driver: Driver, journal: Journal, clock: Clock, finished: Callable[[Task], None]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        journal: Journal,
+        clock: Clock,
+        finished: Callable[[Task], None],
+        answer_at_once: AnswerAtOnce = never_at_once,
+    ) -> None:
         self._driver = driver
+        self._answer_at_once = answer_at_once
         self._journal = journal
         self._clock = clock
         self._finished = finished
@@ -130,6 +147,18 @@ class AgentWorker:
             await self._make_way()
         self._queue.add(task.id, message, task.priority, first=first)
         self._changed.set()
+
+    def taken_at_once(self, opened: Task) -> tuple[TaskEvent, ...]:
+        """What the first message of a task comes to, if the agent can tell that now, before anything is recorded.
+
+        Nothing when the message has to be queued. As no effect comes of it, message and answer are made durable
+        together, and a crash before that leaves nothing behind.
+        """
+        if self._running is not None or self._queue or not self._ends.has_room:
+            return ()
+        now = self._clock.now()
+        events = self._answer_at_once(opened.message) or ()
+        return tuple([fact for event in events for fact in outcomes.facts(opened, event, now)])
 
     def withdraw(self, task_id: TaskId) -> bool:
         """Take a task out of the queue; False when it was not in it."""

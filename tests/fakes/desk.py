@@ -13,7 +13,7 @@ from synapse.core.caller import Caller
 from synapse.core.errors import AgentExited
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.push import Push
-from synapse.core.requests import GetTask, Sender, SendMessage
+from synapse.core.requests import GetTask, SendAndWait, Sender, SendMessage
 from synapse.core.task import DEFAULT_PRIORITY, Task
 from synapse.service import recovery
 from synapse.service.doubts import Doubts
@@ -25,7 +25,7 @@ from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
-from synapse.service.worker import AgentWorker
+from synapse.service.worker import AgentWorker, AnswerAtOnce, never_at_once
 from synapse.stores.memory import MemoryStore
 from tests.fakes.clock import FakeClock
 from tests.fakes.courier import FakeCourier
@@ -69,6 +69,7 @@ class Desk:
         agents_may_answer: bool = False,
         has_push: bool = True,
         me: AgentEntry = ME,
+        answer_at_once: AnswerAtOnce = never_at_once,
     ) -> None:
         self.clock = FakeClock()
         self.driver = driver or FakeDriver()
@@ -77,7 +78,9 @@ class Desk:
         self.journal = Journal(self.store)
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(self.journal, self.courier, self.clock)
-        self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended)
+        self.worker = AgentWorker(
+            self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once
+        )
         self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(me, self.journal, self.worker, self.clock, agents_may_answer=agents_may_answer)
         self.saved: list[Push] = []
@@ -130,6 +133,12 @@ class Desk:
         result = await self.service.handle(request, caller or Caller())
         assert isinstance(result, Task)
         return result
+
+    async def settled(self, send: SendMessage, caller: Caller | None = None) -> Task:
+        """Send, and wait until the task has settled, as a transport does."""
+        async with asyncio.timeout(5):
+            result: Task | asyncio.Future[Task] = await self.service.handle(SendAndWait(send), caller or Caller())
+            return result if isinstance(result, Task) else await result
 
     async def task(self, task_id: str) -> Task:
         result = await self.service.handle(GetTask(task_id), Caller())

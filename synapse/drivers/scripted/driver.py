@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -37,7 +37,7 @@ from synapse.core.driver import (
     TurnStarted,
 )
 from synapse.core.errors import AgentExited
-from synapse.core.message import Artifact, Part, TextPart
+from synapse.core.message import Artifact, Message, Part, TextPart
 from synapse.core.question import Choice, Question, chosen, label_of
 from synapse.core.question_errors import QuestionGone
 from synapse.core.task import TaskId
@@ -48,6 +48,8 @@ SOURCE: Final = "script"
 MOST_OPEN_QUESTIONS: Final = 1000
 """Questions whose follow-up never came are forgotten, oldest first; then a late one is matched as a new message."""
 
+_AT_ONCE: Final = (Say, Answer, Hand, Reject, Fail)
+"""What is played in no time, without anybody else."""
 _IDLE: Final = "the script waits for a message"
 
 Pause = Callable[[asyncio.Event, float], Awaitable[None]]
@@ -123,6 +125,21 @@ class ScriptedDriver:
         finally:
             if self.exit_status is None:
                 self._enter(READY, _IDLE)
+
+    def answer_at_once(self, message: Message) -> Sequence[TurnEvent] | None:
+        """All that comes of a message whose rule needs neither time nor a person; None for others, and while it plays."""
+        if self._view.state != READY or self._is_stopped:
+            return None
+        rule = self._script.rule_for(message)
+        steps = [step for step in rule.steps if isinstance(step, _AT_ONCE)]
+        if len(steps) < len(rule.steps):
+            return None
+        words = _Words(message.text, "")
+        events: list[TurnEvent] = [Submitted(SOURCE, rule.name), TurnStarted(SOURCE, rule.name)]
+        events += [_event(step, words) for step in steps]
+        if not isinstance(events[-1], Answered | Refused | Failed):
+            events.append(Answered(parts=(), source=SOURCE))
+        return events
 
     async def interrupt(self) -> bool:
         if self._view.question is not None:

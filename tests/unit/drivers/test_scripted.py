@@ -330,3 +330,41 @@ async def events_until(events: AsyncIterator[TurnEvent], seen: Callable[[TurnEve
     async for event in events:
         if seen(event):
             return
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ['{ answer = "you said {text}" }'],
+        ['{ say = "one moment" }', '{ answer = "ok" }'],
+        ['{ say = "{text}, one moment" }'],
+        ['{ reject = "no" }'],
+        ['{ fail = "broken" }'],
+        ['{ artifact = "{text}.txt", text = "{text}" }'],
+    ],
+)
+def test_what_needs_only_the_message_is_answered_at_once_as_in_a_turn(steps: list[str]) -> None:
+    at_once = agent(default(*steps)).answer_at_once(turn("hi").message)
+
+    assert at_once is not None
+    assert [*at_once[2:]] == play(agent(default(*steps)), turn("hi"))
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["{ wait = 1 }", '{ ask = "which?" }', '{ question = "May I?" }', "{ exit = 3 }"],
+    ids=lambda step: step[2:6],
+)
+def test_what_needs_time_or_somebody_is_not_answered_at_once(step: str) -> None:
+    steps = [step] if "exit" in step else [step, '{ answer = "ok" }']
+
+    assert agent(default(*steps)).answer_at_once(turn().message) is None
+
+
+def test_nothing_is_answered_at_once_before_it_is_ready_nor_after_its_end() -> None:
+    asking = agent('[startup]\nquestion = "Do you trust this folder?"\n' + default('{ answer = "ok" }'))
+    stopped = agent(default('{ answer = "ok" }'))
+    stopped.stop()
+
+    assert asking.answer_at_once(turn().message) is None
+    assert stopped.answer_at_once(turn().message) is None

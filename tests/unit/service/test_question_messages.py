@@ -24,7 +24,6 @@ from synapse.core.question_errors import InvalidChoice
 from synapse.core.requests import (
     ResolveTask,
     SendAndFollow,
-    SendAndWait,
     SendMessage,
 )
 from synapse.core.task import Task, TaskState
@@ -90,8 +89,8 @@ def test_whoever_waits_is_given_the_question_and_then_the_next_state() -> None:
     async def story() -> None:
         async with working(Desk(asks(PERMISSION))) as desk, asyncio.timeout(5):
             opening = SendMessage(message=say("work"), dialect="a2a_v1")
-            question: Task = await (await desk.service.handle(SendAndWait(opening), PERSON))
-            done: Task = await (await desk.service.handle(SendAndWait(follow_up(question, "yes")), PERSON))
+            question = await desk.settled(opening, PERSON)
+            done = await desk.settled(follow_up(question, "yes"), PERSON)
 
             assert (question.state, done.state) == (TaskState.INPUT_REQUIRED, TaskState.COMPLETED)
 

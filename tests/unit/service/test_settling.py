@@ -36,9 +36,7 @@ def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessa
 
 
 async def wait(desk: Desk, send: SendMessage) -> Task:
-    async with asyncio.timeout(5):
-        pending: asyncio.Future[Task] = await desk.service.handle(SendAndWait(send), ME)
-        return await pending
+    return await desk.settled(send, ME)
 
 
 async def follow(desk: Desk, send: SendMessage) -> list[Update]:
