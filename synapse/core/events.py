@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from synapse.core.message import Artifact, Json, Message
 from synapse.core.receipt import ReceiptStep
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
+from synapse.core.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskOpened:
     """A message came in and made a task. Carries all that `Task` starts with, so that the log rebuilds it exactly."""
 
@@ -30,7 +31,7 @@ class TaskOpened:
     parent_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StateChanged:
     """The task moved to another state of the lifecycle."""
 
@@ -41,7 +42,7 @@ class StateChanged:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MessageAdded:
     """Somebody said something more on the task."""
 
@@ -50,7 +51,7 @@ class MessageAdded:
     message: Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ArtifactAdded:
     """The agent handed something back. `append` adds the parts to the artifact of the same id."""
 
@@ -61,7 +62,7 @@ class ArtifactAdded:
     last_chunk: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ReceiptChanged:
     """The message came one step further on its way."""
 
@@ -72,7 +73,7 @@ class ReceiptChanged:
     evidence: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MetadataChanged:
     """These keys of the task's metadata have new values; None removes a key."""
 
@@ -81,7 +82,7 @@ class MetadataChanged:
     metadata: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AttentionChanged:
     """A person has to decide something about the task (`attention` says what), or no longer has to (empty)."""
 
@@ -90,7 +91,7 @@ class AttentionChanged:
     attention: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskHidden:
     """The task was deleted from all views; the log keeps it."""
 

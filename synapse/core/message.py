@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, NewType
+
+from synapse.core.value import value
 
 MessageId = NewType("MessageId", str)
 
@@ -20,7 +22,7 @@ class Role(StrEnum):
     AGENT = "agent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TextPart:
     """Plain text."""
 
@@ -30,7 +32,7 @@ class TextPart:
     metadata: Json = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FilePart:
     """A file: either its bytes, or the address where they are."""
 
@@ -41,7 +43,7 @@ class FilePart:
     metadata: Json = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DataPart:
     """Structured data: any JSON value."""
 
@@ -54,7 +56,7 @@ class DataPart:
 Part = TextPart | FilePart | DataPart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Message:
     """One thing said, by a caller or by an agent."""
 
@@ -71,7 +73,7 @@ class Message:
         return text_of(self.parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Artifact:
     """Something an agent hands back; `metadata["source"]` says where a text was taken from."""
 

@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from synapse.core.value import value
 
 
 class ReceiptStep(StrEnum):
@@ -36,7 +37,7 @@ class ReceiptStep(StrEnum):
 _FINAL = frozenset({ReceiptStep.ANSWERED, ReceiptStep.FAILED, ReceiptStep.CANCELED, ReceiptStep.EXPIRED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Receipt:
     """A step that was reached: when, what was seen, and by which source (`screen`, `hook`, `journal`, …)."""
 
