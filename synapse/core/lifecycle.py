@@ -96,9 +96,10 @@ def apply(task: Task, *events: TaskEvent) -> Task:
 
 def replay(events: Iterable[TaskEvent]) -> Task:
     """Return the task that a whole log, beginning with `TaskOpened`, amounts to."""
-    first, *rest = events or (None,)
-    if first is None:
+    log = tuple(events)
+    if not log:
         raise IllegalTransition("an empty log makes no task")
+    first, *rest = log
     if not isinstance(first, TaskOpened):
         raise IllegalTransition("a log begins with TaskOpened")
     return apply(opened(first), *rest)

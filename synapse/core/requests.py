@@ -11,6 +11,7 @@ from synapse.core.caller import Caller
 from synapse.core.message import Json, Message
 from synapse.core.push import PushConfig
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
+from synapse.core.value import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class Sender:
     sender_endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SendMessage:
     """Queue a message for the agent; opens a task, or goes on with `task_id`."""
 
@@ -47,7 +48,7 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class SendAndWait:
-    """Queue a message; the answer is a future, done when the task has ended or waits for somebody."""
+    """Queue a message; the answer is the task once it has ended or waits for somebody, or a future of it."""
 
     send: SendMessage
 
@@ -215,6 +216,8 @@ class AddExternal:
     alias: str = ""
     credentials: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The headers that it is shown with each request; without any, those that are remembered."""
+    guarded: bool = False
+    """Somebody with a key chose the address: see `ExternalAgent.guarded`."""
 
 
 @dataclass(frozen=True, slots=True)
