@@ -25,17 +25,8 @@ _STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 def traced(request: Request, headers: Iterable[tuple[bytes, bytes]]) -> Request:
     """The request, with the trace that its headers name when it makes a task. What is no trace is left out."""
-    match request:
-        case ToAgent(agent, inner):
-            return ToAgent(agent, traced(inner, headers))
-        case SendMessage():
-            return _traced_message(request, headers)
-        case SendAndWait(send):
-            return SendAndWait(_traced_message(send, headers))
-        case SendAndFollow(send):
-            return SendAndFollow(_traced_message(send, headers))
-        case _:
-            return request
+    trace = _trace_in(headers)
+    return _with_trace(request, trace) if trace else request
 
 
 def trace_headers(metadata: Json) -> list[tuple[str, str]]:
@@ -47,11 +38,31 @@ def trace_headers(metadata: Json) -> list[tuple[str, str]]:
     return list(_checked(cast("Mapping[str, Any]", kept)).items())
 
 
-def _traced_message(send: SendMessage, headers: Iterable[tuple[bytes, bytes]]) -> SendMessage:
-    named = {b"traceparent": PARENT, b"tracestate": STATE}
-    given = {named[name]: value.decode("latin-1") for name, value in headers if name in named}
-    trace = _checked(given) if given else {}
-    return replace(send, metadata={**send.metadata, TRACE: trace}) if trace else send
+def _trace_in(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    # Nearly every request has neither, and nearly every request comes by here.
+    for name, value in headers:
+        if name == b"traceparent" or name == b"tracestate":  # noqa: PLR1714 - a set costs more than two words
+            given[name.decode("ascii")] = value.decode("latin-1")
+    return _checked(given) if given else {}
+
+
+def _with_trace(request: Request, trace: dict[str, str]) -> Request:
+    match request:
+        case ToAgent(agent, inner):
+            return ToAgent(agent, _with_trace(inner, trace))
+        case SendMessage():
+            return _traced_message(request, trace)
+        case SendAndWait(send):
+            return SendAndWait(_traced_message(send, trace))
+        case SendAndFollow(send):
+            return SendAndFollow(_traced_message(send, trace))
+        case _:
+            return request
+
+
+def _traced_message(send: SendMessage, trace: dict[str, str]) -> SendMessage:
+    return replace(send, metadata={**send.metadata, TRACE: trace})
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, str]:

@@ -3,8 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
+
+from synapse.dialects.dialect import WireAnswer
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class AnswerWhole(Protocol):
+    """Sends a whole answer at once, with the headers about its body; the last one ends the connection."""
+
+    def __call__(self, answer: WireAnswer, /, *, last: bool = False) -> None: ...
+
+
+def answer_whole(send: Send) -> AnswerWhole | None:
+    """The short way that our own server has beside ASGI's two messages: its `send` has a method `answer`.
+
+    Whoever wraps `send` hides it, so an answer that is to be changed on its way never passes by.
+    """
+    return getattr(send, "answer", None)
+
+
+WhenLeft = Callable[[Callable[[], object] | None], None]
+"""Takes what is to be called when the caller leaves, or None for nothing more."""
+
+
+def when_left(send: Send) -> WhenLeft | None:
+    """How our own server tells that the caller has left, without anybody waiting for that."""
+    return getattr(send, "when_left", None)

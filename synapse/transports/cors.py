@@ -12,7 +12,7 @@ from synapse.core.errors import SynapseError
 from synapse.dialects.dialect import Headers, WireAnswer
 from synapse.transports.asgi import Receive, Scope, Send
 from synapse.transports.http import HttpLimits
-from synapse.transports.server import ServedApp
+from synapse.transports.served_app import ServedApp
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _HEADERS: Final = (

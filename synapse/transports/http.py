@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -27,6 +27,7 @@ from synapse.core.errors import (
     SynapseError,
     UnsupportedMediaType,
 )
+from synapse.core.events import Update
 from synapse.core.requests import Request
 from synapse.core.trace import traced
 from synapse.dialects.dialect import (
@@ -41,17 +42,15 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
-from synapse.transports.asgi import Receive, Scope, Send
+from synapse.transports.answer_head import WITHOUT_BODY
+from synapse.transports.asgi import Receive, Scope, Send, answer_whole
 from synapse.transports.exchange import CALLER_LEFT, NO_DIALECT, Exchange, Observe
-from synapse.transports.patience import CallerLeft, while_there
+from synapse.transports.patience import CallerLeft, Patience
 from synapse.transports.routing import METHODS_WITH_BODY, Endpoint, RouteTable
 from synapse.transports.sse import EventStream
 from synapse.transports.websocket import ChannelClosed, ForEveryCaller, WebSocketChannel, WebSocketHandler
 
 log = logging.getLogger(__name__)
-
-_JSON: Final = (b"content-type", b"application/json")
-_WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class Service(Protocol):
@@ -111,22 +110,22 @@ class HttpApp:
         self._websockets = websockets or {}
         self.limits = limits or HttpLimits()
         self._observe = observe
+        self._patience = Patience()
         self._closing: asyncio.Future[None] | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            if self._observe is None:
-                await self._serve_http(scope, receive, send, _Words())
-            else:
-                await self._serve_observed(scope, receive, send, self._observe)
-        elif scope["type"] == "websocket":
-            await self._serve_websocket(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        if scope["type"] == "websocket":
+            return self._serve_websocket(scope, receive, send)
+        if self._observe is None:
+            return self._serve_http(scope, receive, send, _Words())
+        return self._serve_observed(scope, receive, send, self._observe)
 
     def close(self) -> None:
         """End all streams, so that their readers can go elsewhere; new ones end at once."""
         closing = self._closed()
         if not closing.done():
             closing.set_result(None)
+        self._patience.end()
 
     def refusal(self, error: SynapseError) -> WireAnswer:
         """How an error is told to somebody whose bytes never became a request."""
@@ -141,19 +140,29 @@ class HttpApp:
             observe(Exchange(scope["method"], scope["path"], words.dialect, taken, words.error, words.is_stream))
 
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> None:
+        last = False
         try:
-            await self._exchange(scope, receive, send, words)
+            answer = await self._exchange(scope, receive, send, words)
         except SynapseError as error:
             words.error = error.code
-            encode_error = words.encode_error or self._worded_for(scope)
-            await _send(encode_error(error), send, last=isinstance(error, BodyTooLarge | BodyTooSlow))
+            answer = (words.encode_error or self._worded_for(scope))(error)
+            # What is left of such a body is not read.
+            last = isinstance(error, BodyTooLarge | BodyTooSlow)
         except CallerLeft:
             words.error = CALLER_LEFT
+            return
         except Exception:
             # The outermost handler: a defect of ours is logged whole, and the caller gets no detail of it.
             words.error = InternalFailure.code
             log.exception("request_failed", extra={"method": scope["method"], "path": scope["path"]})
-            await _send((words.encode_error or self._worded_for(scope))(InternalFailure()), send)
+            answer = (words.encode_error or self._worded_for(scope))(InternalFailure())
+        if answer is None:
+            return
+        send_whole = answer_whole(send)
+        if send_whole is not None:
+            send_whole(answer, last=last)
+        else:
+            await _send(answer, send, last=last)
 
     def _worded_for(self, scope: Scope) -> EncodeError:
         """How an error is told to somebody who found no route."""
@@ -161,7 +170,8 @@ class HttpApp:
         wire = WireRequest(method, scope["path"], NO_PARAMS, scope["query_string"], scope["headers"])
         return self._choose(wire, self._nowhere).dialect.encode_error
 
-    async def _exchange(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> None:
+    async def _exchange(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> WireAnswer | None:
+        """Return the answer, or nothing when it was a stream and is told already."""
         admitted = self._admit(scope)
         caller = admitted if isinstance(admitted, Caller) else await admitted
         match = self._table.match(scope["method"], scope["raw_path"])
@@ -173,7 +183,7 @@ class HttpApp:
             match.params(endpoint),
             scope["query_string"],
             scope["headers"],
-            await self._read_body(scope, receive) if scope["method"] in METHODS_WITH_BODY else b"",
+            await self._read_body(scope["headers"], receive) if scope["method"] in METHODS_WITH_BODY else b"",
         )
         if len(match.endpoints) > 1:
             endpoint = self._choose(wire, match.endpoints)
@@ -182,40 +192,23 @@ class HttpApp:
                 wire = wire._replace(params=match.params(endpoint))
         route = endpoint.route
         if isinstance(route, CallRoute):
-            await self._answer_call(route, wire, caller, receive, send, words)
-        else:
-            await self._answer(route, wire, caller, receive, send, words)
-
-    async def _answer(
-        self,
-        route: Route | StreamRoute | DocumentRoute,
-        wire: WireRequest,
-        caller: Caller,
-        receive: Receive,
-        send: Send,
-        words: _Words,
-    ) -> None:
+            return await self._answer_call(route, wire, caller, receive, send, words)
         if isinstance(route, Route):
             request = traced(route.decode(wire), wire.headers)
-            body = route.encode(await self._service.handle(request, caller))
-            # The same as _send, written out: this is the path of nearly every request.
-            headers = [_JSON, (b"content-length", b"%d" % len(body))]
-            await send({"type": "http.response.start", "status": route.status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
-        elif isinstance(route, StreamRoute):
-            updates = await self._service.handle(route.decode(wire), caller)
-            await self._stream(route, words).run(updates, receive, send)
-        else:
-            await _send(route.answer(wire), send)
+            return WireAnswer(route.status, route.encode(await self._service.handle(request, caller)))
+        if isinstance(route, DocumentRoute):
+            return route.answer(wire)
+        updates = await self._service.handle(route.decode(wire), caller)
+        await self._stream(route, updates, receive, send, words)
+        return None
 
     async def _answer_call(
         self, route: CallRoute, wire: WireRequest, caller: Caller, receive: Receive, send: Send, words: _Words
-    ) -> None:
+    ) -> WireAnswer | None:
         call = route.ask(wire)
         if isinstance(call, WireAnswer):
             words.error = call.error
-            await _send(call, send)
-            return
+            return call
         if call.encode_error is not None:
             words.encode_error = call.encode_error
         if wire.method == "HEAD" and isinstance(call, StreamCall):
@@ -223,31 +216,43 @@ class HttpApp:
             raise MethodNotAllowed("HEAD", wire.path, ["GET", "POST"])
         result: Any = await self._service.handle(traced(call.request, wire.headers), caller)
         if isinstance(call, StreamCall):
-            await self._stream(call, words).run(result, receive, send)
-            return
+            await self._stream(call, result, receive, send, words)
+            return None
         if isinstance(result, asyncio.Future):
-            result = await while_there(result, receive, self._closed())  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
+            result = await self._patience.wait(result, receive, send)  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
         if call.answer is not None:
-            await _send(call.answer(result), send)
-            return
-        await _send(WireAnswer(call.status, call.encode(result), media_type=route.media_type), send)
+            return call.answer(result)
+        return WireAnswer(call.status, call.encode(result), media_type=route.media_type)
 
-    def _stream(self, call: StreamRoute | StreamCall, words: _Words) -> EventStream:
+    async def _stream(
+        self,
+        call: StreamRoute | StreamCall,
+        updates: AsyncIterator[Update],
+        receive: Receive,
+        send: Send,
+        words: _Words,
+    ) -> None:
         words.is_stream = True
         encode_error = words.encode_error or self._default.encode_error
-        return EventStream(call.encode, encode_error, closing=self._closed(), keep_alive=self.limits.keep_alive_seconds)
+        stream = EventStream(
+            call.encode, encode_error, closing=self._closed(), keep_alive=self.limits.keep_alive_seconds
+        )
+        await stream.run(updates, receive, send)
 
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+    async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the whole body.
 
         Raises:
             BodyTooLarge, BodyTooSlow, UnsupportedMediaType.
         """
         limit = self.limits.max_body_bytes
-        length, media_type = _body_headers(scope["headers"])
+        length, media_type = _body_headers(headers)
         if length > limit:
             raise BodyTooLarge(limit)
-        body = await _whole_body(receive, limit)
+        message = await receive()
+        body: bytes = message["body"] if message["type"] == "http.request" else b""
+        if message["type"] != "http.request" or message["more_body"] or len(body) > limit:
+            body = await _whole_body(message, receive, limit)
         if body and media_type != b"application/json":
             _check_media_type(media_type)
         return body
@@ -314,22 +319,21 @@ class _Words:
         self.dialect = dialect.name
 
 
-async def _send(answer: WireAnswer, send: Send, *, last: bool = False) -> None:
+async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
     headers = [*answer.headers]
-    if answer.status not in _WITHOUT_BODY:
+    if answer.status not in WITHOUT_BODY:
         headers += [(b"content-type", answer.media_type), (b"content-length", b"%d" % len(answer.body))]
     if last:
-        # What is left of the body is not read: the connection ends here.
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _whole_body(receive: Receive, limit: int) -> bytes:
+async def _whole_body(message: MutableMapping[str, Any], receive: Receive, limit: int) -> bytes:
+    """All of a body whose first piece is there."""
     pieces: list[bytes] = []
     size = 0
     while True:
-        message = await receive()
         if message["type"] == "http.disconnect":
             # What came so far may happen to be valid; it is not what was meant.
             raise BodyTooSlow("the caller left before the body was complete")
@@ -338,7 +342,8 @@ async def _whole_body(receive: Receive, limit: int) -> bytes:
         if size > limit:
             raise BodyTooLarge(limit)
         if not message["more_body"]:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return b"".join(pieces)
+        message = await receive()
 
 
 def _body_headers(headers: Headers) -> tuple[int, bytes]:

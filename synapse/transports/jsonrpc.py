@@ -7,7 +7,6 @@ the status is another. A stream of answers is one call's, so every event repeats
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, cast
 
@@ -54,14 +53,12 @@ _CALL: Final = msgspec.json.Decoder(_CallShape)
 _ID: Final = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
 class _Desk:
-    tables: Mapping[str, RpcTable]
-    demanded: Demanded
-
-    @property
-    def encode_fault(self) -> EncodeFault:
-        return next(iter(self.tables.values())).encode_fault
+    def __init__(self, tables: Mapping[str, RpcTable], demanded: Demanded) -> None:
+        self._tables = tables
+        self._first = next(iter(tables.values()))
+        self._demanded = demanded
+        self.encode_fault = self._first.encode_fault
 
     def ask(self, wire: WireRequest) -> Call | StreamCall | WireAnswer:
         """Return what the call asks for, or the error that it is answered with."""
@@ -71,9 +68,9 @@ class _Desk:
             return _fault_answer(self.encode_fault, _id_in(wire.body), error)
         except SynapseError as error:
             return _fault_answer(self.encode_fault, None, error)
-        encode_error = partial(_fault_answer, self.encode_fault, spoken.id)
+        encode_error: EncodeError = partial(_fault_answer, self.encode_fault, spoken.id)
         try:
-            table = self._table(spoken.method, self.demanded(wire))
+            table = self._table(spoken.method, self._demanded(wire))
             tell = _fault_event if spoken.method in table.faults_as_events else _fault_answer
             encode_error = partial(tell, table.encode_fault, spoken.id)
             call = _method(table, spoken.method)(bytes(spoken.params), wire)
@@ -83,11 +80,11 @@ class _Desk:
 
     def _table(self, method: str, demanded: str) -> RpcTable:
         if demanded:
-            return self.tables[demanded]
-        for table in self.tables.values():
+            return self._tables[demanded]
+        for table in self._tables.values():
             if method in table.methods:
                 return table
-        return next(iter(self.tables.values()))
+        return self._first
 
 
 def _method(table: RpcTable, name: str) -> Callable[[Params, WireRequest], Call | StreamCall]:

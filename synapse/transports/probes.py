@@ -15,7 +15,7 @@ from synapse.core.errors import SynapseError
 from synapse.dialects.dialect import WireAnswer
 from synapse.transports.asgi import Receive, Scope, Send
 from synapse.transports.http import HttpLimits
-from synapse.transports.server import ServedApp
+from synapse.transports.served_app import ServedApp
 
 log = logging.getLogger(__name__)
 

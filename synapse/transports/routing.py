@@ -139,7 +139,7 @@ def _other_method(method: str, raw_path: bytes, methods: _Methods) -> tuple[Endp
 def _decoded(segment: bytes, raw_path: bytes) -> str:
     """The text of a segment. Routing is done before decoding, so an escaped slash stays inside its segment."""
     try:
-        text = unquote_to_bytes(segment).decode("utf-8")
+        text = (unquote_to_bytes(segment) if b"%" in segment else segment).decode("utf-8")
     except UnicodeDecodeError:
         text = ""
     if not text.isprintable() or not text:

@@ -21,7 +21,7 @@ from websockets.sync.client import connect, unix_connect
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
 from synapse.transports.http import HttpLimits
-from synapse.transports.server import HEAD_LIMIT
+from synapse.transports.http_reader import HEAD_LIMIT
 from synapse.transports.websocket import WebSocketChannel
 from tests.conformance.in_memory_service import InMemoryService
 from tests.conformance.served_host import ServedHost, served
@@ -101,7 +101,7 @@ def code(body: bytes) -> str:
         b"GET /tasks HTTP/1.1\r\nBad Header: x\r\n\r\n",
         b"GET /tasks HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
         b"GET /tasks HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /tasks/send HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
 def test_bytes_that_are_no_request_get_an_error_in_json(client: WireClient, garbage: bytes) -> None:
@@ -280,6 +280,21 @@ def test_a_websocket_is_served_on_the_unix_socket(host: ServedHost) -> None:
         assert channel.recv(timeout=5) == b"\x1b[A"
         assert channel.recv(timeout=5) == "text"
         # Longer than a request may take to arrive: that limit is over once the channel is open.
+        with pytest.raises(TimeoutError):
+            channel.recv(timeout=0.7)
+        channel.send("still here")
+        assert channel.recv(timeout=5) == "still here"
+
+
+def test_a_websocket_may_follow_a_request_on_its_connection_and_stays(host: ServedHost) -> None:
+    client = WireClient(host.port, str(host.socket))
+    connection = client.connect()
+    connection.sendall(head(client, "GET", "/status"))
+    assert read_answer(connection)[0] == 200
+
+    with unix_connect(uri="ws://localhost/attach", sock=connection, open_timeout=5) as channel:
+        channel.recv(timeout=5)
+        # Longer than a request may take, and than a connection may rest.
         with pytest.raises(TimeoutError):
             channel.recv(timeout=0.7)
         channel.send("still here")

@@ -11,7 +11,10 @@ from synapse.dialects.dialect import WireAnswer
 from synapse.transports.asgi import Receive, Scope, Send
 from synapse.transports.cors import CorsApp
 from synapse.transports.http import HttpApp, HttpLimits
+from tests.fakes.web_app import web_app
+from tests.fakes.wire import answers
 from tests.unit.transports.exchange import ME, Exchange, FixedService
+from tests.unit.transports.on_wire import DOCUMENT_WANTED, exchange
 from tests.unit.transports.test_http import DIALECT
 
 APP = "https://app.example"
@@ -40,6 +43,16 @@ def test_an_error_is_readable_too() -> None:
 
     assert answer.status == 404
     assert answer.headers[b"access-control-allow-origin"] == APP.encode()
+
+
+def test_the_short_way_of_our_own_server_does_not_pass_by() -> None:
+    app = CorsApp(web_app(), [APP])
+    wire = exchange(app, b"GET /document HTTP/1.1\r\nOrigin: %b\r\n\r\n" % APP.encode(), DOCUMENT_WANTED)
+
+    readable, plain = [headers for _, headers, _ in answers(wire.written)]
+
+    assert readable[b"access-control-allow-origin"] == APP.encode()
+    assert b"access-control-allow-origin" not in plain
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
