@@ -15,7 +15,7 @@ from docs.gateway_page import gateway_page
 from docs.openapi import openapi_text
 from synapse.cli import exit_codes
 from synapse.cli.main import VERBS, find_verb
-from synapse.core import access_errors, errors, push_errors, question_errors, wire_errors
+from synapse.core import access_errors, errors, external_errors, push_errors, question_errors, wire_errors
 from synapse.core.lifecycle import NEXT_STATES
 from synapse.dialects.a2a_v0_3.errors import fault_of as former_fault_of
 from synapse.dialects.a2a_v1.errors import fault_of
@@ -175,7 +175,8 @@ def _first_line(kind: type[errors.SynapseError]) -> str:
 
 def _all_errors() -> Iterator[type[errors.SynapseError]]:
     # A class that nobody has imported is nobody's subclass.
-    modules = {module.__name__ for module in (access_errors, errors, push_errors, question_errors, wire_errors)}
+    sources = (access_errors, errors, external_errors, push_errors, question_errors, wire_errors)
+    modules = {module.__name__ for module in sources}
     yield from (kind for kind in _tree(errors.SynapseError) if kind.__module__ in modules)
 
 

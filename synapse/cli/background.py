@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from synapse.cli.hosts import ask, refusal
+from synapse.cli.hosts import ask, refusal, stands_still, standstill
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, StoreFull, SynapseError, UnsupportedOperation
 from synapse.core.json_text import decode_object, object_in
@@ -25,6 +25,8 @@ START_SECONDS: Final = 40.0
 STOP_SECONDS: Final = 10.0
 TICK_SECONDS: Final = 0.02
 LOG_LINES_SHOWN: Final = 20
+EXTERNAL: Final = "a2a"
+"""The type of agents from elsewhere."""
 SMALLEST_ROOM: Final = 64 * 1024
 
 
@@ -62,19 +64,37 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
     return entry
 
 
+def require_own_process(entry: AgentEntry) -> None:
+    """Raises UnsupportedOperation for an agent that lives inside a gateway: its process is the gateway's."""
+    if entry.gateway:
+        external = entry.agent_type == EXTERNAL
+        away = f"`synapse external remove {entry.name}` forgets it" if external else "take it out of gateway.toml"
+        raise UnsupportedOperation(
+            f"{entry.agent_id} lives in {entry.gateway}, and ends with it",
+            hint=f"{away}; `synapse stop {entry.gateway}` ends the gateway",
+        )
+
+
 def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False) -> None:
     """End the host of `entry` and wait until it is gone.
 
     Raises:
+        UnsupportedOperation: it has no process of its own, or none that can be seen from here.
         AgentUnresponsive: it is still there after a while; `force` kills it instead.
     """
+    require_own_process(entry)
     if is_running(entry.pid, entry.pid_started):
         os.kill(entry.pid, signal.SIGTERM)
+        if stands_still(entry):
+            # It ends by itself, and its program with it, once it can hear that it shall. One that was stopped in its
+            # terminal cannot: a background job may not set it back.
+            os.kill(entry.pid, signal.SIGCONT)
         if not _wait_until_gone(entry, STOP_SECONDS):
             if not force:
+                by_force = f"synapse stop {entry.agent_id} --force"
                 raise AgentUnresponsive(
                     f"{entry.agent_id} (pid {entry.pid}) did not end within {STOP_SECONDS:.0f} s",
-                    hint=f"synapse stop {entry.agent_id} --force",
+                    hint=f"{standstill(entry)}; or `{by_force}`" if stands_still(entry) else by_force,
                 )
             os.kill(entry.pid, signal.SIGKILL)
             _wait_until_gone(entry, STOP_SECONDS)

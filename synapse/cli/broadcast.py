@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from synapse.cli.exit_codes import DONE, exit_code
-from synapse.cli.hosts import AGENT_VARIABLE, current_folder, open_registry, sender_fields
+from synapse.cli.hosts import ACCEPT_SECONDS, AGENT_VARIABLE, current_folder, open_registry, sender_fields
 from synapse.cli.options import Options
 from synapse.cli.send import message_body
 from synapse.cli.speech import give_json, say
@@ -14,7 +14,8 @@ from synapse.cli.survey import Asked, ask_all
 from synapse.cli.task_view import short_id
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
-from synapse.core.errors import AgentNotFound
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentNotFound, NotFound
 from synapse.core.json_text import object_in
 
 EXAMPLES = """
@@ -40,13 +41,18 @@ def run(arguments: list[str]) -> int:
     entries = [
         entry
         for entry in registry.entries()
-        if entry.agent_id not in (sender["sender_id"], os.environ.get(AGENT_VARIABLE))
+        # Agents inside a gateway may be strangers elsewhere: they are sent what is meant for them by name.
+        if not entry.gateway
+        and entry.agent_id not in (sender["sender_id"], os.environ.get(AGENT_VARIABLE))
         and (options.all or os.path.realpath(entry.working_dir) == here)
     ]
     if not entries:
-        raise AgentNotFound("*", hint="nobody else works in this folder; --all reaches the others  (synapse list)")
+        raise _nobody(registry.entries(), everywhere=options.all)
     path = f"/tasks/send-priority?priority={options.priority}"
-    asked = ask_all(entries, "POST", path, message_body(text, given, sender))
+    body = message_body(text, given, sender)
+    asked = ask_all(entries, "POST", path, body, timeout=ACCEPT_SECONDS)
+    for one in asked:
+        _tell_of_doubt(one, str(body["message"]["message_id"]))
     if options.json:
         give_json([_as_fields(one) for one in asked])
     else:
@@ -55,9 +61,30 @@ def run(arguments: list[str]) -> int:
     return next((exit_code(one.error.code) for one in asked if one.error is not None), DONE)
 
 
+def _nobody(running: list[AgentEntry], *, everywhere: bool) -> NotFound:
+    """There is nobody to tell; `running` are all agents, the sender among them."""
+    if everywhere or not running:
+        error = NotFound("no other agent is running", hint="start one with `synapse claude` or `synapse start codex`")
+    else:
+        error = NotFound("no other agent works in this folder", hint="--all reaches those in others  (synapse list)")
+    error.code = AgentNotFound.code
+    return error
+
+
+def _tell_of_doubt(one: Asked, message_id: str) -> None:
+    """Add to the error whether the message may still arrive, and how it is sent again without coming twice."""
+    if one.error is None:
+        return
+    told = "the message was not sent"
+    if one.in_doubt:
+        name = short_name(one.entry)
+        told = f"the message may still be delivered; send it again with `synapse send {name} --message-id {message_id}`"
+    one.error.hint = f"{told}; {one.error.hint}" if one.error.hint else told
+
+
 def _line(one: Asked) -> str:
     if one.error is not None:
-        return f"Error: {one.error}"
+        return f"Error: {one.error}\n{one.error.hint}"
     return f"[→ {short_name(one.entry)}] sent  (task {short_id(object_in(one.body, 'task'))})"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT, WAITING_FOR_PERSON
 from synapse.cli.render import plain, safe, table
 from synapse.cli.speech import give, give_json, give_piece, say
-from synapse.cli.verb_parser import VerbParser
+from synapse.cli.verb_parser import VerbParser, seconds
 from synapse.core.errors import ExternalAgentFailed, InvalidRequest
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
@@ -45,7 +45,8 @@ EXITS = {
 def run(arguments: list[str]) -> int:
     """Do what is asked about external agents and return the exit code."""
     options = _parser().parse_args(arguments)
-    externals = open_externals(load_settings().home)
+    settings = load_settings()
+    externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
     try:
         return asyncio.run(_act(externals, options))
     except KeyboardInterrupt:
@@ -76,7 +77,7 @@ def _parser() -> VerbParser:
     )
     send.add_argument("alias", metavar="ALIAS")
     send.add_argument("message", nargs="+", metavar="MESSAGE")
-    send.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait (60)")
+    send.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="how long to wait (60)")
     send.add_argument("--stream", action="store_true", help="print the answer as it comes")
     send.add_argument("--task", default="", metavar="ID", help="go on with this task of the agent")
     cancel.add_argument("alias", metavar="ALIAS")

@@ -7,8 +7,9 @@ from synapse.core.address import PERSON, matching, resolve, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.json_text import object_in
 from synapse.registries.files import FileRegistry, is_alive
+from synapse.registries.processes import is_stopped
 from synapse.runtime.home import PROJECT_FILE, USER_FILE, find_above, user_folder
-from synapse.transports.client import ANSWER_SECONDS, Answer, HostAddress, NoAnswer, request
+from synapse.transports.client import Answer, HostAddress, NoAnswer, request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 AGENT_VARIABLE = "SYNAPSE_AGENT_ID"
 SOCKET_VARIABLE = "SYNAPSE_SOCKET"
 GATEWAY = "gateway"
+ACCEPT_SECONDS = 8.0
+"""How long a host may take to answer: a person waits for it. It takes some milliseconds."""
 NO_AGENT = (
     "a gateway is no agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` says "
     "what it did, `synapse stop gateway` ends it"
@@ -71,10 +74,10 @@ def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
         registry.remove_dead(entry)
     if gone:
         raise not_responding(gone[0])
-    if target == GATEWAY and not matching(target, living):
+    if not matching(target, living) and (hint := _elsewhere(target, registry)):
         from synapse.core.errors import AgentNotFound
 
-        raise AgentNotFound(target, hint=NO_AGENT)
+        raise AgentNotFound(target, hint=hint)
     return resolve(target, living)
 
 
@@ -118,13 +121,26 @@ def address_of(entry: AgentEntry) -> HostAddress:
     return HostAddress(entry.socket, port=entry.port)
 
 
+def converse(
+    entry: AgentEntry, method: str, path: str, body: "dict[str, Any] | None" = None, *, timeout: float
+) -> Answer:
+    """Ask an agent's host and return its answer, whatever its status. One whose process stands still is not asked.
+
+    Raises:
+        NoAnswer: it cannot be reached, or does not answer.
+    """
+    if stands_still(entry):
+        raise NoAnswer("its process is stopped", sent=False)
+    return request(address_of(entry), method, path, body, timeout=timeout, is_stopped=lambda: stands_still(entry))
+
+
 def ask(
     entry: AgentEntry,
     method: str,
     path: str,
     body: "dict[str, Any] | None" = None,
     *,
-    timeout: float = ANSWER_SECONDS,
+    timeout: float = ACCEPT_SECONDS,
 ) -> "dict[str, Any]":
     """Ask an agent's host and return the body of its answer.
 
@@ -133,9 +149,14 @@ def ask(
         SynapseError: it refuses; the error has the host's own code.
     """
     try:
-        answer = request(address_of(entry), method, path, body, timeout=timeout)
+        answer = converse(entry, method, path, body, timeout=timeout)
     except NoAnswer as silence:
-        raise not_responding(entry) from silence
+        error = not_responding(entry)
+        if silence.sent and body is not None:
+            error.hint = (
+                f"what was asked may still be done, `synapse status {short_name(entry)}` shows it; {error.hint}"
+            )
+        raise error from silence
     if answer.status >= 400:
         raise refusal_of(answer)
     return answer.body
@@ -147,7 +168,7 @@ def post_message(
     registry: FileRegistry,
     *,
     priority: str = "",
-    timeout: float = ANSWER_SECONDS,
+    timeout: float = ACCEPT_SECONDS,
 ) -> "dict[str, Any]":
     """Hand a message to an agent's host and return the task. A reply that nobody waits for goes as a new message.
 
@@ -170,9 +191,26 @@ def not_responding(entry: AgentEntry) -> "AgentNotResponding":
     from synapse.core.errors import AgentNotResponding
 
     error = AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
-    if entry.name:
+    if stands_still(entry):
+        error.hint = standstill(entry)
+    elif entry.gateway:
+        error.hint = "it lives in a gateway: `synapse start gateway` starts one, with the agents that it runs"
+    elif entry.name:
         error.hint = f"restart the agent with `synapse {entry.agent_type} --name {entry.name}`"
     return error
+
+
+def stands_still(entry: AgentEntry) -> bool:
+    """Whether the host's process is stopped, and so hears nobody until somebody lets it go on."""
+    return is_stopped(entry.pid, entry.pid_started)
+
+
+def standstill(entry: AgentEntry) -> str:
+    """What has happened to a host whose process is stopped, and what to do."""
+    return (
+        f"its process (pid {entry.pid}) is stopped, as by Ctrl-Z; let it go on with `fg` in its terminal, or with "
+        f"`kill -CONT {entry.pid}`"
+    )
 
 
 def refusal_of(answer: Answer) -> "SynapseError":
@@ -189,11 +227,21 @@ def refusal(told: "dict[str, Any]", otherwise: str) -> "SynapseError":
     return error
 
 
+def _elsewhere(target: str, registry: FileRegistry) -> str:
+    """What to do about a target that is known and no agent of this machine, or an empty string."""
+    if target == GATEWAY:
+        return NO_AGENT
+    alias = target.removeprefix("@")
+    known = os.path.join(os.path.dirname(registry.folder), "external", f"{alias}.json")
+    if "/" in alias or not os.path.exists(known):
+        return ""
+    return f'it is an agent from elsewhere: `synapse external send {alias} "…"`, or through a gateway that runs'
+
+
 def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, registry: FileRegistry) -> Answer:
     """Ask once more when the connection broke while the host lives: the message id makes that the same request."""
-    address = address_of(entry)
     try:
-        return request(address, "POST", path, body, timeout=timeout)
+        return converse(entry, "POST", path, body, timeout=timeout)
     except NoAnswer as silence:
         alive = is_alive(entry)
         if not alive:
@@ -202,7 +250,7 @@ def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, 
         if not alive or not silence.sent or silence.timed_out or "in_reply_to" in body["metadata"]:
             raise _undecided(entry, body, silence) from silence
     try:
-        return request(address, "POST", path, body, timeout=timeout)
+        return converse(entry, "POST", path, body, timeout=timeout)
     except NoAnswer as silence:
         raise _undecided(entry, body, silence) from silence
 
@@ -210,13 +258,19 @@ def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, 
 def _undecided(entry: AgentEntry, body: "dict[str, Any]", silence: NoAnswer) -> "AgentNotResponding":
     """The error for a message that a host may have read: it may still arrive, so a second one must be the same one."""
     error = not_responding(entry)
-    if silence.sent:
-        name = short_name(entry)
-        error.hint = (
-            f"the message may still be delivered; `synapse status {name}` and `synapse queue {name}` show it. To send "
-            f"it again, but not twice, add `--message-id {body['message']['message_id']}`; if the agent is stuck: "
-            f"`synapse stop {name} --force`, then {error.hint}"
-        )
+    if not silence.sent:
+        error.hint = f"the message was not sent; {error.hint}"
+        return error
+    name, remedy = short_name(entry), error.hint
+    if not stands_still(entry):
+        remedy = f"if the agent is stuck (pid {entry.pid}): `synapse stop {name} --force`, then {remedy}"
+    again = f"To send it again, but not twice, add `--message-id {body['message']['message_id']}`"
+    if "in_reply_to" in body["metadata"]:
+        again = "Look before you reply again: a second reply comes as a new message"
+    error.hint = (
+        f"the message was not confirmed and may still be delivered; `synapse status {name}` and `synapse queue {name}` "
+        f"show it. {again}; {remedy}"
+    )
     return error
 
 

@@ -47,6 +47,8 @@ def as_fields(one: Asked) -> "dict[str, Any]":
     fields["status"] = state_of(one)
     for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "attention", "question"):
         fields[key] = one.body.get(key)
+    if one.error is not None:
+        fields["why"] = f"{one.error} {one.error.hint}".strip()
     return fields
 
 
@@ -61,7 +63,9 @@ def attention_lines(asked: list[Asked]) -> list[str]:
     for one in asked:
         name = short_name(one.entry)
         question = question_in(one.body)
-        if question:
+        if one.error is not None:
+            lines.append(f"! {name} does not respond: {plain(one.error.hint or str(one.error))}")
+        elif question:
             command = next_step(question, target_of(question, name), name)
             lines.append(f"! {name} asks a person: {title_of(question)}  ({command})")
         elif state_of(one) == WAITING:
@@ -85,7 +89,7 @@ def decision(task_id: str, receipt: str) -> str:
 def _row(one: Asked) -> tuple[str, ...]:
     entry = one.entry
     name = f"{entry.name} ({entry.agent_type})" if entry.name else short_name(entry)
-    return (name, state_of(one).replace("_", " "), str(entry.port), str(entry.pid), _work(one), entry.working_dir)
+    return (name, state_of(one).replace("_", " "), str(entry.port or ""), str(entry.pid), _work(one), entry.working_dir)
 
 
 def _work(one: Asked) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from synapse.cli.hosts import open_gateways, open_registry
 from synapse.cli.speech import give, give_json
-from synapse.cli.verb_parser import VerbParser
+from synapse.cli.verb_parser import VerbParser, whole_number
 from synapse.core.address import matching
 from synapse.core.errors import AmbiguousTarget, NotFound
 from synapse.registries.files import FileRegistry
@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> int:
     parser = VerbParser("logs", examples=EXAMPLES)
     parser.add_argument("agent", metavar="AGENT")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
-    parser.add_argument("-n", "--lines", type=int, default=50, help="how many lines from the end (50)")
+    parser.add_argument("-n", "--lines", type=whole_number(0), default=50, help="how many lines from the end (50)")
     options = parser.parse_args(arguments)
     files = log_files(options.agent, (open_registry(), open_gateways()), load_settings().logs)
     if options.follow:
@@ -50,7 +50,8 @@ def log_files(target: str, registries: Iterable[FileRegistry], folder: Path) -> 
         AmbiguousTarget: several fit.
     """
     written = [entry for registry in registries for entry in registry.written()]
-    agents = {entry.agent_id for entry in matching(target, written)} or _past_agents(target, folder)
+    # What lives inside a gateway is told of in the gateway's log.
+    agents = {entry.gateway or entry.agent_id for entry in matching(target, written)} or _past_agents(target, folder)
     if len(agents) > 1:
         raise AmbiguousTarget(target, sorted(agents))
     for agent_id in agents:
@@ -63,7 +64,7 @@ def log_files(target: str, registries: Iterable[FileRegistry], folder: Path) -> 
 def last_lines(path: Path, count: int) -> list[str]:
     """The last lines of a file."""
     with path.open(encoding="utf-8", errors="replace") as file:
-        return [line.rstrip("\n") for line in deque(file, maxlen=max(0, count))]
+        return [line.rstrip("\n") for line in deque(file, maxlen=count)]
 
 
 def _past_agents(target: str, folder: Path) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from synapse.cli.background import start_host, stop_host
+from synapse.cli.background import require_own_process, start_host, stop_host
 from synapse.cli.hosts import find_agent, open_registry
 from synapse.cli.list_agents import as_fields
 from synapse.cli.speech import give_json, say
@@ -30,6 +30,7 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     registry = open_registry()
     entry = find_agent(options.agent, registry)
+    require_own_process(entry)
     launch = as_it_was(entry, command_line(entry.pid))
     stop_host(entry, registry, force=options.force)
     again = start_host(launch, registry, load_settings().logs)

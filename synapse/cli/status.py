@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry
+from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry, stands_still, standstill
 from synapse.cli.list_agents import as_fields, attention_lines, decision, state_of
 from synapse.cli.list_agents import run as list_agents
 from synapse.cli.question_view import next_step, question_in, question_lines, question_of
@@ -75,7 +75,8 @@ def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
     give(f"  why      {plain(str(body.get('why', '')))}  ({body.get('source', '')})")
     if body.get("gate"):
         give(f"  gate     nothing is typed: {plain(str(body['gate']))}")
-    give(f"  where    port {entry.port}, pid {entry.pid}, {entry.working_dir}")
+    place = f"in {entry.gateway}" if entry.gateway else f"port {entry.port}"
+    give(f"  where    {place}, pid {entry.pid}, {entry.working_dir}")
     task = current_task(body)
     if task:
         give(f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}")
@@ -103,6 +104,8 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     where = f"at {short_name(entry)}" + ("" if entry.pid else " (not running)")
     give(f"task {task.get('id')}  {status_of(task)}  {where}, from {sender_of(task)}")
     give(f"  message  {plain(message_of(task))[:500]}")
+    if stands_still(entry):
+        give(f"  ! {short_name(entry)} does not respond: {standstill(entry)}")
     for line in receipt_lines(task):
         give(f"  {plain(line)}")
     if attention_of(task):

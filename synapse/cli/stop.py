@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synapse.cli.background import stop_host
+from synapse.cli.background import require_own_process, stop_host
 from synapse.cli.hosts import GATEWAY, find_agent, open_gateways, open_registry
 from synapse.cli.speech import give_json, say
 from synapse.cli.verb_parser import VerbParser
@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
     if bool(options.agents) == options.all:
         parser.error("name the agents to stop, or say --all")
     registry = open_registry()
-    entries = registry.entries() if options.all else _found(options.agents, registry)
+    entries = _all(registry) if options.all else _found(options.agents, registry)
     for entry in entries:
         stop_host(entry, open_gateways() if entry.agent_type == GATEWAY else registry, force=options.force)
         if not options.json:
@@ -47,4 +47,12 @@ def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
     if GATEWAY in names and not matching(GATEWAY, [*gateways.entries(), *registry.written()]):
         raise NotFound("no gateway is running", hint="`synapse start gateway` starts one")
     found = (find_agent(name, gateways if matching(name, gateways.entries()) else registry) for name in names)
-    return list({entry.agent_id: entry for entry in found}.values())
+    entries = list({entry.agent_id: entry for entry in found}.values())
+    for entry in entries:
+        require_own_process(entry)
+    return entries
+
+
+def _all(registry: FileRegistry) -> list[AgentEntry]:
+    """All but those that end with their gateway, which is no agent."""
+    return [entry for entry in registry.entries() if not entry.gateway]

@@ -6,6 +6,7 @@ AccessDenied
     └── CredentialsRefused          nobody is known by these credentials; says which ones are taken
 Conflict
 └── RateLimited                     too many requests for now
+    └── TooManyStreams              too many that are open at once
 NotFound
 └── KeyNotFound                     no API key has that name
 """
@@ -43,6 +44,16 @@ class RateLimited(Conflict):
     def __init__(self, message: str, *, seconds: float) -> None:
         self.retry_after = max(1, math.ceil(seconds))
         super().__init__(message, hint=f"try again in {self.retry_after} s")
+
+
+class TooManyStreams(RateLimited):
+    """Too many streams are open with the same credentials."""
+
+    code = "too_many_streams"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} streams are open with these credentials already", seconds=1)
+        self.hint = "close one first; `open_streams` in the gateway's configuration says how many there may be"
 
 
 class KeyNotFound(NotFound):

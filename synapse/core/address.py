@@ -29,10 +29,16 @@ def resolve(target: str, entries: "list[AgentEntry]") -> AgentEntry:
 
 
 def matching(target: str, entries: "list[AgentEntry]") -> "list[AgentEntry]":
-    """The agents that `target` may mean: those with exactly that id or name, else those of that profile (and port)."""
+    """The agents that `target` may mean: those with exactly that id or name, else those of that profile (and port).
+
+    An agent inside a gateway is meant by its name only.
+    """
     wanted = target.removeprefix("@")
     exact = [entry for entry in entries if wanted == entry.agent_id or (entry.name and wanted == entry.name)]
-    return exact or [entry for entry in entries if wanted in (entry.agent_type, f"{entry.agent_type}-{entry.port}")]
+    if exact:
+        return exact
+    hosts = [entry for entry in entries if not entry.gateway]
+    return [entry for entry in hosts if wanted in (entry.agent_type, f"{entry.agent_type}-{entry.port}")]
 
 
 def short_name(entry: AgentEntry) -> str:

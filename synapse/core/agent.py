@@ -19,6 +19,7 @@ class AgentEntry:
         "agent_type",
         "cli_pid",
         "endpoint",
+        "gateway",
         "inbox",
         "name",
         "pid",
@@ -44,6 +45,7 @@ class AgentEntry:
         working_dir: str = "",
         inbox: str = "",
         started_at: str = "",
+        gateway: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -58,6 +60,8 @@ class AgentEntry:
         self.working_dir = working_dir
         self.inbox = inbox
         self.started_at = started_at
+        # The gateway in whose process it lives; such an agent has no process of its own to be ended or attached to.
+        self.gateway = gateway
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""

@@ -34,6 +34,8 @@ class Caller:
     agent_id: str = ""
     pid: int = 0
     via_socket: bool = False
+    is_owner: bool = False
+    """The user whose gateway it is, proven by the connection, where no credentials are asked for."""
     names_agent: bool = False
     """Its environment names an agent, though its ancestry proves none: an agent may have left it behind."""
     sees_all: bool = False
@@ -59,6 +61,11 @@ class Caller:
     def is_person(self) -> bool:
         """Nothing speaks for an agent. Only the socket tells whose process calls, so nobody is a person elsewhere."""
         return self.via_socket and not self.agent_id
+
+    @property
+    def is_own_user(self) -> bool:
+        """This machine's own user, and not somebody with credentials."""
+        return self.via_socket or self.is_owner
 
     @property
     def may_decide(self) -> bool:

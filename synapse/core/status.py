@@ -36,6 +36,8 @@ class ExternalAgent:
     """How it is spoken to: `synapse`, `a2a-0.3` or `a2a-1.0`."""
     added_at: str = ""
     card: Json = field(default_factory=dict[str, Any])
+    guarded: bool = False
+    """Registered by somebody with a key: it is never called at an address that only this machine or network reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

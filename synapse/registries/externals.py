@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -38,12 +39,21 @@ class FileExternalBook:
             raise StoreFailed(f"{path} cannot be read: {error.strerror}") from error
         return _agent(content, path)
 
+    def fingerprint(self) -> frozenset[tuple[str, int, int]]:
+        """Differs whenever an agent was added, changed or removed; no file is read for it."""
+        found: set[tuple[str, int, int]] = set()
+        for path in self._folder.glob(f"[!.]*{_SUFFIX}"):
+            with suppress(OSError):  # it was removed just now
+                status = path.stat()
+                found.add((path.stem, status.st_ino, status.st_mtime_ns))
+        return frozenset(found)
+
     def write(self, agent: ExternalAgent) -> None:
         """Remember `agent`, whole or not at all."""
         path = self._path(agent.alias)
         if path is None:
             raise ValueError(f"{agent.alias!r} cannot be a file name")
-        fields = {name: getattr(agent, name) for name in _TEXTS} | {"card": agent.card}
+        fields = {name: getattr(agent, name) for name in _TEXTS} | {"card": agent.card, "guarded": agent.guarded}
         text = json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -91,7 +101,9 @@ def _agent(content: bytes, path: Path) -> ExternalAgent:
         raise _broken(path, "it is named for another alias")
     if not isinstance(known.get("card"), dict):
         raise _broken(path, "'card' is missing or no object")
-    return ExternalAgent(**{name: known[name] for name in (*_TEXTS, "card")})
+    # Files from before there was a guard have no such field. Only a plain `false` lets an agent be anywhere.
+    guarded = known.get("guarded", False) is not False
+    return ExternalAgent(**{name: known[name] for name in (*_TEXTS, "card")}, guarded=guarded)
 
 
 def _broken(path: Path, why: str) -> StoreCorrupt:

@@ -56,6 +56,7 @@ class AccessSettings:
     requests_per_minute: int = 6000
     burst: int = 600
     failures_per_minute: int = 30
+    open_streams: int = 1000
     origins: tuple[str, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -85,6 +86,7 @@ class _RateLimit(msgspec.Struct, forbid_unknown_fields=True):
     requests_per_minute: int = AccessSettings().requests_per_minute
     burst: int = AccessSettings().burst
     failures_per_minute: int = AccessSettings().failures_per_minute
+    open_streams: int = AccessSettings().open_streams
 
 
 class _Cors(msgspec.Struct, forbid_unknown_fields=True):
@@ -120,6 +122,7 @@ def read_access(table: Mapping[str, Any], where: Path, environ: Mapping[str, str
             requests_per_minute=_not_negative("rate_limit.requests_per_minute", access.rate_limit.requests_per_minute),
             burst=_not_negative("rate_limit.burst", access.rate_limit.burst),
             failures_per_minute=_not_negative("rate_limit.failures_per_minute", access.rate_limit.failures_per_minute),
+            open_streams=_not_negative("rate_limit.open_streams", access.rate_limit.open_streams),
             origins=tuple(_origin(origin) for origin in access.cors.origins),
             tls_cert=_beside(where, access.tls.cert) if access.tls else None,
             tls_key=_beside(where, access.tls.key) if access.tls else None,

@@ -12,14 +12,16 @@ from synapse.drivers.remote_a2a.threads import FileThreads
 from synapse.runtime.externals import FOLDER, credentials_under
 from synapse.runtime.running_agent import RunningAgent
 from synapse.transports.a2a_client import A2AClient
+from synapse.transports.external_dialing import GuardedDial
 
 AGENT_TYPE: Final = "a2a"
 THREADS: Final = "threads"
 
 
-def external_agent(agent: ExternalAgent, home: Path, clock: Clock) -> RunningAgent:
+def external_agent(agent: ExternalAgent, home: Path, clock: Clock, *, allow_private: bool = False) -> RunningAgent:
     """The agent, as those around its driver see it. It has a client of its own: a slow one delays no other."""
-    client = A2AClient(clock, credentials=credentials_under(home).find)
+    guarded = GuardedDial(allow_private=allow_private)
+    client = A2AClient(clock, credentials=credentials_under(home).find, guarded=guarded)
     driver = RemoteDriver(agent, client, FileThreads(home / FOLDER / THREADS / f"{agent.alias}.json"), clock)
     return RunningAgent(
         driver=driver,

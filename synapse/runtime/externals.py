@@ -20,11 +20,20 @@ FOLDER: Final = "external"
 CREDENTIALS: Final = "credentials"
 
 
-def open_externals(home: Path) -> Externals:
-    """The external agents whose files lie under the state folder `home`."""
+def open_externals(home: Path, *, allow_private: bool = False) -> Externals:
+    """The external agents whose files lie under the state folder `home`.
+
+    `allow_private` lets those that somebody with a key has registered be at private and loopback addresses.
+    """
     clock = SystemClock()
     credentials = credentials_under(home)
-    return Externals(FileExternalBook(home / FOLDER), _LateClient(clock, credentials), clock, new_id, credentials)
+    client = _LateClient(clock, credentials, allow_private=allow_private)
+    return Externals(book_under(home), client, clock, new_id, credentials)
+
+
+def book_under(home: Path) -> FileExternalBook:
+    """Who is known."""
+    return FileExternalBook(home / FOLDER)
 
 
 def credentials_under(home: Path) -> FileCredentials:
@@ -35,12 +44,13 @@ def credentials_under(home: Path) -> FileCredentials:
 class _LateClient:
     """Implements ExternalClient. The real one brings `http.client` and `ssl`; few hosts ever need it."""
 
-    def __init__(self, clock: Clock, credentials: FileCredentials) -> None:
+    def __init__(self, clock: Clock, credentials: FileCredentials, *, allow_private: bool) -> None:
         self._clock = clock
         self._credentials = credentials
+        self._allow_private = allow_private
 
-    async def discover(self, url: str, credentials: Mapping[str, str]) -> Found:
-        return await self._client.discover(url, credentials)
+    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> Found:
+        return await self._client.discover(url, credentials, guarded=guarded)
 
     async def send(self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str) -> ExternalAnswer:
         return await self._client.send(agent, message, seconds, task_id=task_id)
@@ -56,5 +66,7 @@ class _LateClient:
     @cached_property
     def _client(self) -> ExternalClient:
         from synapse.transports.a2a_client import A2AClient  # noqa: PLC0415 - see above
+        from synapse.transports.external_dialing import GuardedDial  # noqa: PLC0415 - see above
 
-        return A2AClient(self._clock, credentials=self._credentials.find)
+        guarded = GuardedDial(allow_private=self._allow_private)
+        return A2AClient(self._clock, credentials=self._credentials.find, guarded=guarded)

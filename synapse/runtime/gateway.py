@@ -37,6 +37,7 @@ from synapse.runtime.host import spare_the_collector, told_to_stop
 from synapse.runtime.metrics import Metrics
 from synapse.runtime.open_gate import gateway_names, new_tickets, open_gate
 from synapse.runtime.resident import Resident, Residents, resident_entry
+from synapse.runtime.resident_door import ResidentDoors
 from synapse.runtime.scripted_agent import AGENT_TYPE as SCRIPTED
 from synapse.runtime.scripted_agent import play
 from synapse.runtime.system_clock import SystemClock
@@ -48,6 +49,7 @@ from synapse.service.gateway import GatewayService
 from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
 from synapse.service.journal import Journal
+from synapse.service.open_streams import CountedStreams, OpenStreams
 from synapse.service.store_tail import StoreTail
 from synapse.service.tickets import Ticket
 from synapse.stores.sqlite import SqliteStore
@@ -60,7 +62,8 @@ from synapse.transports.http import HttpApp, HttpLimits
 from synapse.transports.hub_socket import HubSocket
 from synapse.transports.observed_service import ObservedService
 from synapse.transports.probes import ProbedApp
-from synapse.transports.server import ServedApp, Server
+from synapse.transports.served_app import ServedApp
+from synapse.transports.server import Server
 from synapse.transports.websocket import ForEveryCaller
 
 if TYPE_CHECKING:
@@ -86,12 +89,16 @@ class Gateway:
         self._registry = FileRegistry(plan.settings.registry)
         self._client = HostClient(self._clock.monotonic)
         self._residents = Residents()
-        hosts = HostAgents(self._registry, self._client, self._clock)
+        self._doors = ResidentDoors(self._me, self._registry, plan.settings)
+        hosts = HostAgents(self._registry, self._client, self._clock, me=self._me.agent_id)
         # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
         self.directory = GatewayDirectory(hosts, self._residents)
-        self._externals = GatewayExternals(plan.settings, store, self._registry, self._residents, self._clock)
+        self._externals = GatewayExternals(
+            plan.settings, store, self._registry, self._residents, self._clock, doors=self._doors
+        )
         self._tickets = new_tickets()
         self._metrics = Metrics()
+        self._streams = OpenStreams(plan.access.open_streams)
         self.gate = self._open_gate()
         self.service = self._new_service()
         self.grpc_url = ""
@@ -140,7 +147,14 @@ class Gateway:
     async def _play(self, agent: AgentConfig) -> None:
         entry = resident_entry(agent.id, SCRIPTED, self._clock)
         playing = play(read_script(Path(agent.script)), self._clock)
-        resident = Resident(entry, playing, store=self._store, registry=self._registry, settings=self._settings)
+        resident = Resident(
+            entry,
+            playing,
+            store=self._store,
+            registry=self._registry,
+            settings=self._settings,
+            open_door=self._doors.open,
+        )
         try:
             await self._residents.add(resident)
         except NameTaken as error:
@@ -162,6 +176,7 @@ class Gateway:
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
             self.service.look_again()
+            await self._externals.look_again()
 
     def _new_service(self) -> GatewayService:
         journal = Journal(self._store)
@@ -215,7 +230,7 @@ class Gateway:
         door = GrpcDoor(
             self._config,
             self._plan.access,
-            service=ObservedService(self.service, "grpc", self._metrics.count),
+            service=ObservedService(CountedStreams(self.service, self._streams), "grpc", self._metrics.count),
             gate=self.gate,
             public_url=self._me.endpoint,
             max_message_bytes=self._settings.max_body_bytes,
@@ -237,7 +252,7 @@ class Gateway:
         door.offer({dialect.name: dialect for dialect in dialects})
         dialects.append(operations_dialect(self._metrics, tuple(dialects), self.gate.methods, self._me.endpoint))
         app = HttpApp(
-            self.service,
+            CountedStreams(self.service, self._streams),
             dialects,
             admit=self._admission(),
             choose=GatewayChoice(dialects),
@@ -250,7 +265,7 @@ class Gateway:
 
     def _hub_socket(self) -> HubSocket:
         service = ObservedService(self.service, "hub_websocket", self._metrics.count)
-        return HubSocket(service, self.directory.name_of, count=self.gate.count)
+        return HubSocket(service, self.directory.name_of, count=self.gate.count, take_place=self._streams.take)
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
         """Who comes over the Unix socket is this user, as at a host; everybody else comes through the gate."""

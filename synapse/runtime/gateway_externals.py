@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from synapse.core.caller import Caller
 from synapse.core.clock import Clock
-from synapse.core.errors import AgentNotFound, ExternalAgentNotFound, NameTaken, SynapseError
+from synapse.core.errors import AgentNotFound, ExternalAgentFailed, ExternalAgentNotFound, NameTaken, SynapseError
+from synapse.core.external_errors import NoAgentThere
 from synapse.core.requests import AddExternal, RegisterAgent, RemoveExternal
 from synapse.core.status import ExternalAgent
 from synapse.registries.files import FileRegistry
 from synapse.runtime.external_agent import AGENT_TYPE, external_agent
-from synapse.runtime.externals import open_externals
+from synapse.runtime.externals import book_under, open_externals
 from synapse.runtime.resident import Resident, Residents, resident_entry
+from synapse.runtime.resident_door import ResidentDoors
 from synapse.runtime.settings import Settings
 from synapse.service.gateway_directory import gateway_name
 from synapse.stores.sqlite import SqliteStore
@@ -24,40 +27,68 @@ class GatewayExternals:
     """Implements `service.gateway.Registration`; it knows the same agents as `synapse external list`."""
 
     def __init__(
-        self, settings: Settings, store: SqliteStore, registry: FileRegistry, residents: Residents, clock: Clock
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        registry: FileRegistry,
+        residents: Residents,
+        clock: Clock,
+        *,
+        doors: ResidentDoors,
     ) -> None:
+        self._doors = doors
         self._settings = settings
         self._store = store
         self._registry = registry
         self._residents = residents
         self._clock = clock
-        self._externals = open_externals(settings.home)
+        self._book = book_under(settings.home)
+        self._externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
+        self._shown: dict[str, ExternalAgent] = {}
+        self._seen: frozenset[tuple[str, int, int]] = frozenset()
         # Residents of one process share its lease, so nothing else keeps a second one of a name away.
         self._changing = asyncio.Lock()
 
     async def start_known(self) -> None:
-        """Show those that are remembered; one that cannot be shown stops nobody."""
-        for agent in await self._externals.list():
-            try:
-                await self._refuse_heir(agent.alias)
-                await self._show(agent)
-            except SynapseError as error:
-                log.warning("external_not_shown", extra={"agent": agent.alias, "error": str(error)})
+        """Show those that are remembered; one that cannot be shown stops nobody.
 
-    async def register(self, request: RegisterAgent) -> ExternalAgent:
+        Raises StoreFailed.
+        """
+        self._seen = self._book.fingerprint()
+        await self._follow_book()
+
+    async def look_again(self) -> None:
+        """Take note of what `synapse external`, or another gateway, has changed. Called every few seconds."""
+        now = self._book.fingerprint()
+        if now == self._seen:
+            return
+        # Before it is read: what cannot be read now is not read again until it has changed.
+        self._seen = now
+        try:
+            await self._follow_book()
+        except SynapseError as error:
+            log.warning("externals_not_read", extra={"error": str(error)})
+
+    async def register(self, request: RegisterAgent, caller: Caller) -> ExternalAgent:
         """Find an agent by its card, remember and show it.
 
-        Raises InvalidRequest, Conflict or ExternalAgentFailed.
+        Raises:
+            NoAgentThere: there is none, or none that we can speak to.
+            InvalidRequest: the address or the name cannot be one, or the caller may not name that address.
+            Conflict: the name means another agent.
         """
         await self._refuse_taken(request.agent)
-        agent = await self._externals.add(AddExternal(url=request.url, alias=request.agent))
+        adding = AddExternal(url=request.url, alias=request.agent, guarded=not caller.is_own_user)
+        try:
+            agent = await self._externals.add(adding)
+        except ExternalAgentFailed as error:
+            raise NoAgentThere(str(error), hint=error.hint) from error
         try:
             await self._refuse_taken(agent.alias)
         except NameTaken:
             await self._externals.remove(RemoveExternal(agent.alias))
             raise
         async with self._changing:
-            await self._residents.remove(agent.alias)
             await self._show(agent)
         return agent
 
@@ -68,12 +99,28 @@ class GatewayExternals:
         except ExternalAgentNotFound:
             raise AgentNotFound(agent) from None
         async with self._changing:
-            await self._residents.remove(agent)
+            await self._hide(agent)
         return known
 
+    async def _follow_book(self) -> None:
+        """Show exactly those that are known. Raises StoreFailed."""
+        async with self._changing:
+            # Read only now: whoever is shown was written down before.
+            known = await self._externals.list()
+            for gone in self._shown.keys() - {agent.alias for agent in known}:
+                await self._hide(gone)
+            for agent in known:
+                try:
+                    await self._refuse_taken(agent.alias)
+                    await self._show(agent)
+                except SynapseError as error:
+                    log.warning("external_not_shown", extra={"agent": agent.alias, "error": str(error)})
+
     async def _refuse_taken(self, name: str) -> None:
-        ours = (agent.entry for agent in self._residents() if agent.entry.agent_type != AGENT_TYPE)
-        if name and any(gateway_name(entry) == name for entry in (*ours, *self._registry.entries())):
+        ours = [agent.entry for agent in self._residents() if agent.entry.agent_type != AGENT_TYPE]
+        # Those that live here, and have a door to the registry, are all in the first of the two.
+        others = [entry for entry in self._registry.entries() if entry.gateway != self._doors.gateway]
+        if name and any(gateway_name(entry) == name for entry in (*ours, *others)):
             raise NameTaken(f"an agent of this machine is named '{name}'", hint="choose another id")
         await self._refuse_heir(name)
 
@@ -83,7 +130,24 @@ class GatewayExternals:
             raise NameTaken(f"messages wait for an agent of this machine named '{name}'", hint="choose another id")
 
     async def _show(self, agent: ExternalAgent) -> None:
+        """Run it, unless it runs as it is; one that has changed meanwhile is run anew."""
+        if self._shown.get(agent.alias) == agent:
+            return
+        await self._hide(agent.alias)
         entry = resident_entry(agent.alias, AGENT_TYPE, self._clock, endpoint=agent.url)
-        running = external_agent(agent, self._settings.home, self._clock)
-        resident = Resident(entry, running, store=self._store, registry=self._registry, settings=self._settings)
+        allow_private = self._settings.allow_private_agents
+        running = external_agent(agent, self._settings.home, self._clock, allow_private=allow_private)
+        resident = Resident(
+            entry,
+            running,
+            store=self._store,
+            registry=self._registry,
+            settings=self._settings,
+            open_door=None if agent.guarded else self._doors.open,
+        )
         await self._residents.add(resident)
+        self._shown[agent.alias] = agent
+
+    async def _hide(self, name: str) -> None:
+        if self._shown.pop(name, None) is not None:
+            await self._residents.remove(name)

@@ -26,10 +26,12 @@ STATUS_SECONDS: Final = 2.0
 
 class HostAgents:
     """Implements `AgentSource` over the registry. Reading it costs a file for each agent, so that is done only when
-    the folder has changed, and once a second for hosts that could not say goodbye.
+    the folder has changed, and once a second for hosts that could not say goodbye. Those that live in the gateway `me`
+    itself are no hosts.
     """
 
-    def __init__(self, registry: FileRegistry, client: HostClient, clock: Clock) -> None:
+    def __init__(self, registry: FileRegistry, client: HostClient, clock: Clock, *, me: str) -> None:
+        self._me = me
         self._registry = registry
         self._folder = Path(registry.folder)
         self._client = client
@@ -41,7 +43,7 @@ class HostAgents:
     def __call__(self) -> tuple[GatewayAgent, ...]:
         now, changed = self._clock.monotonic(), _changed(self._folder)
         if changed != self._changed or now - self._read_at > FRESH_SECONDS:
-            self._agents = tuple(self._agent(entry) for entry in self._registry.entries())
+            self._agents = tuple(self._agent(one) for one in self._registry.entries() if one.gateway != self._me)
             self._changed, self._read_at = changed, now
         return self._agents
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +34,29 @@ _GATEWAY: Final = Caller(via_socket=True)
 """Who asks a resident: the gateway itself, as if over the socket of a host."""
 
 
+OpenDoor = Callable[[AgentEntry, RunningAgent, TaskService], AbstractAsyncContextManager[None]]
+"""Lets this user's own commands in for a while; see `runtime.resident_door`."""
+
+
+def _no_door(_entry: AgentEntry, _agent: RunningAgent, _service: TaskService) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
 class Resident:
     """One agent in this process, from `start` to `stop`."""
 
     def __init__(
-        self, entry: AgentEntry, agent: RunningAgent, *, store: SqliteStore, registry: FileRegistry, settings: Settings
+        self,
+        entry: AgentEntry,
+        agent: RunningAgent,
+        *,
+        store: SqliteStore,
+        registry: FileRegistry,
+        settings: Settings,
+        open_door: OpenDoor | None = None,
     ) -> None:
         self.entry = entry
+        self._open_door = open_door or _no_door
         self._agent = agent
         self._store = store
         self._registry = registry
@@ -93,10 +110,11 @@ class Resident:
             async with asyncio.TaskGroup() as group:
                 jobs = parts.start(group)
                 self._service = parts.service
-                started.set()
-                told = asyncio.ensure_future(self._stopping.wait())
-                await asyncio.wait({jobs[0], told}, return_when=asyncio.FIRST_COMPLETED)
-                told.cancel()
+                async with self._open_door(self.entry, self._agent, parts.service):
+                    started.set()
+                    told = asyncio.ensure_future(self._stopping.wait())
+                    await asyncio.wait({jobs[0], told}, return_when=asyncio.FIRST_COMPLETED)
+                    told.cancel()
                 self._service = None
                 await self._agent.stop()
                 await parts.say_farewell()

@@ -62,8 +62,11 @@ class CredentialBook(Protocol):
 class ExternalClient(Protocol):
     """Speaks to agents elsewhere."""
 
-    async def discover(self, url: str, credentials: Mapping[str, str]) -> Found:
-        """Read the card of the agent at `url`. Raises InvalidRequest or ExternalAgentFailed."""
+    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> Found:
+        """Read the card of the agent at `url`; see `ExternalAgent.guarded`.
+
+        Raises InvalidRequest or ExternalAgentFailed.
+        """
         ...
 
     async def send(self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str) -> ExternalAnswer:
@@ -110,7 +113,9 @@ class Externals:
         _check_headers(request.credentials)
         before = self._refuse_taken(request.alias, request.url)
         shown = request.credentials or (self._credentials.find(request.alias) if before else {})
-        found = await self._client.discover(request.url, shown)
+        # What this user has added stays as free as it was, whoever names the same address under the same alias.
+        guarded = request.guarded and (before is None or before.guarded)
+        found = await self._client.discover(request.url, shown, guarded=guarded)
         alias = request.alias or default_alias(found.name, found.url)
         known = self._refuse_taken(alias, found.url)
         agent = ExternalAgent(
@@ -121,6 +126,7 @@ class Externals:
             protocol=found.protocol,
             added_at=known.added_at if known else f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}",
             card=found.card,
+            guarded=request.guarded and (known is None or known.guarded),
         )
         if request.credentials:
             self._credentials.write(alias, request.credentials)
@@ -166,7 +172,7 @@ class Externals:
         except TimeoutError as error:
             raise WaitTimedOut(f"'{alias}' has not answered within {seconds:g} seconds") from error
         except ExternalAgentFailed as error:
-            raise ExternalAgentFailed(f"'{alias}': {error}", hint=error.hint) from error
+            raise type(error)(f"'{alias}': {error}", hint=error.hint) from error
 
     def _addressed(self, request: SendExternal) -> tuple[ExternalAgent, Message]:
         agent, message = self._known(request.alias), request.message

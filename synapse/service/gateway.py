@@ -45,8 +45,8 @@ TakeFigures = Callable[[Caller], Awaitable[Figures]]
 class Registration(Protocol):
     """Shows agents from elsewhere at the gateway."""
 
-    async def register(self, request: RegisterAgent) -> ExternalAgent:
-        """Raises InvalidRequest, Conflict or ExternalAgentFailed."""
+    async def register(self, request: RegisterAgent, caller: Caller) -> ExternalAgent:
+        """Raises InvalidRequest, also when there is no agent, or Conflict."""
         ...
 
     async def remove(self, agent: str) -> ExternalAgent:
@@ -112,9 +112,9 @@ class GatewayService:
             raise AgentNotFound(request.agent)
         return await self._listed(agent)
 
-    async def _register(self, request: RegisterAgent, _caller: Caller) -> ListedAgent:
-        registered = await self._registration.register(request)
-        return await self._get_agent(GetAgent(registered.alias), _caller)
+    async def _register(self, request: RegisterAgent, caller: Caller) -> ListedAgent:
+        registered = await self._registration.register(request, caller)
+        return await self._get_agent(GetAgent(registered.alias), caller)
 
     async def _remove(self, request: RemoveAgent, _caller: Caller) -> ExternalAgent:
         return await self._registration.remove(request.agent)

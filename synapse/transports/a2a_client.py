@@ -15,11 +15,14 @@ from typing import Final, TypeVar
 
 from synapse.core.clock import Clock
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, WaitTimedOut
+from synapse.core.external_errors import ExternalAddressRefused
 from synapse.core.message import Message
 from synapse.core.status import ExternalAgent, ExternalAnswer
+from synapse.core.wire_errors import InvalidField
 from synapse.service.externals import Found
 from synapse.transports.errand import Errand
 from synapse.transports.external_card import SYNAPSE, checked_address, choose_interface, shown_text
+from synapse.transports.external_dialing import Dial, GuardedDial, dial_anywhere
 from synapse.transports.external_discovery import find_card
 from synapse.transports.external_report import Report
 from synapse.transports.external_way import Said, Way, shown_at
@@ -44,7 +47,8 @@ def no_credentials(_alias: str) -> Mapping[str, str]:
 class A2AClient:
     """Implements `service.externals.ExternalClient`, and what a driver of an external agent needs.
 
-    `credentials` gives the headers that an agent is shown, by its alias.
+    `credentials` gives the headers that an agent is shown, by its alias; `guarded` connects to agents that somebody
+    with a key has registered.
     """
 
     def __init__(
@@ -52,25 +56,31 @@ class A2AClient:
         clock: Clock,
         *,
         credentials: Callable[[str], Mapping[str, str]] = no_credentials,
+        guarded: Dial | None = None,
         discover_seconds: float = DISCOVER_SECONDS,
     ) -> None:
         self._clock = clock
+        self._guarded = guarded or GuardedDial(allow_private=False)
         self._credentials = credentials
         self._discover_seconds = discover_seconds
         self._pool = ThreadPoolExecutor(MOST_ERRANDS, thread_name_prefix="external")
 
-    async def discover(self, url: str, credentials: Mapping[str, str] | None = None) -> Found:
+    async def discover(self, url: str, credentials: Mapping[str, str] | None = None, *, guarded: bool = False) -> Found:
         """Read the card of the agent at `url`, which may be the card's own address.
 
-        Raises InvalidRequest or ExternalAgentFailed.
+        Raises InvalidRequest, also for a `guarded` address that is not called, or ExternalAgentFailed.
         """
         address = checked_address(url)
         shown = credentials or {}
         try:
-            card, protocol = await self._run(self._discover_seconds, lambda errand: find_card(errand, address, shown))
+            card, protocol = await self._run(
+                self._discover_seconds, lambda errand: find_card(errand, address, shown), guarded=guarded
+            )
         except TimeoutError as error:
             why = f"no agent was found at {address}: no answer within {self._discover_seconds:g} seconds"
             raise ExternalAgentUnreachable(why) from error
+        except ExternalAddressRefused as error:
+            raise InvalidField("url", str(error), hint=error.hint) from error
         except ExternalAgentFailed as error:
             raise type(error)(f"no agent was found at {address}: {error}", hint=error.hint) from error
         return Found(
@@ -92,7 +102,11 @@ class A2AClient:
         """
         thread = Thread(task_id=task_id)
         try:
-            return await self._run(seconds, lambda errand: _send(errand, self._way(agent), agent, message, thread))
+            return await self._run(
+                seconds,
+                lambda errand: _send(errand, self._way(agent), agent, message, thread),
+                guarded=agent.guarded,
+            )
         except TimeoutError as error:
             raise _too_late(agent, seconds) from error
         except ExternalAgentFailed as error:
@@ -133,20 +147,23 @@ class A2AClient:
 
         Raises ExternalAgentFailed (it did not take it), Unanswered, or TimeoutError after `seconds`.
         """
-        return self._followed(seconds, lambda errand: _tell(errand, self._way(agent), message, thread))
+        return self._followed(
+            seconds, lambda errand: _tell(errand, self._way(agent), message, thread), guarded=agent.guarded
+        )
 
     def follow(self, agent: ExternalAgent, task_id: str, seconds: float) -> AsyncGenerator[Said, None]:
         """Follow a task. Raises ExternalAgentFailed, or TimeoutError after `seconds`."""
-        return self._followed(seconds, lambda errand: self._way(agent).follow(errand, task_id))
+        return self._followed(seconds, lambda errand: self._way(agent).follow(errand, task_id), guarded=agent.guarded)
 
     async def look(self, agent: ExternalAgent, task_id: str, seconds: float) -> Said:
         """Read a task. Raises ExternalAgentFailed or TimeoutError."""
-        return await self._run(seconds, lambda errand: self._way(agent).look(errand, task_id))
+        return await self._run(seconds, lambda errand: self._way(agent).look(errand, task_id), guarded=agent.guarded)
 
     async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float) -> ExternalAnswer:
         """Stop a task. Raises ExternalAgentFailed, also when it does not want to, or TimeoutError."""
         report = Report()
-        report.receive(await self._run(seconds, lambda errand: self._way(agent).cancel(errand, task_id)))
+        said = await self._run(seconds, lambda errand: self._way(agent).cancel(errand, task_id), guarded=agent.guarded)
+        report.receive(said)
         return report.answer(agent.alias)
 
     def has_streams(self, agent: ExternalAgent) -> bool:
@@ -157,11 +174,14 @@ class A2AClient:
         interface = choose_interface(agent.card, agent.url)
         return Way(interface, shown_at(self._credentials(agent.alias), agent.url, interface.url))
 
+    def _errand(self, seconds: float, *, guarded: bool) -> Errand:
+        return Errand(self._clock.monotonic, seconds, self._guarded if guarded else dial_anywhere)
+
     async def _followed(
-        self, seconds: float, work: Callable[[Errand], Generator[Said, None, None]]
+        self, seconds: float, work: Callable[[Errand], Generator[Said, None, None]], *, guarded: bool
     ) -> AsyncGenerator[Said, None]:
         """Run an errand in a thread and yield what it brings; it is called off when nobody wants more of it."""
-        errand = Errand(self._clock.monotonic, seconds)
+        errand = self._errand(seconds, guarded=guarded)
         loop = asyncio.get_running_loop()
         brought: asyncio.Queue[Said | Exception | None] = asyncio.Queue()
 
@@ -189,9 +209,9 @@ class A2AClient:
         finally:
             errand.call_off()
 
-    async def _run(self, seconds: float, work: Callable[[Errand], Result]) -> Result:
+    async def _run(self, seconds: float, work: Callable[[Errand], Result], *, guarded: bool) -> Result:
         """Run an errand in a thread, and call it off when the caller is cancelled or its time is over."""
-        errand = Errand(self._clock.monotonic, seconds)
+        errand = self._errand(seconds, guarded=guarded)
 
         def run() -> Result:
             with errand:

@@ -1,4 +1,5 @@
-"""Which addresses a webhook may have. Pure: names are resolved elsewhere, and every address that comes of it is asked.
+"""Which addresses a webhook, or an agent that a key registers, may have. Pure: names are resolved elsewhere, and every
+address that comes of it is asked.
 
 A caller chooses where we send to, so an address that only this machine or this network reaches is refused: it would
 let a stranger speak to what trusts us (SSRF). Addresses that hold another one are judged by the one that they hold.
@@ -16,6 +17,9 @@ from synapse.core.wire_errors import InvalidField
 
 Address = IPv4Address | IPv6Address
 
+WEBHOOKS: Final = "allow_private_webhooks"
+AGENTS: Final = "allow_private_agents"
+"""The settings that allow private and loopback addresses."""
 LONGEST_URL: Final = 2048
 _PORTS: Final = {"http": 80, "https": 443}
 _PLAIN: Final = re.compile(r"[\x21-\x7e]+")
@@ -71,7 +75,7 @@ _HOLDERS: Final[tuple[tuple[IPv6Network, int], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a webhook is."""
+    """Where something is that somebody else has named."""
 
     scheme: str
     host: str
@@ -131,11 +135,11 @@ def refusal(address: Address, *, allow_private: bool) -> str:
     return "" if allow_private and what in _ALLOWABLE else what
 
 
-def refuse(target: Target, address: Address, *, allow_private: bool) -> None:
-    """Raise InvalidField when nothing is sent to `address`."""
+def refuse(target: Target, address: Address, *, allow_private: bool, switch: str = WEBHOOKS) -> None:
+    """Raise InvalidField when nothing is sent to `address`; `switch` is the setting that would allow it."""
     what = refusal(address, allow_private=allow_private)
     if what:
-        hint = "`allow_private_webhooks` in the settings allows it" if what in _ALLOWABLE else ""
+        hint = f"`{switch}` in the settings allows it" if what in _ALLOWABLE else ""
         # Which address a name of ours has is nothing for whoever only knows the name.
         verb = "is" if target.literal is not None else "leads to"
         raise _wrong(f"'{target.host}' {verb} {what}", hint)

@@ -152,7 +152,7 @@ class SameUserAuthenticator:
 
     def __init__(self, uid: int | None) -> None:
         self._uid = uid
-        self._everybody = Caller()
+        self._everybody = Caller(is_owner=uid is not None)
 
     def authenticate(self, credentials: Credentials) -> Verdict:
         if self._uid is None or credentials.peer.uid == self._uid:

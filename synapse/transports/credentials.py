@@ -164,6 +164,8 @@ def agent_of(processes: Iterable[tuple[int, int]], entries: Iterable[AgentEntry]
     hosts: dict[int, AgentEntry] = {}
     clis: dict[int, AgentEntry] = {}
     for entry in entries:
+        if entry.gateway:
+            continue  # a gateway asks for others, and is none of the agents that live in it
         hosts[entry.pid] = entry
         if entry.cli_pid:
             clis[entry.cli_pid] = entry

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
 from synapse.transports.events import EventDecoder, ServerEvent
+from synapse.transports.external_dialing import Dial, dial_anywhere
 
 CONNECT_SECONDS: Final = 5.0
 LARGEST_ANSWER: Final = 16 * 1024 * 1024
@@ -45,8 +46,9 @@ class Answer:
 class Errand:
     """Some requests, one after the other, that share one deadline."""
 
-    def __init__(self, monotonic: Callable[[], float], seconds: float) -> None:
+    def __init__(self, monotonic: Callable[[], float], seconds: float, dial: Dial = dial_anywhere) -> None:
         self._monotonic = monotonic
+        self._dial = dial
         self._deadline = monotonic() + seconds
         self._connection: HTTPConnection | None = None
         self._socket: socket.socket | None = None
@@ -91,12 +93,13 @@ class Errand:
     def _send(self, call: Call) -> HTTPResponse:
         self._close()
         place = urlsplit(call.url)
-        self._connection = _connection(place, min(CONNECT_SECONDS, self._left()))
+        secure = ssl.create_default_context() if place.scheme == "https" else None
+        self._connection = _connection(place, secure)
+        seconds = min(CONNECT_SECONDS, self._left())
         try:
-            self._connection.connect()
+            self._socket = self._connection.sock = self._connected(call.url, secure, seconds)
         except TimeoutError as error:
             raise ExternalAgentUnreachable(f"{_origin(place)} does not take a connection") from error
-        self._socket = self._connection.sock
         self._bound()
         self.spoke = True
         headers = {"Accept": "application/json", "Connection": "close", **call.headers}
@@ -108,6 +111,15 @@ class Errand:
             self._connection.request("POST", _target(place), body=content, headers=headers)
         self._response = self._connection.getresponse()
         return self._response
+
+    def _connected(self, url: str, secure: ssl.SSLContext | None, seconds: float) -> socket.socket:
+        plain = self._dial(url, seconds)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return plain if secure is None else secure.wrap_socket(plain, server_hostname=urlsplit(url).hostname)
+        except BaseException:
+            plain.close()
+            raise
 
     def _whole(self, response: HTTPResponse) -> Answer:
         self._bound()
@@ -150,11 +162,9 @@ class Errand:
             self._connection.close()
 
 
-def _connection(place: SplitResult, seconds: float) -> HTTPConnection:
+def _connection(place: SplitResult, secure: ssl.SSLContext | None) -> HTTPConnection:
     host = place.hostname or ""
-    if place.scheme == "https":
-        return HTTPSConnection(host, place.port, timeout=seconds, context=ssl.create_default_context())
-    return HTTPConnection(host, place.port, timeout=seconds)
+    return HTTPConnection(host, place.port) if secure is None else HTTPSConnection(host, place.port, context=secure)
 
 
 def _target(place: SplitResult) -> str:
@@ -170,7 +180,7 @@ def _translated(url: str) -> Generator[None]:
         yield
     except TimeoutError:
         raise
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, UnicodeError) as error:
         place = _origin(urlsplit(url))
         for kind, ours, sentence, hint in _MEANINGS:
             if isinstance(error, kind):
@@ -180,6 +190,8 @@ def _translated(url: str) -> Generator[None]:
 
 _MEANINGS: Final[tuple[tuple[type[Exception], type[ExternalAgentFailed], str, str], ...]] = (
     (socket.gaierror, ExternalAgentUnreachable, "the host name of {place} is not known", ""),
+    # A name that cannot be written for the DNS: with an empty part, or one that is too long.
+    (UnicodeError, ExternalAgentUnreachable, "the host name of {place} is none", ""),
     (ConnectionRefusedError, ExternalAgentUnreachable, "nobody listens at {place}", "is it running, on that port?"),
     (
         ssl.SSLCertVerificationError,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-from synapse.core.errors import ExternalAgentFailed, InvalidRequest
+from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, InvalidRequest
 from synapse.core.message import Json
 from synapse.transports.errand import Answer, Call, Errand
 from synapse.transports.external_card import card_addresses, checked_address, choose_interface, is_card
@@ -27,6 +27,9 @@ def find_card(errand: Errand, url: str, credentials: Mapping[str, str]) -> tuple
             card = _card(_fetch(errand, address, credentials))
         except _NoCard as why:
             whys.append(f"{urlsplit(address).path} {why}")
+        except ExternalAgentUnreachable as error:
+            tried = f"{error} (asked for {urlsplit(address).path})"
+            raise ExternalAgentUnreachable(tried, hint=error.hint) from error
         else:
             return card, choose_interface(card, url).protocol
     raise ExternalAgentFailed("; ".join(whys), hint="an A2A agent has its card at /.well-known/agent-card.json")

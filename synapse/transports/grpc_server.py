@@ -26,6 +26,7 @@ from synapse.core.wire_errors import InvalidField, VersionNotSupported
 from synapse.dialects.dialect import Call, StreamCall, WireRequest
 from synapse.dialects.mounting import AGENT
 from synapse.dialects.negotiation import DIALECTS, asked_dialect, asked_version
+from synapse.transports.grpc_describing import METHOD, SERVICES, Description
 from synapse.transports.grpc_methods import GrpcService, Method
 from synapse.transports.grpc_status import tell
 from synapse.transports.http import Service
@@ -81,8 +82,12 @@ class GrpcServer:
         )
 
     def offer(self, *services: GrpcService) -> None:
-        """Take calls of these; to be said before it serves."""
-        self._server.add_generic_rpc_handlers([self._handlers(one) for one in services])
+        """Take calls of these, and describe them to whoever may call; to be said before it serves."""
+        description = Description(service.name for service in services)
+        describing = partial(self._describe, services[0], description)
+        self._server.add_generic_rpc_handlers(
+            [*(self._handlers(one) for one in services), *(_describer(name, describing) for name in SERVICES)]
+        )
 
     def bind(self, host: str, port: int, *, tls: tuple[bytes, bytes] | None = None) -> int:
         """Take a port, or any free one for 0; `tls` is a private key and a certificate, in PEM. Returns the port.
@@ -159,6 +164,22 @@ class GrpcServer:
             await _abort(service, path, error, context)
             raise
 
+    async def _describe(
+        self, service: GrpcService, description: Description, path: str, asked: Any, context: Any
+    ) -> AsyncGenerator[bytes, None]:
+        """Who may call may know what can be called, and nobody else: the rules are those of all calls."""
+        try:
+            admitted = self._admit(_headers(context), path, str(context.peer()))
+            if not isinstance(admitted, Caller):
+                await admitted
+            async with aclosing(description.answers(aiter(asked), context)) as answers:
+                async for answer in answers:
+                    yield answer
+        except Exception as error:
+            # The outermost handler: see `_abort`.
+            await _abort(service, path, error, context)
+            raise
+
     async def _asked(
         self, service: GrpcService, method: Method, path: str, given: bytes, context: Any
     ) -> tuple[Call | StreamCall, Caller]:
@@ -211,6 +232,12 @@ class GrpcServer:
                     yield update
         finally:
             stopping.cancel()
+
+
+def _describer(name: str, describing: Callable[..., AsyncGenerator[bytes, None]]) -> Any:
+    handlers: dict[str, Any] = {}
+    handlers[METHOD] = grpc.stream_stream_rpc_method_handler(partial(describing, f"/{name}/{METHOD}"))
+    return grpc.method_handlers_generic_handler(name, handlers)
 
 
 async def _next(stream: AsyncGenerator[Update, None]) -> Update | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any, Final, Protocol
 
 from synapse.core.access_errors import RateLimited
@@ -48,6 +48,14 @@ def _nothing_to_pay(_caller: Caller) -> None:
     """For those whose frames are not counted."""
 
 
+TakePlace = Callable[[Caller], AbstractContextManager[object]]
+"""Holds a place for a connection, or raises TooManyStreams."""
+
+
+def _room_for_all(_caller: Caller) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
 class HubSocket:
     """Implements WebSocketHandler. `count` hears of the frames of those who came with a ticket, which is used up.
 
@@ -60,12 +68,14 @@ class HubSocket:
         agent_name: AgentName,
         *,
         count: Callable[[Caller], None] = _nothing_to_pay,
+        take_place: TakePlace = _room_for_all,
         slow_seconds: float = SLOW_SECONDS,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
         self._service = service
         self._agent_name = agent_name
         self._count = count
+        self._take_place = take_place
         self._slow_seconds = slow_seconds
         self._longest_seconds = longest_seconds
 
@@ -74,7 +84,12 @@ class HubSocket:
 
         Raises:
             AccessDenied: its credentials are worth nothing any more.
+            TooManyStreams: the caller has too many open; however many tasks it follows, a connection is one.
         """
+        with self._take_place(caller):
+            await self._hold(channel, caller)
+
+    async def _hold(self, channel: WebSocketChannel, caller: Caller) -> None:
         await channel.accept()
         talk = _Conversation(self._service, self._agent_name, caller)
         works = [asyncio.ensure_future(self._read(channel, talk)), asyncio.ensure_future(self._write(channel, talk))]

@@ -22,7 +22,8 @@ FOREIGN = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET", "PYTHONDONTWRITEBYTECODE")
 
 def environ(home: Path) -> dict[str, str]:
     ours = {"SYNAPSE_HOME": str(home), "SYNAPSE_UDS_DIR": str(home / "s"), "PYTHONPATH": str(ROOT)}
-    ours["SYNAPSE_ALLOW_PRIVATE_WEBHOOKS"] = "1"  # the webhooks of the tests are on loopback
+    # The webhooks, and the agents from elsewhere, of the tests are on loopback.
+    ours |= {"SYNAPSE_ALLOW_PRIVATE_WEBHOOKS": "1", "SYNAPSE_ALLOW_PRIVATE_AGENTS": "1"}
     return {name: value for name, value in os.environ.items() if name not in FOREIGN} | ours
 
 

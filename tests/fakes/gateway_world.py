@@ -51,7 +51,7 @@ class FakeRegistration:
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    async def register(self, request: RegisterAgent) -> ExternalAgent:
+    async def register(self, request: RegisterAgent, caller: Caller) -> ExternalAgent:
         self.done.append(f"registered {request.url}")
         return ExternalAgent(alias=request.agent, url=request.url, name="")
 

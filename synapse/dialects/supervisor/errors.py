@@ -33,7 +33,8 @@ class Fault(NamedTuple):
     http: int
 
 
-# The document has no code for callers who are refused, only statuses.
+# The document has no code for callers who are refused. What is forbidden is, for this caller, an operation that is not
+# supported; who is not known, or asks too often, sends requests that are not valid now.
 FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.SynapseError: Fault(-32603, 500),
     errors.InvalidRequest: Fault(-32602, 400),
@@ -53,7 +54,7 @@ FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.MessageIdReused: Fault(-32602, 400),
     errors.QueueFull: Fault(-32600, 429),
     access_errors.RateLimited: Fault(-32600, 429),
-    errors.AccessDenied: Fault(-32600, 403),
+    errors.AccessDenied: Fault(-32004, 403),
     errors.Unauthenticated: Fault(-32600, 401),
 }
 

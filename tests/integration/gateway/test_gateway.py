@@ -243,6 +243,41 @@ def test_an_agent_from_elsewhere_is_registered_asked_and_removed(served: Served)
     assert taken.status >= 400
 
 
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [("http://169.254.169.254/latest", "is a link-local address"), ("http://localhost:1", "nobody listens at")],
+)
+def test_an_address_that_is_no_agent_s_is_told_to_whoever_names_it(served: Served, url: str, why: str) -> None:
+    refused = served.gateway.ask("POST", "/agents", {"url": url, "id": "nobody"}, key=served.laptop)
+
+    error = refused.json["error"]
+    assert (refused.status, error["code"], error["message"]) == (400, -32602, "Invalid params")
+    assert why in error["data"]
+    assert "nobody" not in listed(served)
+
+
+def test_what_lives_in_the_gateway_is_reached_by_this_user_s_own_commands(served: Served) -> None:
+    home = served.gateway.home
+    (tck,) = [one for one in json.loads(run(home, "list", "--json").stdout) if one["name"] == "tck"]
+    answered = run(home, "send", "tck", "hello", "--response")
+
+    assert (tck["gateway"], tck["status"]) == (served.gateway.entry.agent_id, "ready")
+    assert answered.stdout.decode().strip() == "hello"
+    assert run(home, "stop", "tck").returncode != 0
+    # It is one agent for the gateway too, and the host beside it is asked by the gateway and no agent.
+    assert served.send("tck", "hello", blocking=True)["status"] == "succeeded"
+    assert served.send("conf", "hello", blocking=True)["status"] == "succeeded"
+
+
+def test_a_running_gateway_notices_what_is_added(served: Served) -> None:
+    home = served.gateway.home
+    conf = next(one for one in json.loads(run(home, "list", "--json").stdout) if one["name"] == "conf")
+    assert run(home, "external", "add", conf["endpoint"], "--alias", "late").returncode == 0
+    until(lambda: "late" in listed(served), "the gateway shows it")
+    assert served.send("late", "hello", blocking=True)["status"] == "succeeded"
+    assert run(home, "external", "remove", "late").returncode == 0
+
+
 def test_this_user_needs_no_key_on_the_socket_and_sees_it_in_the_list(served: Served) -> None:
     entry = served.gateway.entry
     agents = WireClient(entry.port, entry.socket).request("GET", "/agents").json["agents"]

@@ -49,7 +49,7 @@ def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
 
     async def story(services: list[CommandedService], entry: AgentEntry) -> None:
         client = HostClient(FakeClock().monotonic)
-        hosts = HostAgents(registry, client, FakeClock())
+        hosts = HostAgents(registry, client, FakeClock(), me="synapse-gateway-8000")
         assert hosts() == ()
         registry.write(entry)
         (agent,) = hosts()
@@ -79,7 +79,7 @@ def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp
 
     async def story() -> None:
         clock = FakeClock()
-        hosts = HostAgents(registry, HostClient(clock.monotonic), clock)
+        hosts = HostAgents(registry, HostClient(clock.monotonic), clock, me="synapse-gateway-8000")
         registry.write(entry)
         (agent,) = hosts()
         assert await agent.state() == EXITED

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,15 +13,25 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, NameTaken
-from synapse.core.requests import RegisterAgent
+from synapse.core.external_errors import ExternalAddressRefused, NoAgentThere
+from synapse.core.requests import AddExternal, RegisterAgent, RemoveExternal, SendExternal
+from synapse.core.wire_errors import InvalidField
+from synapse.dialects.a2a_v0_3 import errors as a2a_v0_3
+from synapse.dialects.a2a_v1 import errors as a2a_v1
+from synapse.dialects.hub import errors as hub
+from synapse.dialects.supervisor import errors as supervisor
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, start_time
+from synapse.runtime.externals import open_externals
 from synapse.runtime.gateway_externals import GatewayExternals
 from synapse.runtime.resident import Residents
+from synapse.runtime.resident_door import ResidentDoors
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.stores.sqlite import SqliteStore
+from tests.fakes.desk import say
 from tests.fakes.facts import opened as waiting
 from tests.fakes.strangers import card_1_0, stranger_at_home
 from tests.unit.stores.stories import keep
@@ -27,6 +39,11 @@ from tests.unit.stores.stories import keep
 pytestmark = pytest.mark.integration
 
 BOUND = 20.0
+GATEWAY = "synapse-gateway-1"
+OWNER = Caller(via_socket=True)
+LAPTOP = Caller(scope="key:laptop", name="laptop")
+SHARED = Caller(name="shared")
+"""A key in the scope of the user's own tasks is a key all the same."""
 
 
 def running() -> int:
@@ -35,16 +52,20 @@ def running() -> int:
 
 
 @asynccontextmanager
-async def opened(home: Path) -> AsyncGenerator[tuple[GatewayExternals, Residents]]:
+async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[GatewayExternals, Residents]]:
     store = await SqliteStore.open(home / "store.db")
     residents = Residents()
     registry = FileRegistry(home / "registry")
+    sockets = tempfile.TemporaryDirectory(prefix="s")
+    settings = Settings(home=home, uds_dir=Path(sockets.name), sources={"uds_dir": "test"}, allow_private_agents=allow)
     try:
         async with asyncio.timeout(BOUND):
-            yield GatewayExternals(Settings(home=home), store, registry, residents, SystemClock()), residents
+            doors = ResidentDoors(AgentEntry(GATEWAY, "gateway"), registry, settings)
+            yield GatewayExternals(settings, store, registry, residents, SystemClock(), doors=doors), residents
     finally:
         await residents.stop()
         await store.close()
+        sockets.cleanup()
 
 
 def runs_here(agent_id: str, name: str = "") -> AgentEntry:
@@ -57,7 +78,7 @@ def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_path: Pa
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, residents):
             with pytest.raises(NameTaken):
-                await externals.register(RegisterAgent(url=url, agent=taken))
+                await externals.register(RegisterAgent(url=url, agent=taken), OWNER)
             assert list(residents()) == []
 
     registry = FileRegistry(tmp_path / "registry")
@@ -77,8 +98,8 @@ def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_stranger(
             await store.close()
 
             with pytest.raises(NameTaken, match="messages wait"):
-                await externals.register(RegisterAgent(url=url, agent="ada"))
-            await externals.register(RegisterAgent(url=url, agent="other"))
+                await externals.register(RegisterAgent(url=url, agent="ada"), OWNER)
+            await externals.register(RegisterAgent(url=url, agent="other"), OWNER)
 
             assert [agent.name for agent in residents()] == ["other"]
 
@@ -91,13 +112,123 @@ def test_whoever_registers_an_agent_at_the_same_time_gets_the_same_one(tmp_path:
     async def story(url: str) -> None:
         register = RegisterAgent(url=url, agent="other")
         async with opened(tmp_path) as (externals, residents):
-            await asyncio.gather(*(externals.register(register) for _ in range(5)))
+            await asyncio.gather(*(externals.register(register, OWNER) for _ in range(5)))
             assert [agent.name for agent in residents()] == ["other"]
             assert running() == 1
 
             ends = await asyncio.gather(*(externals.remove("other") for _ in range(2)), return_exceptions=True)
             assert [isinstance(end, AgentNotFound) for end in ends].count(True) == 1
             assert running() == 0
+
+    with stranger_at_home() as stranger:
+        stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
+        asyncio.run(story(stranger.url))
+
+
+@pytest.mark.parametrize("caller", [LAPTOP, SHARED])
+def test_a_key_names_no_address_of_this_machine(tmp_path: Path, caller: Caller) -> None:
+    async def story(url: str) -> None:
+        async with opened(tmp_path) as (externals, residents):
+            with pytest.raises(InvalidField, match="is a loopback address") as refused:
+                await externals.register(RegisterAgent(url=url, agent="other"), caller)
+            assert refused.value.field == "url"
+            assert "allow_private_agents" in refused.value.hint
+            assert list(residents()) == []
+
+    with stranger_at_home() as stranger:
+        stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
+        asyncio.run(story(stranger.url))
+        assert stranger.heard == []
+
+
+def test_an_agent_that_a_key_registered_is_guarded_at_every_later_call(tmp_path: Path) -> None:
+    async def story(url: str) -> None:
+        async with opened(tmp_path, allow=True) as (externals, _):
+            agent = await externals.register(RegisterAgent(url=url, agent="other"), LAPTOP)
+            assert agent.guarded
+            # Nor does it come between the user and an agent of that name.
+            assert FileRegistry(tmp_path / "registry").written() == []
+        calls = len(stranger.heard)
+        known = open_externals(tmp_path)
+        with pytest.raises(ExternalAddressRefused, match="is a loopback address"):
+            await known.send(SendExternal(alias="other", message=say("hello")))
+        with pytest.raises(ExternalAddressRefused):
+            await known.cancel("other", "there-1")
+        assert len(stranger.heard) == calls
+
+    with stranger_at_home() as stranger:
+        stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
+        asyncio.run(story(stranger.url))
+
+
+def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_path: Path) -> None:
+    async def story(url: str) -> None:
+        async with opened(tmp_path) as (externals, _):
+            for caller in (OWNER, LAPTOP):
+                agent = await externals.register(RegisterAgent(url=url, agent="other"), caller)
+                assert not agent.guarded
+
+    with stranger_at_home() as stranger:
+        stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
+        asyncio.run(story(stranger.url))
+
+
+def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_path: Path) -> None:
+    async def story(*urls: str) -> list[NoAgentThere]:
+        told: list[NoAgentThere] = []
+        async with opened(tmp_path) as (externals, residents):
+            for url in urls:
+                with pytest.raises(NoAgentThere) as refused:
+                    await externals.register(RegisterAgent(url=url), OWNER)
+                told.append(refused.value)
+            assert list(residents()) == []
+        return told
+
+    with stranger_at_home() as stranger, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
+        nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        unreachable, no_card, no_name = asyncio.run(story(nobody, stranger.url, "http://a..b"))
+
+    assert nobody in str(unreachable)
+    assert "nobody listens" in str(unreachable)
+    assert "/.well-known/agent-card.json" in str(unreachable)
+    assert str(no_card).endswith("/.well-known/agent-card.json answered 404; /.well-known/agent.json answered 404")
+    assert "host name" in str(no_name)
+    for encode_error in (supervisor.encode_error, hub.encode_error, a2a_v1.encode_error, a2a_v0_3.encode_error):
+        answer = encode_error(unreachable)
+        assert (answer.status, nobody.encode() in answer.body) == (400, True)
+
+
+def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) -> None:
+    async def story(url: str) -> None:
+        async with opened(tmp_path) as (externals, residents):
+            await externals.start_known()
+            command = open_externals(tmp_path)
+            for alias in ("other", "third"):
+                await command.add(AddExternal(url=url, alias=alias))
+            await externals.look_again()
+            assert {agent.name for agent in residents()} == {"other", "third"}
+            (before,) = (agent.entry for agent in residents() if agent.name == "third")
+
+            await command.remove(RemoveExternal("other"))
+            await externals.look_again()
+
+            (after,) = residents()
+            assert after.entry is before  # it was not started anew
+            assert running() == 1
+
+    with stranger_at_home() as stranger:
+        stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
+        asyncio.run(story(stranger.url))
+
+
+def test_a_broken_file_leaves_the_others_where_they_are(tmp_path: Path) -> None:
+    async def story(url: str) -> None:
+        async with opened(tmp_path) as (externals, residents):
+            await externals.register(RegisterAgent(url=url, agent="other"), OWNER)
+            (tmp_path / "external" / "broken.json").write_text("{", encoding="utf-8")
+            await externals.look_again()
+            assert [agent.name for agent in residents()] == ["other"]
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))

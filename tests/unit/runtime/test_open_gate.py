@@ -105,7 +105,7 @@ def test_without_authentication_the_same_user_has_the_local_scope(tmp_path: Path
     gate = gate_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
 
     for _ in range(3):
-        assert admitted(gate, a_scope(host=HOST, uid=os.getuid())) == Caller()
+        assert admitted(gate, a_scope(host=HOST, uid=os.getuid())) == Caller(is_owner=True)
     assert gate.methods == AuthMethods()
     with pytest.raises(CredentialsRefused):
         admitted(gate, a_scope(host=HOST, uid=os.getuid() + 1))

@@ -38,11 +38,13 @@ class FakeClient:
     def __init__(self) -> None:
         self.name = "Other Agent"
         self.discovered: list[str] = []
+        self.guarded: list[bool] = []
         self.shown: list[Mapping[str, str]] = []
         self.sent: list[tuple[str, Message, float]] = []
 
-    async def discover(self, url: str, credentials: Mapping[str, str]) -> Found:
+    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> Found:
         self.discovered.append(url)
+        self.guarded.append(guarded)
         self.shown.append(credentials)
         return Found(url=url.rstrip("/"), name=self.name, description="", protocol="a2a-1.0", card={"name": self.name})
 

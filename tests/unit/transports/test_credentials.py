@@ -116,6 +116,10 @@ def test_a_pid_that_was_given_to_another_process_proves_nothing() -> None:
     assert agent_of([(10, 999)], [AgentEntry("a", "t", pid=10)]) == "a"
 
 
+def test_a_gateway_is_none_of_the_agents_that_live_in_it() -> None:
+    assert agent_of([(10, 110)], [AgentEntry("tck", "scripted", pid=10, pid_started=110, gateway="g")]) == ""
+
+
 def test_an_entry_without_pids_proves_nothing() -> None:
     assert agent_of([(0, 0), (5, 1)], [AgentEntry("a", "t", pid=9)]) == ""
 

@@ -278,7 +278,7 @@ def test_a_foreign_page_is_refused_even_with_a_key(clock: FakeClock, shelf: KeyS
 def test_without_authentication_only_the_same_user_gets_in(clock: FakeClock) -> None:
     gate = a_gate(SameUserAuthenticator(1000), clock=clock, methods=AuthMethods())
 
-    assert admitted(gate, a_scope(uid=1000)) == Caller()
+    assert admitted(gate, a_scope(uid=1000)) == Caller(is_owner=True)
     for uid in (1001, 0, None):
         with pytest.raises(CredentialsRefused, match="own user"):
             admitted(gate, a_scope(uid=uid))

@@ -9,7 +9,7 @@ import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # untyped
 
-from synapse.core import access_errors, errors, push_errors, question_errors, wire_errors
+from synapse.core import access_errors, errors, external_errors, push_errors, question_errors, wire_errors
 from synapse.core.access_errors import CredentialsRefused, Forbidden, RateLimited
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.wire_errors import InvalidField, VersionNotSupported
@@ -18,7 +18,7 @@ from synapse.transports.grpc_status import DETAILS, Told, tell
 
 ALL_ERRORS = [
     kind
-    for module in (access_errors, errors, push_errors, question_errors, wire_errors)
+    for module in (access_errors, errors, external_errors, push_errors, question_errors, wire_errors)
     for _, kind in inspect.getmembers(module, inspect.isclass)
     if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
 ]

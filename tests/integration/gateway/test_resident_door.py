@@ -1,0 +1,95 @@
+"""The door of an agent inside a gateway: a socket and an entry like a host's, as long as the agent is here."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.core.json_text import object_in
+from synapse.drivers.scripted.script import read_script
+from synapse.registries.files import FileRegistry
+from synapse.runtime.resident import Resident, resident_entry
+from synapse.runtime.resident_door import ResidentDoors
+from synapse.runtime.scripted_agent import play
+from synapse.runtime.settings import BUNDLED_PROFILES, Settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.stores.sqlite import SqliteStore
+from synapse.transports.client import HostAddress, request
+from tests.conformance.real_hosts import CONFORMANCE
+
+pytestmark = pytest.mark.integration
+
+BOUND = 20.0
+CLOCK = SystemClock()
+GATEWAY = AgentEntry("synapse-gateway-8000", "gateway", port=8000, endpoint="http://localhost:8000")
+HELLO: dict[str, Any] = {"message": {"role": "user", "parts": [{"type": "text", "text": "hello"}]}}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    with tempfile.TemporaryDirectory(prefix="s") as sockets:
+        yield Settings(
+            home=tmp_path,
+            uds_dir=Path(sockets),
+            sources={"uds_dir": "test"},
+            profile_folders=(BUNDLED_PROFILES,),
+        )
+
+
+def resident(name: str, store: SqliteStore, settings: Settings) -> Resident:
+    registry = FileRegistry(settings.registry)
+    return Resident(
+        resident_entry(name, "scripted", CLOCK),
+        play(read_script(CONFORMANCE), CLOCK),
+        store=store,
+        registry=registry,
+        settings=settings,
+        open_door=ResidentDoors(GATEWAY, registry, settings).open,
+    )
+
+
+def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
+    async def story() -> None:
+        registry = FileRegistry(settings.registry)
+        store = await SqliteStore.open(settings.store)
+        try:
+            async with asyncio.timeout(BOUND):
+                one = resident("tck", store, settings)
+                await one.start()
+                (entry,) = registry.entries()
+                told = (entry.name, entry.inbox, entry.gateway, entry.port, entry.endpoint)
+                assert told == ("tck", "tck", GATEWAY.agent_id, 0, "http://localhost:8000/agents/tck")
+
+                answer = await asyncio.to_thread(request, HostAddress(entry.socket), "POST", "/tasks/send", HELLO)
+                assert (answer.status, bool(object_in(answer.body, "task")["id"])) == (200, True)
+
+                await one.stop()
+                assert registry.written() == []
+                assert list(settings.uds_dir.iterdir()) == []
+        finally:
+            await store.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", ["claude", "codex-8120", "user", "x" * 41])
+def test_a_name_that_means_others_has_no_door_and_the_agent_lives_all_the_same(settings: Settings, name: str) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(settings.store)
+        try:
+            async with asyncio.timeout(BOUND):
+                one = resident(name, store, settings)
+                await one.start()
+                assert one.is_here
+                assert FileRegistry(settings.registry).written() == []
+                await one.stop()
+        finally:
+            await store.close()
+
+    asyncio.run(story())
