@@ -60,7 +60,7 @@ class BodyTooSlow(InvalidRequest):
 
 
 class UnsupportedMediaType(InvalidRequest):
-    """The body is not of a type that is understood here."""
+    """The body, or a part of a message, is not of a type that is understood here."""
 
     code = "unsupported_media_type"
 

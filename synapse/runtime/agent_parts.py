@@ -141,6 +141,7 @@ class AgentParts:
             new_id=new_id,
             limits=limits,
             push_configs=self._pushing.configs,
+            acceptance=self._agent.acceptance,
         )
 
     def _new_service(self) -> TaskService:

@@ -21,7 +21,7 @@ from synapse.dialects.dialect import WireAnswer, WireRequest
 from synapse.dialects.negotiation import asked_version
 from synapse.dialects.supervisor import card as card_supervisor
 from synapse.runtime.gateway_config import AgentConfig
-from synapse.runtime.standard_dialects import MODES
+from synapse.service.acceptance import MODES
 from synapse.transports.documents import KeptDocument
 
 Wire = dict[str, Any]

@@ -41,8 +41,11 @@ Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
 _PUSH_PATH: Final = "/pushNotificationConfigs"
 
 
-def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool) -> list[Dialect]:
-    """Everything that a host speaks: its own dialect first, then those of A2A, loaded when they are first spoken."""
+def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise_0_3: bool = True) -> list[Dialect]:
+    """Everything that a host speaks: its own dialect first, then those of A2A, loaded when they are first spoken.
+
+    0.3 is spoken also when the card does not advertise it.
+    """
     facts = CardFacts(
         agent_id=entry.agent_id,
         agent_type=entry.agent_type,
@@ -56,13 +59,13 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool) -> list[D
         late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(), paths_1_0.MEDIA_TYPE),
         late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3()),
         late_dialect("jsonrpc", [("POST", "/")], lambda: _standard().json_rpc()),
-        late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], lambda: _cards(facts)),
+        late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], lambda: _cards(facts, advertise_0_3=advertise_0_3)),
     ]
 
 
-def _cards(facts: CardFacts) -> Dialect:
+def _cards(facts: CardFacts, *, advertise_0_3: bool) -> Dialect:
     own = agent_card(facts)
-    dialect: Dialect = _standard().cards(own["name"], own["description"], own["url"])
+    dialect: Dialect = _standard().cards(own["name"], own["description"], own["url"], advertise_0_3=advertise_0_3)
     return dialect
 
 

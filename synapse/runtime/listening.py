@@ -23,7 +23,9 @@ def open_server(
 ) -> Server:
     """Return the server of a host; it listens already, and answers once it is served."""
     entry = place.entry
-    dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
+    dialects = host_dialects(
+        entry, title=agent.title, pty_wrapped=agent.pty_wrapped, advertise_0_3=settings.advertise_0_3
+    )
     gate = Gate(
         uid=os.getuid(),
         hosts=loopback_hosts(entry.port),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from synapse.core.agent import AgentEntry
 from synapse.core.driver import Driver
 from synapse.core.message import Message
+from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.hook_reports import HookDoor
 from synapse.service.settling import never
 from synapse.service.worker import AnswerAtOnce, never_at_once
@@ -38,6 +39,7 @@ class RunningAgent:
     """Whether it will answer a message with a plain message and no task."""
     answer_at_once: AnswerAtOnce = never_at_once
     """What it answers a message that it needs nothing else for."""
+    acceptance: Acceptance = ANYTHING
     hook_door: HookDoor | None = None
     """Where hooks of its CLI report to, if it has any."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])

@@ -19,6 +19,7 @@ from synapse.runtime.place import take_place
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
+from synapse.service.acceptance import MODES, Acceptance
 
 AGENT_TYPE: Final = "scripted"
 PORTS: Final = range(8180, 8190)
@@ -60,4 +61,5 @@ def play(script: Script, clock: Clock) -> RunningAgent:
         pty_wrapped=False,
         answers_directly=script.answers_directly,
         answer_at_once=driver.answer_at_once,
+        acceptance=Acceptance(media_types=MODES if script.strict_types else (), cue_ids=script.cue_ids),
     )

@@ -17,7 +17,7 @@ PREFIX: Final = "SYNAPSE_"
 PROJECT_PROFILES: Final = ".synapse/profiles"
 BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
 # Agents write into the project that they work on; what protects people from agents is not theirs to change.
-NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host", "allow_private_webhooks"})
+NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,9 @@ class Settings:
     instructions: bool = True
     agents_may_approve: bool = False
     allow_private_webhooks: bool = False
+    allow_private_agents: bool = False
     push_attempts: int = 12
+    advertise_0_3: bool = True
     profile_folders: tuple[Path, ...] = ()
     """Where profiles are looked for, first come first. A project adds profiles but replaces none: whoever clones a
     repository and types `synapse claude` gets their own claude."""
@@ -79,7 +81,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "instructions": "whether agents are told at their start how to send and reply",
     "agents_may_approve": "whether agents may do what only a person may (approve, resolve, attach)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
+    "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
     "push_attempts": "how often a push notification is tried before it is given up",
+    "advertise_0_3": "whether the card of an agent speaks of A2A 0.3 too; strict readers know only their own version",
 }
 
 

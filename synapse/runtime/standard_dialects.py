@@ -15,11 +15,10 @@ from synapse.dialects.a2a_v1.paths import CARD_PATH
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import CallRoute, Dialect, WireAnswer, WireRequest
 from synapse.dialects.negotiation import asked_dialect, asked_version
+from synapse.service.acceptance import MODES
 from synapse.transports.documents import KeptDocument
 from synapse.transports.jsonrpc import rpc_dialect
 
-MODES: Final = ("text/plain", "application/json", "application/octet-stream")
-"""What an agent takes and gives: texts, data, and files, which lie beside the message."""
 CARD_SECONDS: Final = 60
 """How long a card may be kept: a host lives for hours, and another may have its port afterwards."""
 
@@ -39,8 +38,8 @@ def json_rpc() -> Dialect:
     return rpc_dialect((a2a_1_0(), a2a_0_3()), asked_dialect)
 
 
-def cards(name: str, description: str, url: str) -> Dialect:
-    """The card of a version when one is named, else one that clients of both can read."""
+def cards(name: str, description: str, url: str, *, advertise_0_3: bool = True) -> Dialect:
+    """The card of a version when one is named, else one that clients of both can read, or only the current one."""
     about: dict[str, Any] = {
         "name": name,
         "description": description,
@@ -49,9 +48,10 @@ def cards(name: str, description: str, url: str) -> Dialect:
         "input_modes": MODES,
         "output_modes": MODES,
     }
-    new = card_1_0.agent_card(card_1_0.CardFacts(**about, legacy_versions=(card_0_3.VERSION,)))
+    legacy = (card_0_3.VERSION,) if advertise_0_3 else ()
+    new = card_1_0.agent_card(card_1_0.CardFacts(**about, legacy_versions=legacy))
     old = card_0_3.agent_card(card_0_3.CardFacts(**about))
-    kept = {"1.0": _kept(new), "0.3": _kept(old), "": _kept({**old, **new})}
+    kept = {"1.0": _kept(new), "0.3": _kept(old), "": _kept({**old, **new} if advertise_0_3 else new)}
 
     def answer(wire: WireRequest) -> WireAnswer:
         # A card is not versioned: who names a version that we do not have gets the current one.

@@ -26,7 +26,7 @@ from synapse.runtime.place import holder_is_alive
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service import outcomes
-from synapse.service.intake import message_digest
+from synapse.service.acceptance import message_digest
 from synapse.service.journal import Journal
 from synapse.service.recovery import is_waiting_in_queue
 from synapse.service.task_changes import changes, deletion

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from synapse.core.task import DEFAULT_PRIORITY, INTERRUPT_PRIORITY, Task, TaskId
 from synapse.core.wire_errors import InvalidField, PushNotSupported
 from synapse.service import outcomes
 from synapse.service.absences import WAITS_FOR
+from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal, rebuild
@@ -81,6 +81,7 @@ class Intake:
         new_id: Callable[[], str],
         limits: Limits,
         push_configs: PushConfigs | None = None,
+        acceptance: Acceptance = ANYTHING,
     ) -> None:
         self._me = me
         self._journal = journal
@@ -94,6 +95,7 @@ class Intake:
         self._new_id = new_id
         self._limits = limits
         self._push_configs = push_configs
+        self._acceptance = acceptance
         self._damper = LoopDamper(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
 
@@ -106,11 +108,13 @@ class Intake:
             TaskNotFound: `in_reply_to` or `task_id` names no task that waits.
             MessageIdReused: the message id came before with other content.
             PushNotSupported, InvalidField: the webhook that comes with it cannot be told.
+            UnsupportedMediaType: the agent does not take such parts.
             PersonRequired, InvalidChoice, QuestionGone: it was to answer a question.
             QueueFull, PriorityOutOfRange, SenderMismatch, TaskFinished.
         """
         if not 1 <= request.priority <= 5:
             raise PriorityOutOfRange(request.priority)
+        self._acceptance.check(request.message)
         if request.push is not None:
             return await self._send_with_push(request, request.push, caller)
         if request.in_reply_to:
@@ -186,7 +190,7 @@ class Intake:
         # An id of ours is claimed as well: whoever was told of it finds the task by it.
         if not request.message.message_id:
             request = replace(request, message=self._with_id(request.message))
-        digest = message_digest(request.message)
+        digest = self._acceptance.digest(request.message)
         try:
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
@@ -237,7 +241,7 @@ class Intake:
                 f"task {task.short_id} belongs to another context than '{request.context_id}'",
                 hint="leave the context out: the task has one",
             )
-        digest = message_digest(request.message) if request.message.message_id else ""
+        digest = self._acceptance.digest(request.message) if request.message.message_id else ""
         if digest and (known := await self._known(request.message, task.scope, digest)):
             return known
         if task.state.is_terminal:
@@ -371,7 +375,3 @@ class Intake:
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 10**9:
             raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {ttl!r}")
         return now + timedelta(seconds=ttl)
-
-
-def message_digest(message: Message) -> str:
-    return hashlib.sha256(repr((message.role, message.parts)).encode(errors="surrogatepass")).hexdigest()[:32]

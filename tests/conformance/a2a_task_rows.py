@@ -69,13 +69,28 @@ def _(speaker: Speaker) -> None:
 def _(speaker: Speaker) -> None:
     parts: list[dict[str, Any]] = [
         {"text": "look \u65e5\u672c\u8a9e \N{GRINNING FACE}"},
-        {"raw": encoded(b"\x00\xff"), "filename": "a.bin", "mediaType": "application/x"},
+        {"raw": encoded(b"\x00\xff"), "filename": "a.bin", "mediaType": "application/octet-stream"},
         {"url": "https://example.com/a"},
         {"data": {"deep": [{"snake_case": None, "n": 1.5}]}},
     ]
     message = speaker.get(speaker.task(Message(parts=parts)).id).raw["history"][0]
 
     assert [plain_part(part) for part in message.get("parts", message.get("content"))] == parts
+
+
+@row("part-types", BOTH, f"{SPEC} §3.1.1", "a part of a type that the agent does not take is refused")
+def _(speaker: Speaker) -> None:
+    parts = [{"text": "look"}, {"raw": encoded(b"tck"), "mediaType": "application/x-unsupported-tck-type"}]
+
+    assert refusal(lambda: speaker.send(Message(parts=parts))) == "ContentTypeNotSupported"
+
+
+@row("metadata-names", NEW, f"{SPEC} §5.5", "what we say in the metadata of a task has names in camelCase")
+def _(speaker: Speaker) -> None:
+    metadata = speaker.task(Message()).raw["metadata"]
+
+    assert metadata["sender"].keys() == {"senderId", "senderType", "senderEndpoint"}
+    assert not [name for name in metadata if "_" in name]
 
 
 @row("get", BOTH, f"{SPEC} §3.1.3", "a task is read by its id")
@@ -150,6 +165,16 @@ def _(speaker: Speaker) -> None:
 
     assert first.id == second.id
     assert refusal(lambda: speaker.send(Message(cue, "other", exact=True))) == "InvalidParams"
+
+
+@row("cues", BOTH, "docs/examples/conformance.toml", "an id that a kit uses as a cue makes a new message each time")
+def _(speaker: Speaker) -> None:
+    ask, answer = unique("tck-input-required"), unique("tck-complete-task")
+    first, second = (speaker.task(Message(ask, "same", exact=True)) for _ in range(2))
+    ends = [speaker.task(Message(answer, task.id, exact=True, task_id=task.id)) for task in (first, second)]
+
+    assert first.id != second.id
+    assert [end.state for end in ends] == ["completed", "completed"]
 
 
 @row("cancel", BOTH, f"{SPEC} §3.1.5", "a task that has not ended can be canceled, once")

@@ -13,6 +13,7 @@ from synapse.core.events import ArtifactAdded, StateChanged, TaskOpened, Update
 from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, Role, TextPart
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
+from synapse.dialects.a2a_v1.metadata import encode_metadata
 from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
@@ -88,7 +89,7 @@ def task_object(task: Task, history_length: int | None = None, *, artifacts: boo
     if history:
         wire["history"] = [message_object(message, task) for message in history]
     if task.metadata:
-        wire["metadata"] = task.metadata
+        wire["metadata"] = encode_metadata(task.metadata)
     return wire
 
 

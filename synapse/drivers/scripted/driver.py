@@ -127,7 +127,7 @@ class ScriptedDriver:
                 self._enter(READY, _IDLE)
 
     def answer_at_once(self, message: Message) -> Sequence[TurnEvent] | None:
-        """All that comes of a message whose rule needs neither time nor a person; None for others, and while it plays."""
+        """All that comes of a message whose rule needs neither time nor a person; else, and while it plays, None."""
         if self._view.state != READY or self._is_stopped:
             return None
         rule = self._script.rule_for(message)

@@ -11,6 +11,9 @@
     [startup]                            # asked before the first message is taken; most scripts have none
     question = "Do you trust this folder?"
 
+Above all tables, and rarely needed: `cue_ids`, a pattern of message ids that are cues, so that the same one again is
+another message; and `strict_types = true`, which refuses parts of types that the agent's card does not name.
+
 The first rule that fits wins; a rule with both patterns fits when both do.
 """
 
@@ -55,6 +58,10 @@ class Script:
     default: Rule
     startup: Question | None = None
     """What it asks a person before it is ready."""
+    cue_ids: re.Pattern[str] | None = None
+    """Message ids that name no message: the same one again is another message."""
+    strict_types: bool = False
+    """Whether it takes only parts of the types that its card names."""
 
     def rule_for(self, message: Message) -> Rule:
         """The first rule that fits, else the default."""
@@ -96,11 +103,17 @@ def parse_script(text: str, source: str = "script") -> Script:
         fields = Fields(tomllib.loads(text), source)
     except tomllib.TOMLDecodeError as wrong:
         raise InvalidScript(f"{source}: not TOML: {wrong}") from wrong
-    fields.refuse_unknown(("rule", "default", "startup"))
+    fields.refuse_unknown(("rule", "default", "startup", "cue_ids", "strict_types"))
     rules = tuple(_parse_rule(table, f"{source}: rule {number}") for number, table in enumerate(_tables(fields), 1))
     if not rules and "default" not in fields:
         raise InvalidScript(f"{source}: a script has at least one [[rule]] or a [default]")
-    return Script(rules=rules, default=_parse_default(fields), startup=_parse_startup(fields))
+    return Script(
+        rules=rules,
+        default=_parse_default(fields),
+        startup=_parse_startup(fields),
+        cue_ids=_pattern(fields, "cue_ids"),
+        strict_types=fields.flag("strict_types", default=False),
+    )
 
 
 def _tables(fields: Fields) -> list[object]:

@@ -41,6 +41,8 @@ def step(table: str) -> str:
         ("startup = 3\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup must be a table, not 3"),
         ("[startup]\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup: `question` must be a text, but it is mi"),
         ("[startup]\nask = 'a'\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup: there is no key `ask`"),
+        ("strict_types = 1\n[default]\nsteps = [{ say = 'a' }]", "s.toml: `strict_types` must be true or false, not 1"),
+        ("cue_ids = '/(/'\n[default]\nsteps = [{ say = 'a' }]", "s.toml: `cue_ids` is not a regular expression: "),
     ],
 )
 def test_a_wrong_script_is_refused_with_its_place(script: str, said: str) -> None:
@@ -143,3 +145,15 @@ def test_it_is_known_before_whether_a_message_gets_a_plain_message_and_no_task(s
     message = Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hello"),))
 
     assert script.answers_directly(message) is directly
+
+
+def test_a_script_says_which_ids_are_cues_and_whether_its_card_is_strict() -> None:
+    rest = step("{ say = 'a' }")
+    plain = parse_script(rest)
+    strict = parse_script(f"cue_ids = 'tck-*'\nstrict_types = true\n{rest}")
+
+    assert (plain.cue_ids, plain.strict_types) == (None, False)
+    assert strict.strict_types
+    assert strict.cue_ids is not None
+    assert strict.cue_ids.search("tck-complete-task-1")
+    assert not strict.cue_ids.search("my-tck-1")

@@ -52,7 +52,10 @@ def test_the_example_conversation_goes_from_question_to_question() -> None:
         ("tck-artifact-data", Handed),
         ("tck-stream-artifact-chunked", Progress),
         ("tck-stream-002", Answered),
+        ("tck-delayed-complete", Progress),
         ("test-resubscribe-message-id", Progress),
+        ("cancel-test-message-id", Asked),
+        ("test-history-message-1", Asked),
     ],
 )
 def test_the_conformance_example_plays_each_cue(cue: str, kind: type[TurnEvent]) -> None:

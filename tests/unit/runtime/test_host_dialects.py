@@ -28,8 +28,8 @@ OLD = {"message": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "
 JSON = "application/json"
 
 
-def app(service: FixedService) -> HttpApp:
-    dialects = host_dialects(ENTRY, title="Codex", pty_wrapped=True)
+def app(service: FixedService, *, advertise_0_3: bool = True) -> HttpApp:
+    dialects = host_dialects(ENTRY, title="Codex", pty_wrapped=True, advertise_0_3=advertise_0_3)
     return HttpApp(service, dialects, admit=lambda _: ME, choose=DialectChoice(dialects))
 
 
@@ -193,6 +193,14 @@ def test_the_card_is_for_both_versions_unless_one_is_named() -> None:
     assert other.json == new.json
     assert new.json["name"] == "Synapse Codex"
     assert {interface["url"] for interface in new.json["supportedInterfaces"]} == {"http://localhost:8120"}
+
+
+def test_a_card_for_strict_readers_says_nothing_of_the_former_version() -> None:
+    exchange = get("/.well-known/agent-card.json")
+    told = asyncio.run(exchange.run(app(FixedService(TASK), advertise_0_3=False))).json
+
+    assert told == card("1.0").json | {"supportedInterfaces": told["supportedInterfaces"]}
+    assert {interface["protocolVersion"] for interface in told["supportedInterfaces"]} == {"1.0"}
 
 
 def test_a_card_that_is_known_is_not_sent_again() -> None:

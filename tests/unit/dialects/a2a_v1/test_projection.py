@@ -59,6 +59,25 @@ def test_a_task_has_its_ids_its_status_and_what_was_said() -> None:
     }
 
 
+def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_is_left_alone() -> None:
+    metadata = {
+        "sender": {"sender_id": "synapse-claude-8100", "sender_type": "claude", "sender_endpoint": "http://x"},
+        "sender_verified": True,
+        "question": {"title": "Run it?", "takes_text": False},
+        "request": {"their_key": {"sender_id": "theirs"}},
+        "in_reply_to": "not an object",
+    }
+
+    assert projection.task_object(a_task(metadata=metadata))["metadata"] == {
+        "sender": {"senderId": "synapse-claude-8100", "senderType": "claude", "senderEndpoint": "http://x"},
+        "senderVerified": True,
+        "question": {"title": "Run it?", "takesText": False},
+        "request": {"their_key": {"sender_id": "theirs"}},
+        "inReplyTo": "not an object",
+    }
+    assert projection.task_object(a_task(metadata={"sender": "me"}))["metadata"] == {"sender": "me"}
+
+
 def test_a_task_shows_its_artifacts_and_metadata_only_when_it_has_some() -> None:
     task = projection.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1}))
 

@@ -1,0 +1,32 @@
+"""A task's metadata as A2A names things, in camelCase. What others put there stays as they wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+NAMES: Final[Mapping[str, str]] = {
+    "sender_verified": "senderVerified",
+    "sender_task_id": "senderTaskId",
+    "response_expected": "responseExpected",
+    "in_reply_to": "inReplyTo",
+    "waits_for": "waitsFor",
+    "waiter_left": "waiterLeft",
+}
+"""The keys that are ours."""
+INNER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "sender": {"sender_id": "senderId", "sender_type": "senderType", "sender_endpoint": "senderEndpoint"},
+    "question": {"takes_text": "takesText"},
+}
+"""The keys inside of those that are objects."""
+
+
+def encode_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {NAMES.get(key, key): _inner(key, value) for key, value in metadata.items()}
+
+
+def _inner(key: str, value: Any) -> Any:
+    names = INNER_NAMES.get(key)
+    if names is None or not isinstance(value, dict):
+        return value
+    return {names.get(inner, inner): kept for inner, kept in cast("dict[str, Any]", value).items()}

@@ -1,0 +1,46 @@
+"""What an agent takes in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from synapse.core.errors import UnsupportedMediaType
+from synapse.core.message import DataPart, FilePart, Part, TextPart
+from synapse.service.acceptance import ANYTHING, MODES, Acceptance
+from tests.fakes.desk import say
+
+STRICT = Acceptance(media_types=MODES)
+CUED = Acceptance(cue_ids=re.compile(r"\Atck-"))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        TextPart(text="plain"),
+        TextPart(text="named", media_type="Text/Plain; charset=utf-8"),
+        DataPart(data={"k": 1}, media_type="application/json"),
+        FilePart(content=b"x"),
+        FilePart(url="https://example.com/x", media_type="application/octet-stream"),
+    ],
+)
+def test_a_strict_agent_takes_the_types_of_its_card_and_what_names_none(part: Part) -> None:
+    STRICT.check(replace(say("hello"), parts=(part,)))
+
+
+def test_a_strict_agent_refuses_a_part_of_another_type_and_names_its_own() -> None:
+    message = replace(say("hello"), parts=(TextPart(text="a"), FilePart(content=b"x", media_type="image/x-other")))
+
+    ANYTHING.check(message)
+    with pytest.raises(UnsupportedMediaType, match="image/x-other") as refused:
+        STRICT.check(message)
+    assert refused.value.hint == "it takes text/plain, application/json, application/octet-stream"
+
+
+def test_a_message_is_known_again_by_what_it_says_unless_its_id_is_a_cue() -> None:
+    assert ANYTHING.digest(say("hello", "tck-1")) == ANYTHING.digest(say("hello", "tck-1")) != ""
+    assert ANYTHING.digest(say("hello", "tck-1")) != ANYTHING.digest(say("other", "tck-1"))
+    assert CUED.digest(say("hello", "tck-1")) == ""
+    assert CUED.digest(say("hello", "my-tck-1")) == ANYTHING.digest(say("hello", "my-tck-1"))
