@@ -1,39 +1,61 @@
 -- name: last_seq
-SELECT seq FROM sqlite_sequence WHERE name = 'events';
+SELECT seq FROM sqlite_sequence WHERE name = 'appends';
 
--- name: insert_event
-INSERT OR ROLLBACK INTO events (task_id, version, kind, at, body, seq) VALUES (?, ?, ?, ?, ?, ?);
+-- name: insert_append
+INSERT OR ROLLBACK INTO appends (seq, task, version, message_key, message_id, digest, body)
+VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_task
-INSERT OR ROLLBACK INTO tasks (id, inbox, agent_id, scope, context_id, parent_id, created_at, state, updated_at, version, hidden)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT OR ROLLBACK INTO tasks
+    (number, key, id, inbox, agent_id, scope, context_key, context_id, parent_id, created_at, state, updated_at, version,
+    hidden)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: stored_tasks
+SELECT id, number, version, inbox, scope, state, hidden FROM tasks WHERE key IN (VALUES (?));
+
+-- name: claimed_messages
+SELECT message_id, inbox, scope
+FROM appends INDEXED BY appends_by_message CROSS JOIN tasks ON tasks.number = appends.task
+WHERE message_key IN (VALUES (?));
 
 -- name: update_task
-UPDATE OR ROLLBACK tasks SET state = ?, updated_at = ?, version = ?, hidden = ? WHERE id = ? AND version = ?;
+UPDATE OR ROLLBACK tasks
+SET state = new.column2, updated_at = new.column3, version = new.column4, hidden = new.column5
+FROM (VALUES (?, ?, ?, ?, ?)) AS new WHERE tasks.number = new.column1;
 
 -- name: write_snapshot
-INSERT OR REPLACE INTO snapshots (number, version, body) SELECT number, ?, ? FROM tasks WHERE id = ?;
+INSERT OR REPLACE INTO snapshots (number, version, body) VALUES (?, ?, ?);
 
--- name: claim_message
-INSERT OR ROLLBACK INTO messages (inbox, scope, message_id, task_id, digest) VALUES (?, ?, ?, ?, ?);
+-- name: count_more
+INSERT INTO task_counts (inbox, scope, state, tasks) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET tasks = tasks + excluded.tasks;
 
 -- name: find_message
-SELECT task_id, digest FROM messages WHERE inbox = ? AND scope = ? AND message_id = ?;
+SELECT tasks.id, digest FROM appends INDEXED BY appends_by_message CROSS JOIN tasks ON tasks.number = appends.task
+WHERE message_key = ?1 AND message_id = ?2 AND ?3 IN ('', inbox) AND ?4 IN ('', scope)
+ORDER BY inbox, scope LIMIT 1;
 
 -- name: load_task
-SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version, snapshots.version, snapshots.body
+SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version,
+    COALESCE(snapshots.version, appends.version), COALESCE(snapshots.body, appends.body)
 FROM tasks LEFT JOIN snapshots ON snapshots.number = tasks.number
-WHERE tasks.id = ?;
+LEFT JOIN appends ON appends.seq = tasks.number AND appends.task = tasks.number AND snapshots.number IS NULL
+WHERE tasks.key = ? AND tasks.id = ?;
 
 -- name: open_tasks
-SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version, snapshots.version, snapshots.body
+SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version,
+    COALESCE(snapshots.version, appends.version), COALESCE(snapshots.body, appends.body)
 FROM tasks INDEXED BY tasks_open LEFT JOIN snapshots ON snapshots.number = tasks.number
+LEFT JOIN appends ON appends.seq = tasks.number AND appends.task = tasks.number AND snapshots.number IS NULL
 WHERE tasks.state IN ('submitted', 'working', 'input_required', 'auth_required') AND tasks.inbox = ?
 ORDER BY tasks.created_at, tasks.number;
 
 -- name: list_tasks
-SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version, snapshots.version, snapshots.body
+SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version,
+    COALESCE(snapshots.version, appends.version), COALESCE(snapshots.body, appends.body)
 FROM tasks {index} LEFT JOIN snapshots ON snapshots.number = tasks.number
+LEFT JOIN appends ON appends.seq = tasks.number AND appends.task = tasks.number AND snapshots.number IS NULL
 WHERE {conditions}
 ORDER BY tasks.updated_at DESC, tasks.number DESC
 LIMIT ?;
@@ -44,18 +66,20 @@ SELECT COUNT(*) FROM tasks {index} WHERE {conditions};
 -- name: counted_tasks
 SELECT COALESCE(SUM(tasks), 0) FROM task_counts WHERE {conditions};
 
--- name: events_since_snapshot
-SELECT seq, task_id, kind, at, body FROM events WHERE task_id = ? AND version > ? ORDER BY version;
+-- name: appends_since
+SELECT seq, body FROM appends WHERE task = ? AND version > ? ORDER BY version;
 
--- name: events_of_task
-SELECT seq, task_id, kind, at, body FROM events WHERE task_id = ? AND seq > ? ORDER BY version LIMIT ?;
+-- name: appends_of_task
+SELECT seq, ?1, body FROM appends INDEXED BY appends_by_task
+WHERE task = (SELECT number FROM tasks WHERE key = ?2 AND id = ?1) AND seq > ?3 ORDER BY version;
 
--- name: events_of_all
-SELECT seq, task_id, kind, at, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?;
+-- name: appends_of_all
+SELECT seq, id, body FROM appends CROSS JOIN tasks ON tasks.number = appends.task WHERE seq > ? ORDER BY seq;
 
 -- name: find_tasks
-SELECT id FROM tasks WHERE id >= ?1 AND id < ?2 AND hidden = 0 AND ?3 IN ('', inbox)
-ORDER BY number DESC LIMIT ?4;
+SELECT id FROM tasks INDEXED BY tasks_by_key
+WHERE key BETWEEN ?1 AND ?2 AND id >= ?3 AND id < ?4 AND hidden = 0 AND ?5 IN ('', inbox)
+ORDER BY number DESC LIMIT ?6;
 
 -- name: holder
 SELECT holder FROM inboxes WHERE inbox = ?;
@@ -67,18 +91,12 @@ INSERT OR REPLACE INTO inboxes (inbox, holder) VALUES (?, ?);
 DELETE FROM inboxes WHERE inbox = ? AND holder = ?;
 
 -- name: old_tasks
-SELECT number, id, inbox, scope, version FROM tasks
+SELECT number, id, inbox, scope, state, version, hidden FROM tasks
 WHERE updated_at < ? AND state IN ('completed', 'failed', 'canceled', 'rejected')
 ORDER BY updated_at LIMIT ?;
 
--- name: messages_of_task
-SELECT body FROM events WHERE task_id = ? AND kind IN ('task_opened', 'message_added');
-
--- name: forget_message
-DELETE FROM messages WHERE inbox = ? AND scope = ? AND message_id = ? AND task_id = ?;
-
--- name: delete_events
-DELETE FROM events WHERE task_id = ?;
+-- name: delete_appends
+DELETE FROM appends WHERE task = ?;
 
 -- name: delete_snapshot
 DELETE FROM snapshots WHERE number = ?;
@@ -141,6 +159,3 @@ DELETE FROM deliveries WHERE push IN (SELECT number FROM pushes WHERE task_id = 
 
 -- name: delete_pushes_of_task
 DELETE FROM pushes WHERE task_id = ?;
-
--- name: next_senders
-SELECT inbox, scope FROM messages WHERE (inbox, scope) > (?, ?) ORDER BY inbox, scope LIMIT 1;

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from threading import local
 from typing import Final, TypeVar
 
 from synapse.core.errors import InvalidRequest
@@ -18,15 +16,16 @@ from synapse.core.store import IsAlive, KnownMessage, TaskPage, TaskQuery
 from synapse.core.task import Task, TaskId
 from synapse.stores import sqlite_appends, sqlite_reader
 from synapse.stores.rows import micros
-from synapse.stores.sqlite_errors import store_error
-from synapse.stores.sqlite_file import check_file, connect, open_file
+from synapse.stores.sqlite_file import check_file, open_file
 from synapse.stores.sqlite_prune import prune_some
 from synapse.stores.sqlite_pushes import SqlitePushes
 from synapse.stores.sqlite_queries import query
+from synapse.stores.sqlite_readers import Reader
 from synapse.stores.sqlite_writer import Job, Writer
 
 LOCK_TIMEOUT: Final = 10.0
-_READERS: Final = 2
+_ANSWERS_TOGETHER: Final = 6
+"""Of what is read in a moment: a call into the loop for each would cost half as much as reading does."""
 
 T = TypeVar("T")
 
@@ -34,16 +33,16 @@ T = TypeVar("T")
 class SqliteStore:
     """A TaskStore in a file. Made by `SqliteStore.open`; belongs to the event loop that opened it."""
 
-    def __init__(
-        self, path: Path, connection: sqlite3.Connection, readers: ThreadPoolExecutor, lock_timeout: float
-    ) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, by_key: Reader, lock_timeout: float) -> None:
         self._path = path
         self._lock_timeout = lock_timeout
         self._writer = Writer(path, connection, lock_timeout=lock_timeout)
-        self._readers = readers
-        self._own = local()
-        self._connections: list[sqlite3.Connection] = []
-        self.pushes = SqlitePushes(self._read, self._write)
+        self._by_key = by_key
+        self._by_seq = Reader(path, lock_timeout=lock_timeout)
+        self._by_page = Reader(path, lock_timeout=lock_timeout)
+        self._by_looking = Reader(path, lock_timeout=lock_timeout)
+        self._readers = (self._by_key, self._by_seq, self._by_page, self._by_looking)
+        self.pushes = SqlitePushes(self._by_key.look, self._by_page.look, self._write)
         """The webhooks of the tasks."""
 
     @classmethod
@@ -54,16 +53,13 @@ class SqliteStore:
             StoreUnsafe: the folder lies on a network file system.
             StoreTooNew, StoreCorrupt, StoreLocked, StoreFull, StoreFailed: each with a hint.
         """
-        readers = ThreadPoolExecutor(_READERS, thread_name_prefix="synapse-store-reader")
+        reader = Reader(path, lock_timeout=lock_timeout, gather=_ANSWERS_TOGETHER)
         try:
-            opening = partial(open_file, path, lock_timeout=lock_timeout)
-            connection = await asyncio.get_running_loop().run_in_executor(readers, opening)
-        except BaseException as error:
-            readers.shutdown(wait=False)
-            if isinstance(error, OSError | sqlite3.Error):
-                raise store_error(error, path) from error
+            connection = await reader.do(partial(open_file, path, lock_timeout=lock_timeout))
+        except BaseException:
+            reader.stop()
             raise
-        return cls(path, connection, readers, lock_timeout)
+        return cls(path, connection, reader, lock_timeout)
 
     def append(
         self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
@@ -80,31 +76,34 @@ class SqliteStore:
 
     async def load(self, task_id: TaskId) -> Task:
         """Raises TaskNotFound."""
-        return await self._read(lambda connection: sqlite_reader.load(connection, task_id))
+        return await self._by_key.look(lambda connection: sqlite_reader.load(connection, task_id))
 
     async def find(self, prefix: str, *, inbox: str = "", limit: int = 10) -> Sequence[TaskId]:
         """Ids that begin with `prefix`, hidden ones excluded, newest first."""
-        return await self._read(lambda connection: sqlite_reader.find(connection, prefix, inbox, limit))
+        return await self._by_key.look(lambda connection: sqlite_reader.find(connection, prefix, inbox, limit))
 
     async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
         """The task that claimed the message id, if any; an empty inbox or scope means any."""
-        return await self._read(lambda connection: sqlite_reader.find_message(connection, inbox, scope, message_id))
+        return await self._by_key.look(
+            lambda connection: sqlite_reader.find_message(connection, inbox, scope, message_id)
+        )
 
     async def list(self, query: TaskQuery) -> TaskPage:
         """One page of the tasks that fit, newest change first."""
-        return await self._read(lambda connection: sqlite_reader.list_tasks(connection, query))
+        reader = self._by_looking if query.metadata or query.expired is not None else self._by_page
+        return await reader.look(lambda connection: sqlite_reader.list_tasks(connection, query))
 
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
         """The events after `seq`, in order; of one task, or of all."""
-        return await self._read(lambda connection: sqlite_reader.read_after(connection, seq, task_id, limit))
+        return await self._by_seq.look(lambda connection: sqlite_reader.read_after(connection, seq, task_id, limit))
 
     async def last_seq(self) -> int:
         """The seq of the newest event; 0 when there is none."""
-        return await self._read(sqlite_reader.last_seq)
+        return await self._by_seq.look(sqlite_reader.last_seq)
 
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
         """The unfinished tasks of an inbox, oldest first."""
-        return await self._read(lambda connection: sqlite_reader.open_tasks(connection, inbox))
+        return await self._by_page.look(lambda connection: sqlite_reader.open_tasks(connection, inbox))
 
     async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
         """Take the lease of an inbox unless a living holder has it; the same holder may claim again."""
@@ -134,38 +133,14 @@ class SqliteStore:
 
         Raises StoreCorrupt.
         """
-        await self._in_thread(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
+        await self._by_looking.do(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
         await self._writer.close()
-        self._readers.shutdown(cancel_futures=True)
-        for connection in self._connections:
-            connection.close()
+        await asyncio.gather(*(reader.close() for reader in self._readers))
 
-    async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
+    def _write(self, run: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._writer.submit(Job(run, done))
-        return await done
-
-    async def _read(self, look: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._in_thread(lambda: self._look(look))
-
-    def _look(self, look: Callable[[sqlite3.Connection], T]) -> T:
-        """Read in one transaction, so that all of it is of the same instant; on the connection of this thread."""
-        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
-        if connection is None:
-            connection = self._own.connection = connect(self._path, lock_timeout=self._lock_timeout)
-            self._connections.append(connection)
-        connection.execute("BEGIN")
-        try:
-            return look(connection)
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
-        except (OSError, sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise store_error(error, self._path) from error
+        return done

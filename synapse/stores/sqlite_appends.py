@@ -4,56 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from synapse.core.errors import InvalidRequest, VersionConflict
 from synapse.core.events import MessageAdded, Recorded, StateChanged, TaskEvent, TaskOpened
 from synapse.core.task import Task, TaskId
-from synapse.stores.rows import encode_event, encode_task, micros
-from synapse.stores.sqlite_queries import query
+from synapse.stores.event_rows import encode_events
+from synapse.stores.rows import encode_task, micros
+from synapse.stores.sqlite_keys import id_key, text_key
+from synapse.stores.sqlite_queries import Row, query, read_many, write_many
 
-_MOST_ROWS: Final = 64
-"""Of one statement; with the columns that they have, older SQLite takes no more values."""
+_LONG: Final = 64
+"""A task that grows gets a snapshot whenever it has so many events more, so that loading it stays cheap."""
 
-EventRow = tuple[TaskId, int, str, int, str]
-Claim = tuple[str, str, str, str, str]
+Group = tuple[str, str, str]
+"""Inbox, scope and state: tasks are counted for each."""
+Claim = tuple[str, str, str]
+"""A message id that a caller chose, the inbox and the scope."""
+_WITH_MESSAGE: Final = (TaskOpened, MessageAdded)
+_NO_MESSAGE: Final[Row] = (None, None, None)
 
 
-@dataclass(slots=True)
 class Append:
     """What one `append` writes, ready to be bound, and who waits for it."""
 
-    task: Task
-    events: Sequence[TaskEvent]
-    rows: list[EventRow]
-    claim: Claim | None
-    snapshot: str | None
-    done: asyncio.Future[Sequence[Recorded]]
+    __slots__ = ("body", "claim", "digest", "done", "events", "message_key", "snapshot", "task", "version_before")
 
-    @property
-    def version_before(self) -> int:
-        return self.task.version - len(self.events)
+    def __init__(
+        self, task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[Sequence[Recorded]]
+    ) -> None:
+        """Raises ValueError, TypeError or RecursionError for what JSON cannot hold."""
+        self.task = task
+        self.events = events
+        self.digest = digest
+        self.done = done
+        self.version_before = task.version - len(events)
+        self.body = encode_events(events)
+        self.snapshot = encode_task(task) if _needs_snapshot(self) else None
+        self.claim: Claim | None = None
+        self.message_key = 0
+        first = events[0]
+        if digest and isinstance(first, _WITH_MESSAGE):
+            self.claim = first.message.message_id, task.inbox, task.scope
+            self.message_key = text_key(first.message.message_id)
 
     def succeed(self, first_seq: int) -> None:
-        self.done.set_result([Recorded(seq, event) for seq, event in enumerate(self.events, first_seq)])
+        self.done.set_result(list(map(Recorded, range(first_seq, first_seq + len(self.events)), self.events)))
 
 
 def encode(task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[Sequence[Recorded]]) -> Append:
     """Raises InvalidRequest."""
     try:
-        rows = [
-            (task.id, version, kind, micros(event.at), body)
-            for version, event in enumerate(events, task.version - len(events) + 1)
-            for kind, body in (encode_event(event),)
-        ]
-        changes_state = any(isinstance(event, StateChanged) for event in events)
-        snapshot = encode_task(task) if changes_state else None
+        return Append(task, events, digest, done)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidRequest(f"this cannot be stored: {error}") from error
-    return Append(task, events, rows, _claim(task, events[0], digest), snapshot, done)
 
 
 def write(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int]:
@@ -64,75 +70,122 @@ def write(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int
     if not appends:
         return []
     row = connection.execute(query("last_seq")).fetchone()
-    seq: int = row[0] if row else 0
-    firsts: list[int] = []
-    event_rows: list[tuple[object, ...]] = []
-    for append in appends:
-        firsts.append(seq + 1)
-        event_rows += [(*columns, seq + index) for index, columns in enumerate(append.rows, 1)]
-        seq += len(append.rows)
-    try:
-        _insert(connection, "insert_event", event_rows)
-        _write_tasks(connection, appends)
-        _insert(connection, "claim_message", [append.claim for append in appends if append.claim])
-    except sqlite3.IntegrityError as error:
-        raise VersionConflict(f"somebody else was first ({error})") from error
+    batch = _Batch(row[0] if row else 0, _stored(connection, appends), _claimed(connection, appends))
+    firsts = [batch.add(append) for append in appends]
+    batch.write(connection)
     return firsts
 
 
-def _write_tasks(connection: sqlite3.Connection, appends: Sequence[Append]) -> None:
-    opened = [append for append in appends if not append.version_before]
-    changed = [append for append in appends if append.version_before]
-    _insert(connection, "insert_task", [_task_row(append.task) for append in opened])
-    if changed:
-        updates = [(*_changing(append.task), append.task.id, append.version_before) for append in changed]
-        if connection.executemany(query("update_task"), updates).rowcount != len(changed):
+def count(connection: sqlite3.Connection, more: Mapping[Group, int]) -> None:
+    """Note how many tasks there are more, or fewer, that can be seen."""
+    write_many(connection, "count_more", [(*group, number) for group, number in more.items() if number])
+
+
+class _Place(NamedTuple):
+    """Where a task is stored, and what it was before; the version is 0 when it is opened only now."""
+
+    number: int
+    version: int
+    group: Group | None
+    """Where it is counted, if it can be seen."""
+
+
+class _Batch:
+    """The rows of many appends. Nobody else writes meanwhile, so what was read before is still so."""
+
+    def __init__(self, last_seq: int, places: dict[TaskId, _Place], claimed: set[Claim]) -> None:
+        self._seq = last_seq
+        self._places = places
+        self._claimed = claimed
+        self._latest: dict[TaskId, Task] = {}
+        self._appends: list[Row] = []
+        self._snapshots: dict[int, Row] = {}
+
+    def add(self, append: Append) -> int:
+        """Return the seq of its first event; raises VersionConflict."""
+        task = append.task
+        first = self._seq + 1
+        self._seq += len(append.events)
+        place = self._places.setdefault(task.id, _Place(self._seq, 0, None))
+        known = self._latest.get(task.id)
+        if append.version_before != (known.version if known else place.version):
             raise VersionConflict("somebody else changed the task first")
-    # Only the last snapshot of a task counts.
-    snapshots = {append.task.id: append for append in appends if append.snapshot}.values()
-    if snapshots:
-        rows = [(append.task.version, append.snapshot, append.task.id) for append in snapshots]
-        connection.executemany(query("write_snapshot"), rows)
+        if append.claim in self._claimed:
+            raise VersionConflict("somebody else claimed the message id first")
+        self._latest[task.id] = task
+        message = _NO_MESSAGE
+        if append.claim:
+            self._claimed.add(append.claim)
+            message = (append.message_key, append.claim[0], append.digest)
+        self._appends.append((self._seq, place.number, task.version, *message, append.body))
+        if append.snapshot:
+            # Only the last snapshot of a task counts.
+            self._snapshots[place.number] = (place.number, task.version, append.snapshot)
+        return first
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        new: list[Row] = []
+        changed: list[Row] = []
+        more: Counter[Group] = Counter()
+        for task_id, task in self._latest.items():
+            number, version, group = self._places[task_id]
+            if version:
+                changed.append((number, task.state.value, micros(task.updated_at), task.version, task.hidden))
+            else:
+                new.append(_task_row(number, task))
+            if group:
+                more[group] -= 1
+            if not task.hidden:
+                more[task.inbox, task.scope, task.state.value] += 1
+        write_many(connection, "insert_append", self._appends)
+        write_many(connection, "insert_task", new)
+        write_many(connection, "update_task", changed)
+        write_many(connection, "write_snapshot", list(self._snapshots.values()))
+        count(connection, more)
 
 
-def _insert(connection: sqlite3.Connection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert many rows with few statements.
-
-    Each statement lets go of the interpreter, and the thread gets it back only when the busy loop lets go of it too.
-    """
-    done = 0
-    while done < len(rows):
-        # Powers of two, so that few different statements are kept prepared.
-        count = min(_MOST_ROWS, 1 << ((len(rows) - done).bit_length() - 1))
-        values = [value for row in rows[done : done + count] for value in row]
-        connection.execute(_insert_many(name, count), values)
-        done += count
+def _stored(connection: sqlite3.Connection, appends: Sequence[Append]) -> dict[TaskId, _Place]:
+    """The tasks of these appends that are there already; others may have ids that begin like theirs."""
+    rows = read_many(connection, "stored_tasks", [(id_key(append.task.id),) for append in appends])
+    return {
+        TaskId(task_id): _Place(number, version, None if hidden else (inbox, scope, state))
+        for task_id, number, version, inbox, scope, state, hidden in rows
+    }
 
 
-@cache
-def _insert_many(name: str, count: int) -> str:
-    head, values, row = query(name).partition("VALUES")
-    return head + values + ",".join([row] * count)
+def _claimed(connection: sqlite3.Connection, appends: Sequence[Append]) -> set[Claim]:
+    """What is claimed already and has the keys of these appends."""
+    keys = [(append.message_key,) for append in appends if append.claim]
+    return set(read_many(connection, "claimed_messages", keys))
 
 
-def _task_row(task: Task) -> tuple[object, ...]:
+def _needs_snapshot(append: Append) -> bool:
+    """Whether the task is to be kept as a whole, too; the first append holds all of it."""
+    before = append.version_before
+    if not before:
+        return False
+    if append.task.version // _LONG != before // _LONG:
+        return True
+    state = append.task.state
+    return (state.is_terminal or state.is_interrupted) and any(
+        isinstance(event, StateChanged) for event in append.events
+    )
+
+
+def _task_row(number: int, task: Task) -> Row:
     return (
+        number,
+        id_key(task.id),
         task.id,
         task.inbox,
         task.agent_id,
         task.scope,
+        text_key(task.context_id),
         task.context_id,
         task.parent_id,
         micros(task.created_at),
-        *_changing(task),
+        task.state.value,
+        micros(task.updated_at),
+        task.version,
+        task.hidden,
     )
-
-
-def _changing(task: Task) -> tuple[object, ...]:
-    return task.state.value, micros(task.updated_at), task.version, task.hidden
-
-
-def _claim(task: Task, first: TaskEvent, digest: str) -> Claim | None:
-    if digest and isinstance(first, TaskOpened | MessageAdded):
-        return task.inbox, task.scope, first.message.message_id, task.id, digest
-    return None

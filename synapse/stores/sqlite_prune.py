@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from typing import Final
 
-from synapse.stores.rows import message_id_in
+from synapse.stores.sqlite_appends import Group, count
 from synapse.stores.sqlite_queries import query
 
 _TASKS_AT_ONCE: Final = 100
@@ -16,18 +17,20 @@ def prune_some(connection: sqlite3.Connection, before: int) -> int:
     """Delete the oldest finished tasks that did not change since `before` with all that is theirs; return how many."""
     events = 0
     deleted = 0
-    for number, task_id, inbox, scope, version in connection.execute(
+    more: Counter[Group] = Counter()
+    for number, task_id, inbox, scope, state, version, hidden in connection.execute(
         query("old_tasks"), (before, _TASKS_AT_ONCE)
     ).fetchall():
         if deleted and events + version > _EVENTS_AT_ONCE:
             break
-        for (body,) in connection.execute(query("messages_of_task"), (task_id,)).fetchall():
-            connection.execute(query("forget_message"), (inbox, scope, message_id_in(body), task_id))
         connection.execute(query("delete_deliveries_of_task"), (task_id,))
         connection.execute(query("delete_pushes_of_task"), (task_id,))
-        connection.execute(query("delete_events"), (task_id,))
+        connection.execute(query("delete_appends"), (number,))
         connection.execute(query("delete_snapshot"), (number,))
         connection.execute(query("delete_task"), (number,))
+        if not hidden:
+            more[inbox, scope, state] -= 1
         events += version
         deleted += 1
+    count(connection, more)
     return deleted

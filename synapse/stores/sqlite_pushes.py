@@ -25,8 +25,9 @@ class Do(Protocol):
 class SqlitePushes:
     """A PushStore in the file of a store, which gives its ways to read and to write."""
 
-    def __init__(self, read: Do, write: Do) -> None:
+    def __init__(self, read: Do, read_many: Do, write: Do) -> None:
         self._read = read
+        self._read_many = read_many
         self._write = write
 
     async def save(self, task_id: TaskId, inbox: str, config: PushConfig, told: int) -> Push:
@@ -77,10 +78,10 @@ class SqlitePushes:
             new = connection.execute(query("pushes_without_delivery"), (limit,)).fetchall()
             return [*((_push((*row, *[None] * 7)), None) for row in new), *told][:limit]
 
-        return await self._read(look)
+        return await self._read_many(look)
 
     async def counts(self) -> Mapping[DeliveryState, int]:
-        rows = await self._read(lambda connection: connection.execute(query("count_deliveries")).fetchall())
+        rows = await self._read_many(lambda connection: connection.execute(query("count_deliveries")).fetchall())
         return {DeliveryState(state): count for state, count in rows}
 
 

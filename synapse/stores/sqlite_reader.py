@@ -3,71 +3,74 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, cast
 
-from synapse.core.errors import IllegalTransition, StoreCorrupt, StoreTooNew, TaskFinished, TaskNotFound
+from synapse.core.errors import TaskNotFound
 from synapse.core.events import Recorded
 from synapse.core.message import Json
 from synapse.core.store import KnownMessage, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import EXPIRED, Task, TaskId, TaskState
-from synapse.service.journal import rebuild
+from synapse.stores.compact_json import compact_json
 from synapse.stores.cursor import Cursor
-from synapse.stores.rows import KINDS, compact_json, decode_event, decode_task, micros
+from synapse.stores.rows import micros
+from synapse.stores.sqlite_keys import id_key, last_id_key, text_key
 from synapse.stores.sqlite_queries import query
+from synapse.stores.sqlite_texts import recorded_in, task_in
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 _LARGEST: Final = 2**63 - 1
 _MOST_TEXTS: Final = 8
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 _HAS_EXPIRED: Final = compact_json({"reason": EXPIRED})[1:-1]
-_HINT: Final = "`synapse doctor` checks the store"
 
 Connection = sqlite3.Connection
 
 
 def load(connection: Connection, task_id: TaskId) -> Task:
     """Raises TaskNotFound."""
-    row = connection.execute(query("load_task"), (task_id,)).fetchone()
-    if row is None:
-        raise TaskNotFound(task_id)
-    return _task(connection, row)
+    row = connection.execute(query("load_task"), (id_key(task_id), task_id)).fetchone()
+    if row is not None and not _is_whole(row):
+        # There is more to read, and it has to be of the same instant.
+        with _one_instant(connection):
+            row = connection.execute(query("load_task"), (id_key(task_id), task_id)).fetchone()
+            return _found(connection, task_id, row)
+    return _found(connection, task_id, row)
 
 
 def find(connection: Connection, prefix: str, inbox: str, limit: int) -> list[TaskId]:
-    rows = connection.execute(query("find_tasks"), (prefix, prefix + _LAST_CHARACTER, inbox, limit))
+    last = prefix + _LAST_CHARACTER
+    keys = id_key(prefix), last_id_key(prefix)
+    rows = connection.execute(query("find_tasks"), (*keys, prefix, last, inbox, limit))
     return [TaskId(task_id) for (task_id,) in rows]
 
 
 def find_message(connection: Connection, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
-    for place in [(inbox, scope)] if inbox and scope else _senders(connection, inbox, scope):
-        row = connection.execute(query("find_message"), (*place, message_id)).fetchone()
-        if row is not None:
-            return KnownMessage(TaskId(row[0]), row[1])
-    return None
-
-
-def _senders(connection: Connection, inbox: str, scope: str) -> Iterator[tuple[str, str]]:
-    """The inboxes and scopes that have messages. There are few, so an index by message id would cost more than this."""
-    place = ("", "")
-    while row := connection.execute(query("next_senders"), place).fetchone():
-        place = (row[0], row[1])
-        if inbox in ("", place[0]) and scope in ("", place[1]):
-            yield place
+    row = connection.execute(query("find_message"), (text_key(message_id), message_id, inbox, scope)).fetchone()
+    return KnownMessage(TaskId(row[0]), row[1]) if row else None
 
 
 def open_tasks(connection: Connection, inbox: str) -> list[Task]:
-    return [_task(connection, row) for row in connection.execute(query("open_tasks"), (inbox,)).fetchall()]
+    with _one_instant(connection):
+        return [_task(connection, row) for row in connection.execute(query("open_tasks"), (inbox,)).fetchall()]
 
 
 def read_after(connection: Connection, seq: int, task_id: TaskId | None, limit: int) -> list[Recorded]:
     seq = min(seq, _LARGEST)
-    if task_id is None:
-        rows = connection.execute(query("events_of_all"), (seq, limit))
-    else:
-        rows = connection.execute(query("events_of_task"), (task_id, seq, limit))
-    return [_recorded(*row) for row in rows]
+    values: tuple[object, ...] = (seq,) if task_id is None else (task_id, id_key(task_id), seq)
+    name = "appends_of_all" if task_id is None else "appends_of_task"
+    found: list[Recorded] = []
+    # Closed at once: a statement that was not read to its end would hold up the checkpoint of the log.
+    with closing(connection.execute(query(name), values)) as rows:
+        for last, of_task, body in rows:
+            # An append may have begun before `seq`, and may go on after the limit.
+            found += recorded_in(last, TaskId(of_task), body, seq, limit - len(found))
+            if len(found) >= limit:
+                break
+    return found
 
 
 def last_seq(connection: Connection) -> int:
@@ -76,6 +79,11 @@ def last_seq(connection: Connection) -> int:
 
 
 def list_tasks(connection: Connection, wanted: TaskQuery) -> TaskPage:
+    with _one_instant(connection):
+        return _page(connection, wanted)
+
+
+def _page(connection: Connection, wanted: TaskQuery) -> TaskPage:
     conditions, values = _conditions(wanted)
     index = _index(wanted)
     if wanted.metadata or wanted.expired is not None:
@@ -119,8 +127,11 @@ def _list_by_looking(
 ) -> TaskPage:
     """The same by what only the task itself says: SQLite finds those that may fit, and each is looked at."""
     for text in (*_texts_in(wanted.metadata), *((_HAS_EXPIRED,) if wanted.expired else ())):
-        # A snapshot that is not the last word may lack what was noted since.
-        conditions += " AND (snapshots.version IS NOT tasks.version OR instr(snapshots.body, ?) > 0)"
+        # What is not the last word may lack what was noted since.
+        conditions += (
+            " AND (COALESCE(snapshots.version, appends.version) IS NOT tasks.version"
+            " OR instr(COALESCE(snapshots.body, appends.body), ?) > 0)"
+        )
         values.append(text)
     if wanted.expired:
         conditions += " AND tasks.state = 'failed'"
@@ -142,14 +153,11 @@ def _list_by_looking(
 
 def _fits_unread(row: Sequence[Any], wanted: TaskQuery) -> bool:
     """Whether the text of a task says that it fits, so that it is not made into a task only to be counted."""
-    *_, version, snapshot_version, snapshot = row
-    return (
-        wanted.expired is False and not wanted.metadata and snapshot_version == version and _HAS_EXPIRED not in snapshot
-    )
+    return wanted.expired is False and not wanted.metadata and _is_whole(row) and _HAS_EXPIRED not in row[-1]
 
 
 def _texts_in(metadata: Json) -> Iterator[str]:
-    """Pieces that a snapshot has whose metadata has these values."""
+    """Pieces that the text of a task has whose metadata has these values."""
     for key, value in islice(metadata.items(), _MOST_TEXTS):
         if isinstance(value, dict):
             yield from _texts_in(cast("Json", value))
@@ -168,6 +176,9 @@ def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]
         if value := getattr(wanted, column):
             conditions.append(f"{table}.{column} = ? AND {table}.{column} <> ''")
             values.append(value)
+    if wanted.context_id:
+        conditions.append(f"{table}.context_key = ?")
+        values.append(text_key(wanted.context_id))
     if wanted.states and wanted.states <= _OPEN:
         conditions.append(f"{table}.state IN ('submitted', 'working', 'input_required', 'auth_required')")
     if wanted.states:
@@ -179,33 +190,42 @@ def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]
     return " AND ".join(conditions), values
 
 
+@contextmanager
+def _one_instant(connection: Connection) -> Generator[None]:
+    """Read in one transaction; a single statement needs none."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _found(connection: Connection, task_id: TaskId, row: Sequence[Any] | None) -> Task:
+    if row is None:
+        raise TaskNotFound(task_id)
+    return _task(connection, row)
+
+
+def _is_whole(row: Sequence[Any]) -> bool:
+    """Whether the text in the row is the whole task: nothing was appended since."""
+    version, text_version = row[3:5]
+    return bool(version == text_version)
+
+
 def _task(connection: Connection, row: Sequence[Any]) -> Task:
-    """The task of a row of `load_task`, `open_tasks` or `list_tasks`: its snapshot and the events since."""
-    _, task_id, _, version, snapshot_version, snapshot = row
-    known = _decoded(snapshot) if snapshot is not None else None
-    if known is not None and snapshot_version == version:
-        return known
-    rows = connection.execute(query("events_since_snapshot"), (task_id, snapshot_version or 0))
-    try:
-        task = rebuild(known, (_recorded(*one).event for one in rows))
-    except (IllegalTransition, TaskFinished) as error:
-        raise StoreCorrupt(f"the log of task {task_id} makes no sense: {error}", hint=_HINT) from error
-    if task.version != version:
-        raise StoreCorrupt(f"the log of task {task_id} ends at {task.version} and not at {version}", hint=_HINT)
-    return task
+    """The task of a row of `load_task`, `open_tasks` or `list_tasks`: its text and what was appended since."""
+    number, task_id, _, version, text_version, text = row
+    if _is_whole(row):
+        return (_task_in if len(text) > _SHORT else _known_task_in)(number, TaskId(task_id), version, text)
+    later = connection.execute(query("appends_since"), (number, text_version or 0))
+    return task_in(number, TaskId(task_id), version, text, later)
 
 
-def _decoded(snapshot: str) -> Task:
-    try:
-        return decode_task(snapshot)
-    except (LookupError, ValueError, TypeError) as error:
-        raise StoreCorrupt(f"a snapshot cannot be read: {error}", hint=_HINT) from error
+def _task_in(number: int, task_id: TaskId, version: int, text: str) -> Task:
+    return task_in(number, task_id, version, text, ())
 
 
-def _recorded(seq: int, task_id: str, kind: str, at: int, body: str) -> Recorded:
-    if kind not in KINDS:
-        raise StoreTooNew(f"event {seq} is a '{kind}', which only a newer Synapse knows", hint="upgrade Synapse")
-    try:
-        return Recorded(seq, decode_event(kind, TaskId(task_id), at, body))
-    except (LookupError, ValueError, TypeError) as error:
-        raise StoreCorrupt(f"event {seq} cannot be read: {error}", hint=_HINT) from error
+# Callers poll, and pages are shown again and again: the same text is the same task. Long ones would fill the memory.
+_SHORT: Final = 4096
+_known_task_in: Final = lru_cache(maxsize=512)(_task_in)

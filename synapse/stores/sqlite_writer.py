@@ -47,13 +47,8 @@ class Job(Generic[T]):
 
 
 Work = Append | Job[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    work: Work
-    result: Any
-    error: SynapseError | None
+Outcome = tuple[Work, Any, SynapseError | None]
+"""What became of a work: its result, or why it failed."""
 
 
 class Writer:
@@ -67,6 +62,7 @@ class Writer:
         self._lock_file = os.open(lock_path(path), os.O_RDWR | os.O_CLOEXEC)
         self._queue: deque[tuple[float, Work]] = deque()
         self._changed = Condition()
+        self._is_resting = False
         self._closing = Event()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._watch: asyncio.TimerHandle | None = None
@@ -74,14 +70,15 @@ class Writer:
 
     def submit(self, work: Work) -> None:
         """Put `work` in the queue; its future is done when it is durable, in the order of the calls."""
-        with self._changed:
-            is_refused = self._closing.is_set() or len(self._queue) >= MOST_WAITING
-            if not is_refused:
-                self._queue.append((self._loop.time(), work))
-                self._changed.notify()
-        if is_refused:
+        if self._closing.is_set() or len(self._queue) >= MOST_WAITING:
             work.done.set_exception(self._refusal())
-        elif self._watch is None:
+            return
+        self._queue.append((self._loop.time(), work))
+        if self._is_resting:
+            # The thread looks at the queue once more after it has said that it rests, so nothing is left lying.
+            with self._changed:
+                self._changed.notify()
+        if self._watch is None:
             self._watch = self._loop.call_later(self._lock_timeout, self._expire)
 
     async def close(self) -> None:
@@ -112,10 +109,10 @@ class Writer:
             oldest = self._queue[0][0] if self._queue else None
         if oldest is not None:
             self._watch = self._loop.call_at(oldest + self._lock_timeout, self._expire)
-        _deliver([_Outcome(work, None, locked(self._path)) for work in late])
+        _deliver([(work, None, locked(self._path)) for work in late])
 
     def _run(self) -> None:
-        outcomes: list[_Outcome] = []
+        outcomes: list[Outcome] = []
         while self._wait_for_work():
             if len(outcomes) > 1:
                 # Many write at once, so the next ones are a moment away: together they cost a tenth less.
@@ -133,12 +130,15 @@ class Writer:
             self._loop.call_soon_threadsafe(callback, argument)
 
     def _wait_for_work(self) -> bool:
-        with self._changed:
-            while not self._queue and not self._closing.is_set():
-                self._changed.wait()
-            return bool(self._queue)
+        while not self._queue and not self._closing.is_set():
+            with self._changed:
+                self._is_resting = True
+                if not self._queue and not self._closing.is_set():
+                    self._changed.wait()
+                self._is_resting = False
+        return bool(self._queue)
 
-    def _commit_what_waits(self) -> list[_Outcome]:
+    def _commit_what_waits(self) -> list[Outcome]:
         fcntl.flock(self._lock_file, fcntl.LOCK_EX)
         try:
             with self._changed:
@@ -147,17 +147,17 @@ class Writer:
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
-    def _commit(self, batch: Sequence[Work]) -> list[_Outcome]:
+    def _commit(self, batch: Sequence[Work]) -> list[Outcome]:
         """Write the batch in one transaction; when that fails, each work in its own, so that only the guilty fail."""
         try:
             return self._write(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait, and the thread goes on
             failure = store_error(error, self._path)
         if len(batch) == 1 or isinstance(failure, StoreLocked):
-            return [_Outcome(work, None, failure) for work in batch]
+            return [(work, None, failure) for work in batch]
         return [outcome for work in batch for outcome in self._commit([work])]
 
-    def _write(self, batch: Sequence[Work]) -> list[_Outcome]:
+    def _write(self, batch: Sequence[Work]) -> list[Outcome]:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -169,15 +169,15 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        return [_Outcome(work, result, None) for work, result in zip(batch, results, strict=True)]
+        return [(work, result, None) for work, result in zip(batch, results, strict=True)]
 
 
-def _deliver(outcomes: Sequence[_Outcome]) -> None:
+def _deliver(outcomes: Sequence[Outcome]) -> None:
     """Tell those who wait, in the order in which it became durable."""
-    for outcome in outcomes:
-        if outcome.work.done.done():
+    for work, result, error in outcomes:
+        if work.done.done():
             continue  # nobody waits any more
-        if outcome.error is not None:
-            outcome.work.done.set_exception(outcome.error)
+        if error is not None:
+            work.done.set_exception(error)
         else:
-            outcome.work.succeed(outcome.result)
+            work.succeed(result)

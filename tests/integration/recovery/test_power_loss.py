@@ -126,7 +126,7 @@ def test_a_log_that_is_torn_anywhere_behind_an_accepted_message_still_holds_it()
 def test_no_message_is_accepted_before_the_disk_has_it() -> None:
     """A copy of the files cannot tell what the disk has; the order of the system calls can."""
     with open_house() as house:
-        house.add_profile("busy", LINE_RULES, "line_recorder", "--slow", "60")
+        house.add_profile("busy", LINE_RULES, "line_recorder", "--works", "60")
         trace = house.folder / "trace"
         calls = "trace=fdatasync,fsync,write,writev,sendto,sendmsg"
         host = house.start("busy", name="one", tracer=("strace", "-D", "-f", "-o", str(trace), "-e", calls))

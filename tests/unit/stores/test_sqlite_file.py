@@ -6,8 +6,9 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_errors import store_error
 from synapse.stores.sqlite_location import filesystem_type, lock_path, refuse_network
 from synapse.stores.sqlite_queries import migrations
-from tests.fakes.facts import TASK, handed, moved, numbered, opened
+from tests.fakes.facts import TASK, handed, hidden, moved, numbered, opened
 
 NEXT = migrations()[-1][0] + 1
 MOUNTS = """\
@@ -193,11 +194,14 @@ def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "error"),
     [
-        ("UPDATE events SET kind = 'task_cloned' WHERE seq = 3", StoreTooNew),
-        ("UPDATE events SET body = '{' WHERE seq = 3", StoreCorrupt),
-        ("UPDATE events SET body = '{}' WHERE seq = 3", StoreCorrupt),
-        ("UPDATE tasks SET version = 7 WHERE number = 2", StoreCorrupt),
-        ("DELETE FROM events WHERE seq = 3", StoreCorrupt),
+        ("UPDATE appends SET body = replace(body, 'task_opened', 'task_cloned') WHERE seq = 3", StoreTooNew),
+        ("UPDATE appends SET body = '[' WHERE seq = 3", StoreCorrupt),
+        ("UPDATE appends SET body = '7' WHERE seq = 3", StoreCorrupt),
+        ("UPDATE appends SET body = '[7]' WHERE seq = 3", StoreCorrupt),
+        ("UPDATE appends SET body = '[[]]' WHERE seq = 3", StoreCorrupt),
+        ("""UPDATE appends SET body = '[["task_opened",1,{}]]' WHERE seq = 3""", StoreCorrupt),
+        ("UPDATE tasks SET version = 7 WHERE number = 3", StoreCorrupt),
+        ("DELETE FROM appends WHERE seq = 3", StoreCorrupt),
     ],
 )
 def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
@@ -219,7 +223,7 @@ def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
 
 def test_a_damaged_snapshot_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path, "UPDATE snapshots SET body = '{\"id\": 1}'")
+    make(path, "INSERT INTO snapshots VALUES (2, 2, '{\"id\": 1}')")
 
     async def story() -> None:
         store = await SqliteStore.open(path)
@@ -313,20 +317,47 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert "ls -ld" in told.hint
 
 
-def test_only_a_change_of_state_writes_a_snapshot(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def snapshots(path: Path, log: Sequence[TaskEvent], *cuts: int) -> list[int]:
+    """Write the log in appends that end at these versions; return the versions that were kept as a whole."""
+    kept: list[int] = []
 
     async def story() -> None:
         store = await SqliteStore.open(path)
-        log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), handed("a"), handed("b", append=True)]
-        for number in range(len(log)):
-            await store.append(replay(log[: number + 1]), [log[number]])
-        assert await store.load(TASK) == replay(log)
+        for start, stop in pairwise((0, *cuts)):
+            await store.append(replay(log[:stop]), log[start:stop])
+            assert await store.load(TASK) == replay(log[:stop])
+            with closing(sqlite3.connect(path)) as connection:
+                kept.extend(version for (version,) in connection.execute("SELECT version FROM snapshots"))
         await store.close()
 
     run(story)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT version FROM snapshots").fetchall() == [(2,)]
+    return kept
+
+
+def test_a_task_that_is_whole_in_one_append_needs_no_snapshot(tmp_path: Path) -> None:
+    log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), handed("a"), moved(TaskState.COMPLETED)]
+
+    assert snapshots(tmp_path / "store.db", log, 4) == []
+
+
+def test_the_end_of_a_task_and_a_question_write_a_snapshot(tmp_path: Path) -> None:
+    log: list[TaskEvent] = [
+        opened(),
+        moved(TaskState.WORKING),
+        moved(TaskState.INPUT_REQUIRED),
+        handed("a"),
+        moved(TaskState.WORKING),
+        moved(TaskState.COMPLETED),
+        hidden(),
+    ]
+
+    assert snapshots(tmp_path / "store.db", log, *range(1, 8)) == [3, 3, 3, 6, 6]
+
+
+def test_a_task_that_grows_long_gets_a_snapshot_now_and_then(tmp_path: Path) -> None:
+    log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), *(handed("a", append=True) for _ in range(150))]
+
+    assert snapshots(tmp_path / "store.db", log, 2, 60, 65, 66, 130, 150) == [65, 65, 130, 130]
 
 
 @pytest.mark.parametrize(

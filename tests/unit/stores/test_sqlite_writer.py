@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 
 from synapse.core.errors import InvalidRequest, StoreFailed, StoreFull, StoreLocked, TaskNotFound, VersionConflict
-from synapse.core.events import Recorded, TaskEvent
+from synapse.core.events import Recorded, TaskEvent, TaskOpened
 from synapse.core.lifecycle import replay
-from synapse.core.store import TaskQuery
+from synapse.core.store import KnownMessage, TaskQuery
 from synapse.core.task import TaskState
-from synapse.stores import sqlite_appends, sqlite_writer
+from synapse.stores import sqlite_appends, sqlite_reader, sqlite_writer
 from synapse.stores.rows import micros
 from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_file import connect, open_file
 from synapse.stores.sqlite_location import lock_path
 from synapse.stores.sqlite_prune import prune_some
 from synapse.stores.sqlite_writer import Writer
-from tests.fakes.facts import TASK, after, handed, message, moved, noted, numbered, opened
+from tests.fakes.facts import TASK, after, handed, hidden, message, moved, noted, numbered, opened
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -171,6 +171,7 @@ def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None
         assert finished == list(range(1, 30))
         assert [n for n, one in enumerate(results, 1) if isinstance(one, VersionConflict)] == [7, 14, 21, 28]
         assert (await store.list(TaskQuery(limit=100))).total == 26
+        assert (await store.list(TaskQuery(limit=1))).total == 26, "what is rolled back is not counted"
         await store.close()
 
     run(story)
@@ -298,6 +299,83 @@ def test_a_failing_question_about_a_holder_fails_only_that_claim(tmp_path: Path)
         await store.append(replay([replace(opened(), parent_id="p")]), [replace(opened(), parent_id="p")])
         with pytest.raises(StoreFailed, match="cannot tell"):
             await claiming
+        await store.close()
+
+    run(story)
+
+
+def test_two_processes_count_the_same_tasks(tmp_path: Path) -> None:
+    async def story() -> None:
+        one, other = [await SqliteStore.open(tmp_path / "store.db") for _ in range(2)]
+        logs: list[list[TaskEvent]] = [
+            [opened(numbered(n)), moved(TaskState.COMPLETED, numbered(n)), hidden(numbered(n))] for n in range(4)
+        ]
+        for log in logs:
+            await one.append(replay(log[:1]), log[:1])
+        for log in logs[:3]:
+            await other.append(replay(log[:2]), log[1:2])
+        await one.append(replay(logs[0]), logs[0][2:])
+        with pytest.raises(VersionConflict):
+            await one.append(replay(logs[1]), [*logs[1][1:]])
+
+        async def total(*states: TaskState) -> int:
+            return (await other.list(TaskQuery(limit=1, states=frozenset(states)))).total
+
+        assert (await total(), await total(TaskState.COMPLETED, TaskState.FAILED)) == (3, 2)
+        assert await other.prune(after(60)) == 3
+        assert await total() == 1
+        await one.close()
+        await other.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        opened(numbered(2), message=message(message_id="m")),
+        opened(numbered(1), message=message(message_id="n")),
+    ],
+)
+def test_of_two_that_claim_the_same_at_once_the_first_wins(tmp_path: Path, second: TaskOpened) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        store = await SqliteStore.open(path)
+        events = [opened(numbered(1), message=message(message_id="m")), second, opened(numbered(3))]
+        with lock_held(path):
+            waiting = [store.append(replay([one]), [one], digest="d") for one in events]
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert [isinstance(one, VersionConflict) for one in results] == [False, True, False]
+        assert [one.seq for one in await store.read_after(0)] == [1, 2]
+        await store.close()
+
+    run(story)
+
+
+def test_texts_with_the_same_number_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seven(_text: str) -> int:
+        return 7
+
+    for module in (sqlite_appends, sqlite_reader):
+        for name in ("id_key", "last_id_key", "text_key"):
+            monkeypatch.setattr(module, name, seven, raising=False)
+
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        events = [opened(numbered(n), context_id=f"c{n}", message=message(message_id=f"m{n}")) for n in range(4)]
+        await asyncio.gather(*(store.append(replay([one]), [one], digest=one.context_id) for one in events))
+        again = opened(numbered(9), message=events[2].message)
+        for late in (events[1], again):
+            with pytest.raises(VersionConflict):
+                await store.append(replay([late]), [late], digest="d")
+
+        assert [await store.load(one.task_id) for one in events] == [replay([one]) for one in events]
+        assert await store.find(numbered(2)[:8]) == [numbered(2)]
+        assert await store.find_message("", "", "m3") == KnownMessage(numbered(3), "c3")
+        assert [task.id for task in (await store.list(TaskQuery(context_id="c1"))).tasks] == [numbered(1)]
+        assert len(await store.read_after(0, task_id=numbered(2))) == 1
         await store.close()
 
     run(story)

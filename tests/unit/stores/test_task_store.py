@@ -228,6 +228,25 @@ def test_read_after_goes_on_where_it_stopped(tell: Tell) -> None:
     tell(story)
 
 
+def test_any_cut_of_the_log_gives_the_same_events(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        one: list[TaskEvent] = [opened(), stepped(ReceiptStep.TYPED), moved(TaskState.WORKING), handed("a")]
+        two: list[TaskEvent] = [opened(numbered(2)), moved(TaskState.COMPLETED, numbered(2))]
+        await keep(store, *one[:3])
+        await keep(store, *two)
+        await keep(store, one[3], before=one[:3])
+        whole = await store.read_after(0)
+        assert [recorded.event for recorded in whole] == [*one[:3], *two, one[3]]
+
+        for after_seq in range(len(whole) + 1):
+            for limit in range(1, len(whole) + 1):
+                assert list(await store.read_after(after_seq, limit=limit)) == list(whole)[after_seq:][:limit]
+                mine = [recorded for recorded in whole[after_seq:] if recorded.event.task_id == TASK]
+                assert list(await store.read_after(after_seq, task_id=TASK, limit=limit)) == mine[:limit]
+
+    tell(story)
+
+
 def test_open_tasks_are_the_unfinished_ones_oldest_first(tell: Tell) -> None:
     async def story(store: TaskStore) -> None:
         await keep(store, opened("late", at=5))
