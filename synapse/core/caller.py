@@ -46,6 +46,8 @@ class Caller:
     """The agents that it may use, by the names that the gateway shows; None is all."""
     name: str = ""
     """For logs and for `userId`: the name of its key, or its token's subject."""
+    key_id: str = ""
+    """The API key that let it in; empty when it came in another way."""
     holds: Callable[[], bool] = field(default=for_good, repr=False, compare=False)
     """Tells whether what let it in still counts: keys are revoked, and tokens expire, while streams run."""
 

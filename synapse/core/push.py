@@ -46,6 +46,8 @@ class PushConfig:
     credentials: str = field(default="", repr=False)
     dialect: str = ""
     """Who configured it decides how the notifications are worded."""
+    set_by: str = ""
+    """The API key of whoever configured it, at a gateway: once that counts no longer, nothing more is told."""
 
 
 class DeliveryState(StrEnum):

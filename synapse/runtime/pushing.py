@@ -7,7 +7,9 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
@@ -18,10 +20,13 @@ from synapse.runtime.settings import Settings
 from synapse.service.journal import Journal
 from synapse.service.outcomes import PARTIAL
 from synapse.service.push_configs import PushConfigs
-from synapse.service.push_outbox import Notification, PushOutbox, Words
+from synapse.service.push_outbox import Holds, Notification, PushOutbox, Words
 from synapse.service.retry import RetrySchedule
 from synapse.stores.sqlite import SqliteStore
 from synapse.transports.webhook import WebhookSender
+
+if TYPE_CHECKING:
+    from synapse.runtime.keys import KeyFile
 
 _SUPERVISOR: Final = "supervisor"
 _MEDIA_TYPE_1_0: Final = "application/a2a+json"
@@ -50,8 +55,25 @@ def open_pushing(me: AgentEntry, store: SqliteStore, journal: Journal, clock: Cl
         chance=random.random,
         schedule=RetrySchedule(attempts=max(1, settings.push_attempts)),
         pause=_pause,
+        holds=_key_holder(settings.home, clock),
     )
     return Pushing(PushConfigs(store.pushes, webhooks, journal, new_id=new_id, saved=outbox.take), outbox)
+
+
+def _key_holder(home: Path, clock: Clock) -> Holds:
+    """Tells whether an API key counts, as the file of keys is then: it is not read before somebody asks."""
+
+    @cache
+    def keys() -> KeyFile:
+        from synapse.runtime.keys import KeyFile  # noqa: PLC0415 - few agents have webhooks that a key has set
+
+        return KeyFile(home, clock)
+
+    def holds(key_id: str) -> bool:
+        key = keys().find(key_id)
+        return key is not None and not key.is_expired(clock.now())
+
+    return holds
 
 
 def words_of(dialect: str, agent: str) -> Words:

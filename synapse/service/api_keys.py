@@ -59,6 +59,7 @@ class ApiKey:
             actions=self.actions,
             agents=self.agents,
             name=self.name,
+            key_id=self.key_id,
             holds=holds,
         )
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, NotFound, TaskNotFound, Unauthenticated, UnsupportedOperation
 from synapse.core.events import StateChanged, Update
+from synapse.core.push import PushConfig
 from synapse.core.requests import (
     AnswerQuestion,
     CancelTask,
@@ -197,6 +198,8 @@ class GatewayTasks:
         """Ask the owner of the task; what it answers with is a task, or what it says."""
         task = await self._visible(agent, request.task_id, caller)
         owner = self._directory.owner(task)
+        if isinstance(request, SetPushConfig):
+            request = replace(request, config=_signed(request.config, caller))
         if owner is not None:
             return await self._result(await owner.command(replace(request, task_id=task.id), caller))
         if isinstance(request, ChangeTask | DeleteTask):
@@ -218,6 +221,8 @@ class GatewayTasks:
             # Whoever owns the task is asked, and one that is not seen is missing: the same answer as everywhere.
             task = await self._visible(agent, request.task_id, caller)
             request = replace(request, task_id=task.id, exact=True)
+        if request.push is not None:
+            request = replace(request, push=_signed(request.push, caller))
         here = await self._here(agent, caller)
         return await here.command(request, caller)
 
@@ -282,6 +287,11 @@ class GatewayTasks:
             async with self._tail.running(), aclosing(following) as updates:
                 async for update in updates:
                     yield update
+
+
+def _signed(config: PushConfig, caller: Caller) -> PushConfig:
+    """The configuration with the key that it was set with: a key that is revoked stops its webhooks too."""
+    return replace(config, set_by=caller.key_id)
 
 
 def _require_valid(caller: Caller) -> None:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 _PAGE: Final = 100
 _AFTER_A_STORE_FAILED: Final = 5.0
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
+KEY_IS_GONE: Final = "the key that set it was revoked, or has expired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class Posted:
 Headers = Sequence[tuple[str, str]]
 Words = Callable[[Update], Notification | None]
 """How a dialect tells an update; None when it has no words for it."""
+Holds = Callable[[str], bool]
+"""Whether an API key, by its id, still counts; raises StoreFailed when that cannot be found out now."""
 
 
 class Webhooks(Protocol):
@@ -82,6 +85,7 @@ class PushOutbox:
         chance: Callable[[], float],
         schedule: RetrySchedule,
         pause: Callable[[float], Awaitable[None]],
+        holds: Holds,
     ) -> None:
         self._inbox = inbox
         self._store = store
@@ -92,6 +96,7 @@ class PushOutbox:
         self._chance = chance
         self._schedule = schedule
         self._pause = pause
+        self._holds = holds
         self._lanes: dict[int, _Lane] = {}
         self._of_task: dict[TaskId, set[int]] = {}
         self._jobs: dict[int, asyncio.Task[None]] = {}
@@ -212,9 +217,13 @@ class PushOutbox:
         told = self._words(push.config.dialect)(update)
         if told is None:
             return None
-        posted = await self._webhooks.post(push.config.url, _headers(push, update, told), told.body)
-        before = push.pending.attempts if push.pending and push.pending.seq == update.seq else 0
-        delivery = self._judged(push, update.seq, before + 1, posted)
+        attempts = push.pending.attempts if push.pending and push.pending.seq == update.seq else 0
+        if push.config.set_by and not self._holds(push.config.set_by):
+            posted = Posted(error=KEY_IS_GONE, is_hopeless=True)
+        else:
+            posted = await self._webhooks.post(push.config.url, _headers(push, update, told), told.body)
+            attempts += 1
+        delivery = self._judged(push, update.seq, attempts, posted)
         if not await self._pushes.record(delivery):
             lane.has_ended = True
         return None if delivery.next_try is None else self._seconds_until(delivery.next_try)

@@ -138,5 +138,6 @@ def _encode(config: PushConfig) -> str:
         "scheme": config.scheme,
         "credentials": config.credentials,
         "dialect": config.dialect,
+        "set_by": config.set_by,
     }
     return json.dumps(fields, separators=(",", ":"))

@@ -76,6 +76,7 @@ class World:
             chance=lambda: 0.5,
             schedule=RetrySchedule(attempts=50),
             pause=self._pause,
+            holds=lambda _key_id: True,
         )
         self.running = asyncio.ensure_future(self.outbox.run())
 

@@ -22,8 +22,8 @@ INBOX = "codex@/proj"
 URL = "https://example.com/h"
 
 
-def config(url: str = URL, config_id: str = "c") -> PushConfig:
-    return PushConfig(id=config_id, url=url, token="tok", dialect="test")
+def config(url: str = URL, config_id: str = "c", set_by: str = "") -> PushConfig:
+    return PushConfig(id=config_id, url=url, token="tok", dialect="test", set_by=set_by)
 
 
 def words(_dialect: str) -> Callable[[Update], Notification | None]:
@@ -47,6 +47,9 @@ class World:
         self.clock = FakeClock()
         self.hooks = FakeWebhooks(answer)
         self.pauses: list[float] = []
+        self.keys = {"laptop"}
+        """The API keys that count."""
+        self.holds: Callable[[str], bool] = self.keys.__contains__
         self.while_waiting: Callable[[float], Awaitable[None]] = self.pause
         self.outbox = self.new_outbox()
         self._running: asyncio.Future[None] | None = None
@@ -64,7 +67,11 @@ class World:
             chance=lambda: 1.0,
             schedule=RetrySchedule(attempts=4),
             pause=self._wait,
+            holds=self._holds,
         )
+
+    def _holds(self, key_id: str) -> bool:
+        return self.holds(key_id)
 
     async def _wait(self, seconds: float) -> None:
         await self.while_waiting(seconds)
@@ -74,8 +81,8 @@ class World:
         self.clock.advance(seconds)
         await settle()
 
-    async def watched(self, url: str = URL, task_id: TaskId = TASK, told: int = 0) -> Push:
-        push = await self.store.pushes.save(task_id, INBOX, config(url), told)
+    async def watched(self, url: str = URL, task_id: TaskId = TASK, told: int = 0, set_by: str = "") -> Push:
+        push = await self.store.pushes.save(task_id, INBOX, config(url, set_by=set_by), told)
         self.outbox.take(push)
         return push
 

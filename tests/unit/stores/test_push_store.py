@@ -20,7 +20,13 @@ from tests.fakes.facts import TASK, after, moved, numbered, opened
 
 INBOX = "codex@/proj"
 CONFIG = PushConfig(
-    id="c", url="https://example.com/h", token="t", scheme="bearer", credentials="secret", dialect="a2a_v1"
+    id="c",
+    url="https://example.com/h",
+    token="t",
+    scheme="bearer",
+    credentials="secret",
+    dialect="a2a_v1",
+    set_by="0a1b2c3d4e5f",
 )
 Story = Callable[[MemoryStore | SqliteStore], Awaitable[None]]
 Tell = Callable[[Story], None]

@@ -71,7 +71,8 @@ def test_a_key_opens_as_a_bearer_token_and_in_its_own_header(clock: FakeClock, s
 
     caller = a_gate(clock=clock, shelf=shelf).admit(scope)
 
-    assert caller == Caller(scope="key:000000000000", name="ci", actions=frozenset({"read"}))
+    key_id = "000000000000"
+    assert caller == Caller(scope=f"key:{key_id}", name="ci", actions=frozenset({"read"}), key_id=key_id)
     assert shelf.used == ["000000000000"]
 
 
