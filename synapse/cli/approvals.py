@@ -9,7 +9,7 @@ from synapse.cli.hosts import open_registry
 from synapse.cli.question_view import next_step, question_in, question_lines, target_of
 from synapse.cli.render import painted, plain
 from synapse.cli.speech import give, give_json, say
-from synapse.cli.survey import Asked, ask_all
+from synapse.cli.survey import Asked, ask_all, warn_of_silent
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.core.agent import WAITING
@@ -28,9 +28,7 @@ def run(arguments: list[str]) -> int:
     """List what is asked and return the exit code."""
     options = VerbParser("approvals", examples=EXAMPLES).parse_args(arguments)
     asked = ask_all(open_registry().entries(), "GET", "/status")
-    for one in asked:
-        if one.error is not None:
-            say(f"Warning: {one.error}")
+    warn_of_silent(asked)
     waiting = [one for one in asked if question_in(one.body) or one.body.get("state") == WAITING]
     if options.json:
         give_json([as_fields(one) for one in waiting])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synapse.cli.exit_codes import NOT_RESPONDING
-from synapse.cli.hosts import find_agent, open_registry
+from synapse.cli.hosts import find_agent, not_responding, open_registry, stands_still
 from synapse.cli.speech import say
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
@@ -37,6 +37,8 @@ def run(arguments: list[str]) -> int:
         )
     if not entry.socket:
         raise UnsupportedOperation(f"{entry.agent_id} has no Unix socket, so nobody can attach to it")
+    if stands_still(entry):
+        raise not_responding(entry)
     from synapse.attach.client import AttachOptions, attach
     from synapse.attach.person import PersonTerminal
 

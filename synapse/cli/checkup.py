@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from synapse import __version__
+from synapse.cli.hosts import stands_still, standstill
 from synapse.cli.survey import ask_all
 from synapse.core.address import short_name
 from synapse.core.driver import DEGRADED
@@ -149,6 +150,8 @@ def _agents(settings: Settings) -> Iterator[Finding]:
     for one in asked:
         if one.error is not None:
             advice = f"synapse stop {one.entry.agent_id} --force"
+            if stands_still(one.entry):
+                advice = standstill(one.entry)
             yield Finding(PROBLEM, short_name(one.entry), str(one.error), advice)
         for sighting in objects_in(one.body, "sightings"):
             detail = str(sighting.get("detail", ""))

@@ -23,7 +23,6 @@ from synapse.runtime.profiles import profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.runtime.unowned import open_unowned
-from synapse.transports.client import ANSWER_SECONDS
 
 _ID_BEGIN: Final = "synapse-"
 _STARTING_SECONDS: Final = 10.0
@@ -67,7 +66,7 @@ def _send(target: str, body: dict[str, Any], options: Options, conflict: Conflic
     if not wait_until_started(target, registry):
         raise conflict
     entry = find_agent(target, registry)
-    task = post_message(entry, body, registry, priority=options.text("--priority"), timeout=ANSWER_SECONDS)
+    task = post_message(entry, body, registry, priority=options.text("--priority"))
     report_sent(entry, task, options)
     return 0
 

@@ -8,7 +8,7 @@ from typing import Any
 from synapse.cli.hosts import current_folder
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
-from synapse.cli.verb_parser import VerbParser
+from synapse.cli.verb_parser import VerbParser, whole_number
 from synapse.core.push import Delivery, Push, shown_url
 from synapse.core.task import SHORT_ID_LENGTH
 from synapse.runtime.settings import load_settings
@@ -28,9 +28,9 @@ def run(arguments: list[str]) -> int:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
     summary = "the deliveries to webhooks, the latest first"
     listing = actions.add_parser("list", help=summary, summary=summary)
-    listing.add_argument("--limit", type=int, default=100, metavar="N", help="how many to show (100)")
+    listing.add_argument("--limit", type=whole_number(1), default=100, metavar="N", help="how many to show (100)")
     options = parser.parse_args(arguments)
-    known = asyncio.run(_deliveries(max(1, options.limit)))
+    known = asyncio.run(_deliveries(options.limit))
     if options.json:
         give_json([_fields(push, delivery) for push, delivery in known])
     elif known:

@@ -7,6 +7,8 @@ from synapse.cli.options import HELP, parse
 from synapse.cli.speech import give_json, say
 from synapse.core.agent import AgentEntry
 
+CARRY_SECONDS = 20.0
+"""Our own host answers once the sender's host has the reply, which may not respond either."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -35,5 +37,6 @@ def reply(own: AgentEntry, text: str, *, task_id: str, failed: bool) -> "dict[st
     Raises a SynapseError.
     """
     message = {"role": "agent", "parts": [{"type": "text", "text": text}], "message_id": os.urandom(16).hex()}
-    answer = ask(own, "POST", "/reply", {"message": message, "task_id": task_id, "failed": failed})
+    body = {"message": message, "task_id": task_id, "failed": failed}
+    answer = ask(own, "POST", "/reply", body, timeout=CARRY_SECONDS)
     return dict(answer["replied"])

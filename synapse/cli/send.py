@@ -6,6 +6,7 @@ What waits (`--response`, `--wait`, `--receipt`) is in `cli.waiting` and is load
 import os
 
 from synapse.cli.hosts import (
+    ACCEPT_SECONDS,
     ask,
     find_agent,
     open_registry,
@@ -18,7 +19,6 @@ from synapse.cli.sent import give_task, report_sent
 from synapse.cli.speech import say
 from synapse.core.address import PERSON
 from synapse.registries.files import FileRegistry
-from synapse.transports.client import ANSWER_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(arguments: "list[str]") -> int:
         body,
         registry,
         priority=options.text("--priority"),
-        timeout=options.seconds("--timeout") or ANSWER_SECONDS,
+        timeout=options.seconds("--timeout") or ACCEPT_SECONDS,
     )
     report_sent(entry, task, options, replied="in_reply_to" in body["metadata"])
     return 0

@@ -6,7 +6,7 @@ from synapse.cli.hosts import find_agent, open_registry
 from synapse.cli.render import table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.stored import stored_queue
-from synapse.cli.survey import ask_all
+from synapse.cli.survey import ask_all, warn_of_silent
 from synapse.cli.task_view import attention_of, message_of, sender_of, short_id
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
@@ -34,9 +34,7 @@ def run(arguments: list[str]) -> int:
         stored = [(owner, task) for owner, task in stored if _is_of(options.agent.removeprefix("@"), owner)]
     left = [(owner, task) for owner, task in stored if not owner.pid]
     asked = ask_all(_living(options.agent, registry, is_known=bool(left)), "GET", "/queue")
-    for one in asked:
-        if one.error is not None:
-            say(f"Warning: {one.error}")
+    warn_of_silent(asked)
     waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")]
     listed = {task.get("id") for _, task in waiting}
     waiting += [(owner, task) for owner, task in stored if task.get("id") not in listed]

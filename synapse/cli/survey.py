@@ -2,13 +2,14 @@
 
 import threading
 
-from synapse.cli.hosts import address_of, not_responding, refusal_of
+from synapse.cli.hosts import converse, not_responding, refusal_of
+from synapse.cli.speech import say
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AmbiguousTask, SynapseError, TaskNotFound
+from synapse.core.errors import AgentNotResponding, AmbiguousTask, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in
 from synapse.registries.files import FileRegistry
-from synapse.transports.client import NoAnswer, request
+from synapse.transports.client import NoAnswer
 
 # `synapse list` shall be quick, so neither typing nor dataclasses is loaded here.
 TYPE_CHECKING = False
@@ -21,20 +22,22 @@ SHORT_ID = 8
 
 
 class Asked:
-    """One host and what it answered: a body, or an error."""
+    """One host and what it answered: a body, or an error. `in_doubt`: it may have read what was asked."""
 
-    __slots__ = ("body", "entry", "error")
+    __slots__ = ("body", "entry", "error", "in_doubt")
 
     def __init__(self, entry: AgentEntry, body: "dict[str, Any] | None" = None) -> None:
         self.entry = entry
         self.body: dict[str, Any] = body or {}
         self.error: SynapseError | None = None
+        self.in_doubt = False
 
-    def ask(self, method: str, path: str, body: "dict[str, Any] | None") -> None:
+    def ask(self, method: str, path: str, body: "dict[str, Any] | None", timeout: float) -> None:
         try:
-            answer = request(address_of(self.entry), method, path, body, timeout=PATIENCE_SECONDS)
-        except NoAnswer:
+            answer = converse(self.entry, method, path, body, timeout=timeout)
+        except NoAnswer as silence:
             self.error = not_responding(self.entry)
+            self.in_doubt = silence.sent
             return
         if answer.status >= 400:
             self.error = refusal_of(answer)
@@ -43,11 +46,16 @@ class Asked:
 
 
 def ask_all(
-    entries: "Sequence[AgentEntry]", method: str, path: str, body: "dict[str, Any] | None" = None
+    entries: "Sequence[AgentEntry]",
+    method: str,
+    path: str,
+    body: "dict[str, Any] | None" = None,
+    *,
+    timeout: float = PATIENCE_SECONDS,
 ) -> "list[Asked]":
     """Ask every host and return their answers in the order of `entries`."""
     asked = [Asked(entry) for entry in entries]
-    threads = [threading.Thread(target=one.ask, args=(method, path, body), daemon=True) for one in asked]
+    threads = [threading.Thread(target=one.ask, args=(method, path, body, timeout), daemon=True) for one in asked]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -55,10 +63,18 @@ def ask_all(
     return asked
 
 
+def warn_of_silent(asked: "Sequence[Asked]") -> None:
+    """Say who did not answer: what they know is missing from what is shown."""
+    for one in asked:
+        if one.error is not None:
+            say(f"Warning: {one.error}" + (f"\n{one.error.hint}" if one.error.hint else ""))
+
+
 def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":
     """Return the task that `prefix` names, and the agent whose host has it.
 
-    The task of an agent that does not run is read from the store; then the entry has no process.
+    The task of an agent that does not run is read from the store; then the entry has no process. So is that of an
+    agent whose host does not answer, but its entry has one: who wants to change the task must ask there.
 
     Raises:
         TaskNotFound: nobody knows it.
@@ -74,7 +90,10 @@ def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[st
     if not found:
         from synapse.cli.stored import find_stored
 
-        return find_stored(prefix)
+        owner, task = find_stored(prefix)
+        silent = [one for one in asked if isinstance(one.error, AgentNotResponding)]
+        held = [one for one in silent if one.entry.agent_id == owner.agent_id]
+        return (held[0].entry if held else owner), task
     if len(found) > 1:
         raise AmbiguousTask(prefix, [f"{one.body['id']} ({short_name(one.entry)})" for one in found])
     return found[0].entry, found[0].body

@@ -1,7 +1,7 @@
 """The argument parser of every verb but `send` and `reply`: its mistakes are our errors, and its help has examples."""
 
 import re
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 
 from synapse.cli.main import VERBS
 from synapse.cli.render import line_width
@@ -10,10 +10,11 @@ from synapse.core.errors import InvalidRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any, NoReturn
 
 NUMBERS = {"int": "a whole number", "float": "a number"}
+LARGEST = 10**9
 
 
 class VerbParser(ArgumentParser):
@@ -40,6 +41,12 @@ class VerbParser(ArgumentParser):
         number = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message, re.DOTALL)
         if number:
             message = f"{number[1].rpartition('/')[2]} must be {NUMBERS[number[2]]}, not {number[3]}"
+        demand = re.fullmatch(r"argument (\S+): (must be .*)", message, re.DOTALL)
+        if demand:
+            message = f"{demand[1].rpartition('/')[2]} {demand[2]}"
+        choice = re.fullmatch(r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message, re.DOTALL)
+        if choice:
+            message = f"{choice[1]} must be one of {choice[3].replace(chr(39), '')}, not {choice[2]}"
         _, unknown, words = message.partition("unrecognized arguments: ")
         if unknown:
             self._refuse(words.split(" ")[0].partition("=")[0])
@@ -60,6 +67,32 @@ class VerbParser(ArgumentParser):
             if hasattr(choices, "values"):
                 for parser in choices.values():
                     yield from parser._known_options()  # noqa: SLF001 - another one of the same class
+
+
+def whole_number(least: int) -> "Callable[[str], int]":
+    """The `type` of an option that is a number of things, so many at least."""
+
+    def read(word: str) -> int:
+        try:
+            number = int(word)
+        except ValueError:
+            number = LARGEST
+        if not least <= number < LARGEST:
+            raise ArgumentTypeError(f"must be a whole number from {least} to {LARGEST - 1}, not '{word}'")
+        return number
+
+    return read
+
+
+def seconds(word: str) -> float:
+    """The `type` of an option that is a number of seconds."""
+    try:
+        number = float(word)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < LARGEST:
+        raise ArgumentTypeError(f"must be a number of seconds above 0, not '{word}'")
+    return number
 
 
 def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from synapse.cli import exit_codes
-from synapse.cli.hosts import ask, current_folder, own_agent, post_message
+from synapse.cli.hosts import ask, current_folder, own_agent, post_message, stands_still, standstill
 from synapse.cli.options import Options
 from synapse.cli.question_view import next_step, question_in, question_lines, question_of, target_of, title_of
 from synapse.cli.render import plain, safe
@@ -164,7 +164,10 @@ class Narrator:
         try:
             state = ask(self._entry, "GET", "/status", timeout=LOOK_SECONDS)
         except SynapseError:
-            return  # whoever waits finds out by itself that the host is gone
+            # Whoever waits finds out by itself that the host is gone; one that is stopped may yet go on.
+            if stands_still(self._entry):
+                self._tell(f"{self._name} does not respond: {standstill(self._entry)}")
+            return
         question = question_in(state)
         if question:
             self._meet(question)
@@ -173,9 +176,14 @@ class Narrator:
         is_lasting = state.get("state") == WAITING or self._hindrance == before
         if self._leaves and state.get("state") == WAITING:
             raise TargetWaits({}, self._hindrance)
-        if self._hindrance and is_lasting and self._hindrance != self._told_hindrance:
-            say(f"{self._hindrance}  (synapse attach {self._name})")
-            self._told_hindrance = self._hindrance
+        if self._hindrance and is_lasting:
+            self._tell(f"{self._hindrance}  (synapse attach {self._name})")
+
+    def _tell(self, hindrance: str) -> None:
+        """Say what keeps the agent, once."""
+        if hindrance != self._told_hindrance:
+            say(hindrance)
+            self._told_hindrance = hindrance
 
     def _meet(self, question: dict[str, Any]) -> None:
         """The target asks a person: leave if that was wanted, else say so once."""

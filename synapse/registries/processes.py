@@ -31,6 +31,20 @@ def is_running(pid: int, started: int) -> bool:
     return now is not None and (now == started or UNKNOWN in (started, now))
 
 
+def is_stopped(pid: int, started: int) -> bool:
+    """Whether `pid` is the process that started at `started`, and stands still: Ctrl-Z, SIGSTOP.
+
+    One that a debugger holds (`t`) goes on by itself. A system without /proc does not tell.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return False
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return fields[0] == b"T" and started in (UNKNOWN, int(fields[19]))
+
+
 def _takes_signals(pid: int) -> bool:
     try:
         os.kill(pid, 0)

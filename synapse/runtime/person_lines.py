@@ -11,6 +11,7 @@ from synapse.core.address import resolve, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.registries.files import FileRegistry
+from synapse.registries.processes import is_stopped
 from synapse.transports.client import HostAddress, NoAnswer, request
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class PersonLines:
     async def _send(self, agent_id: str, text: str) -> None:
         try:
             told = await asyncio.to_thread(self._deliver, agent_id, text)
-        except (SynapseError, NoAnswer) as error:
+        except SynapseError as error:
             told = f"[→ {agent_id}] not sent: {error}  Your text: {text}"
         self.say(told)
 
@@ -64,8 +65,21 @@ class PersonLines:
             "message": {"role": "user", "parts": [{"type": "text", "text": text}]},
             "metadata": {"sender": sender},
         }
-        answer = request(HostAddress(entry.socket, port=entry.port), "POST", "/tasks/send", body)
         name = short_name(entry)
+
+        def stands_still() -> bool:
+            return is_stopped(entry.pid, entry.pid_started)
+
+        if stands_still():
+            why = f"its process (pid {entry.pid}) is stopped; `kill -CONT {entry.pid}` lets it go on"
+            return f"[→ {name}] not sent: {why}  Your text: {text}"
+        address = HostAddress(entry.socket, port=entry.port)
+        try:
+            answer = request(address, "POST", "/tasks/send", body, is_stopped=stands_still)
+        except NoAnswer as silence:
+            if not silence.sent:
+                return f"[→ {name}] not sent: {silence}  Your text: {text}"
+            return f"[→ {name}] not confirmed: {silence}; it may still arrive (synapse queue {name})  Your text: {text}"
         if answer.status >= 400:
             why = answer.body.get("error", {}).get("message", answer.status)
             return f"[→ {name}] not sent: {why}  Your text: {text}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Final
 
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
@@ -19,6 +20,9 @@ from synapse.service.journal import Journal
 from synapse.service.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
 from synapse.service.replies import Replies
 from synapse.service.worker import AgentWorker
+
+_TAKE_OUT_SECONDS: Final = 4.0
+"""How long a decision waits until the text that stands in the agent's input is taken out."""
 
 
 class Doubts:
@@ -98,6 +102,7 @@ class Doubts:
         return task
 
     async def _retry(self, task: Task) -> Task:
+        await self._take_out(task)
         await self._give_up_turn(task)
         now = self._clock.now()
         facts: tuple[TaskEvent, ...] = (
@@ -111,6 +116,15 @@ class Doubts:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
         return task
+
+    async def _take_out(self, task: Task) -> None:
+        """Have its text taken out of the input where Enter was not pressed yet, so that it can be typed again.
+
+        Only what is surely ours is cleared. Whatever stays in the input keeps the gate shut: the retry waits for it.
+        """
+        if self._worker.current == task.id and self._worker.drop():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._worker.settled(task.id), _TAKE_OUT_SECONDS)
 
     async def _end(self, task: Task, facts: tuple[TaskEvent, ...]) -> Task:
         self._worker.withdraw(task.id)

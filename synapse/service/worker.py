@@ -194,6 +194,11 @@ class AgentWorker:
         await running.settled.wait()
         return not running.proven
 
+    async def settled(self, task_id: TaskId) -> None:
+        """Wait until the turn of a task, if it runs, is over, or there is proof that the agent has the message."""
+        if self._running is not None and self._running.item.task_id == task_id:
+            await self._running.settled.wait()
+
     def confirm(self, task_id: TaskId) -> None:
         """A person saw that the agent has the message: the turn, if it runs, is followed to its end."""
         if self.current == task_id:

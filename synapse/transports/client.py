@@ -13,12 +13,15 @@ except ImportError:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 READ_SIZE = 65_536
 LARGEST_ANSWER = 256 * 1024 * 1024
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 15.0
+LOOK_SECONDS = 2.0
+"""After so long a silence it is worth a look whether an answer can still come."""
 
 
 class NoAnswer(Exception):
@@ -58,16 +61,19 @@ def request(
     body: "dict[str, Any] | None" = None,
     *,
     timeout: float = ANSWER_SECONDS,
+    is_stopped: "Callable[[], bool]" = lambda: False,
 ) -> Answer:
     """Ask the host at `address` and return its answer, whatever its status.
+
+    `is_stopped` is asked when the host has been silent for a while: a process that stands still is not waited for.
 
     Raises:
         NoAnswer: it cannot be reached, does not answer in `timeout` seconds, or does not speak HTTP.
     """
     connection = connect(address)
     try:
-        connection.settimeout(timeout)
-        _send(connection, compose(address, method, path, body))
+        _send(connection, compose(address, method, path, body), timeout, is_stopped)
+        _patiently(connection, timeout, is_stopped, connection.recv, 1, socket.MSG_PEEK)
         head, rest = read_head(connection)
         return Answer(status_of(head), as_object(_read_body(connection, head, rest)))
     except OSError as error:
@@ -141,12 +147,31 @@ def header(head: bytes, name: bytes) -> bytes:
     return b""
 
 
-def _send(connection: "socket.socket", data: bytes) -> None:
+def _send(connection: "socket.socket", data: bytes, timeout: float, is_stopped: "Callable[[], bool]") -> None:
     """Write a request. A host that refuses a body before it has read it closes its ear: its answer lies there."""
+    rest = memoryview(data)
     try:
-        connection.sendall(data)
+        while rest:
+            # Not sendall: after a pause nobody could tell how much of it was written.
+            rest = rest[_patiently(connection, timeout, is_stopped, connection.send, rest) :]
     except (BrokenPipeError, ConnectionResetError):
         return
+
+
+def _patiently(
+    connection: "socket.socket", timeout: float, is_stopped: "Callable[[], bool]", act: "Any", *arguments: "Any"
+) -> "Any":
+    """Do what may have to wait, for `timeout` seconds at most; after a first pause look whether that is any use."""
+    connection.settimeout(min(timeout, LOOK_SECONDS))
+    try:
+        return act(*arguments)
+    except TimeoutError:
+        if timeout <= LOOK_SECONDS or is_stopped():
+            raise
+        connection.settimeout(timeout - LOOK_SECONDS)
+        return act(*arguments)
+    finally:
+        connection.settimeout(timeout)
 
 
 def _connected(family: int, place: "str | tuple[str, int]") -> "socket.socket":

@@ -1,12 +1,13 @@
 """Reads lines at a prompt and writes each of them down, durably, before it does anything with it.
 
-    line_recorder.py LOG [--echoless] [--slow SECONDS] [--dialogs N] [--flood KILOBYTES] [--trust]
+    line_recorder.py LOG [--echoless] [--slow SECONDS | --works SECONDS] [--dialogs N] [--flood KILOBYTES] [--trust]
 
 The log has one JSON object in a line: what kind of input it was, its bytes in hex, and the terminal's settings then.
-`--slow` works for up to so long on a message, `--flood` prints so much for it, and `--dialogs` asks for permission
-after every Nth message; which ones depends only on what they say, so a run can be repeated. `--trust` asks at the
-start. Nobody answers the dialog: it goes away by itself, and what was typed meanwhile is written down as typed into a
-dialog. SIGINT drops the work; SIGUSR1 opens a dialog that stays until SIGUSR2; SIGALRM prints a notice at the prompt.
+`--slow` works for up to so long on a message, `--works` for just so long; `--flood` prints so much for it, and
+`--dialogs` asks for permission after every Nth message; which ones depends only on what they say, so a run can be
+repeated. `--trust` asks at the start. Nobody answers the dialog: it goes away by itself, and what was typed meanwhile
+is written down as typed into a dialog. SIGINT drops the work; SIGUSR1 opens a dialog that stays until SIGUSR2; SIGALRM
+prints a notice at the prompt.
 """
 
 import argparse
@@ -85,6 +86,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("log")
     parser.add_argument("--echoless", action="store_true")
     parser.add_argument("--slow", type=float, default=0.0)
+    parser.add_argument("--works", type=float, default=0.0)
     parser.add_argument("--dialogs", type=int, default=0)
     parser.add_argument("--flood", type=int, default=0)
     parser.add_argument("--trust", action="store_true")
@@ -101,7 +103,7 @@ def note(log: int, kind: str, data: bytes) -> None:
 def work(line: bytes, options: argparse.Namespace, interrupt: Interrupt) -> None:
     row = "a row of the flood that comes before the answer, for programs that talk much\n"
     say(row * (options.flood * 1000 // len(row)))
-    slices = int(options.slow * (zlib.crc32(line, 7) % 100) / 100 / SLICE)
+    slices = int((options.works or options.slow * (zlib.crc32(line, 7) % 100) / 100) / SLICE)
     for _ in range(slices):
         if interrupt.came:
             return

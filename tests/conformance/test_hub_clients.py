@@ -26,9 +26,9 @@ from tests.conformance.real_hosts import ROOT
 pytestmark = pytest.mark.integration
 
 FOLDER = Path(__file__).parent / "js"
-CLIENTS = os.environ.get("SYNAPSE_JS_CLIENTS", "")
+JS_FOLDER = os.environ.get("SYNAPSE_A2A_JS", "")
 NODE = shutil.which("node") or ""
-CHROMIUM = shutil.which("chromium") or ""
+CHROMIUM = os.environ.get("SYNAPSE_CHROMIUM", "")
 ANSWER = "The weather in San Francisco is currently sunny with a high of 72°F and a low of 58°F."
 BOUND = 50.0
 # As root there is no sandbox; the rest keeps it from calling home.
@@ -91,12 +91,12 @@ def hub(tmp_path_factory: pytest.TempPathFactory, pages: tuple[str, Queue[Any]])
         yield running
 
 
-@pytest.mark.skipif(not CLIENTS or not NODE, reason="scripts/clients installs the npm package ws")
+@pytest.mark.skipif(not JS_FOLDER or not NODE, reason="scripts/clients installs the npm package ws")
 def test_the_npm_package_ws_holds_a_conversation(hub: RunningGateway) -> None:
     address = f"ws://localhost:{hub.entry.port}/ws"
     done = subprocess.run(
-        [NODE, str(FOLDER / "conversation.mjs"), address, new_key(hub.home, "ws")],
-        env={**os.environ, "SYNAPSE_JS_CLIENTS": CLIENTS},
+        [NODE, str(FOLDER / "hub_socket.mjs"), address, new_key(hub.home, "ws")],
+        cwd=JS_FOLDER,
         capture_output=True,
         encoding="utf-8",
         timeout=BOUND,
@@ -113,7 +113,7 @@ def test_the_npm_package_ws_holds_a_conversation(hub: RunningGateway) -> None:
     assert (told["answersPings"], told["closed"]) == (True, 1009)
 
 
-@pytest.mark.skipif(not CLIENTS or not CHROMIUM, reason="scripts/clients runs it where chromium is installed")
+@pytest.mark.skipif(not CHROMIUM, reason="scripts/clients installs chromium")
 def test_a_page_in_chromium_holds_a_conversation(
     hub: RunningGateway, pages: tuple[str, Queue[Any]], tmp_path: Path
 ) -> None:

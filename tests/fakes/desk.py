@@ -78,9 +78,7 @@ class Desk:
         self.journal = Journal(self.store)
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(self.journal, self.courier, self.clock)
-        self.worker = AgentWorker(
-            self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once
-        )
+        self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
         self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(me, self.journal, self.worker, self.clock, agents_may_answer=agents_may_answer)
         self.saved: list[Push] = []

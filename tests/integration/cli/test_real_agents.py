@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from synapse.registries.processes import start_time
+from synapse.transports.client import HostAddress, NoAnswer, request
 from tests.integration.cli.session import COMMAND, ROOT, Session, session
 
 pytestmark = pytest.mark.integration
@@ -84,6 +87,34 @@ def test_a_host_that_is_killed_while_somebody_waits_does_not_respond(here: Sessi
     assert f"Error: Agent '{agent['agent_id']}' server on port {agent['port']} is not responding." in err
     assert here.run("send", "ada", "hi").code == 8
     assert here.run("send", "ada", "hi").code == 3
+
+
+def test_a_message_that_a_stopped_host_has_not_read_yet_is_typed_once_though_it_is_sent_again(here: Session) -> None:
+    agent = here.start("ada")
+    body = {"message": {"role": "user", "parts": [{"type": "text", "text": "hi"}], "message_id": "m-1"}, "metadata": {}}
+    os.kill(agent["pid"], signal.SIGSTOP)
+    # It has arrived, and nobody has heard it: the answer to it is lost.
+    with pytest.raises(NoAnswer):
+        request(HostAddress(agent["socket"]), "POST", "/tasks/send", body, timeout=0.2)
+    refused = here.run("send", "ada", "hi", "--message-id", "m-1")
+
+    os.kill(agent["pid"], signal.SIGCONT)
+    sent = here.run("send", "ada", "hi", "--message-id", "m-1", "--wait=answered", "--timeout", "20", "--json")
+
+    assert (refused.code, sent.code) == (8, 0)
+    assert f"kill -CONT {agent['pid']}" in refused.err
+    with closing(sqlite3.connect(here.home / "store.db")) as store:
+        assert store.execute("SELECT id FROM tasks").fetchall() == [(sent.json["task"]["id"],)]
+
+
+def test_a_stopped_host_ends_when_it_is_told_to(here: Session) -> None:
+    agent = here.start("ada")
+    os.kill(agent["pid"], signal.SIGSTOP)
+
+    ended = here.run("stop", "ada")
+
+    assert (ended.code, ended.err) == (0, "ada has ended\n")
+    assert not Path(f"/proc/{agent['cli_pid']}").exists()
 
 
 def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> None:

@@ -32,7 +32,7 @@ TEXT = f"do this once <<{NONCE}>>"
 
 
 def start(house: House, *launcher: str) -> RunningHost:
-    house.add_profile("recorder", LINE_RULES, "line_recorder", "--slow", "0.4")
+    house.add_profile("recorder", LINE_RULES, "line_recorder", "--works", "0.2")
     return house.start("recorder", name="victim", launcher=launcher)
 
 

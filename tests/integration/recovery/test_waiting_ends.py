@@ -59,7 +59,7 @@ def ended(process: subprocess.Popen[str], bound: float) -> tuple[int, str, float
 
 
 def two_agents(house: House) -> tuple[RunningHost, RunningHost]:
-    house.add_profile("busy", LINE_RULES, "line_recorder", "--slow", "40")
+    house.add_profile("busy", LINE_RULES, "line_recorder", "--works", "40")
     house.add_profile("quick", LINE_RULES, "line_recorder")
     return house.start("quick", name="anna"), house.start("busy", name="bert")
 
@@ -251,7 +251,7 @@ def object_of(event: Any) -> dict[str, Any]:
 def test_a_store_that_is_locked_for_long_takes_no_agent_down_and_loses_nothing() -> None:
     """A process that was stopped in the middle of a write holds the lock until somebody lets it go on."""
     with open_house() as house:
-        house.add_profile("slow", LINE_RULES, "line_recorder", "--slow", "3")
+        house.add_profile("slow", LINE_RULES, "line_recorder", "--works", "1")
         host = house.start("slow", name="emma")
         running, queued = host.accepted("<<c0ffee000001>>"), host.accepted("<<c0ffee000002>>")
         host.wait_for(running, lambda task: "turn_started" in steps_of(task), "the first to be worked on")

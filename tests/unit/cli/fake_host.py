@@ -182,8 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.fake.answer(asked, body["message"]["parts"][0]["text"])
             self._answer(200, {"task": asked})
             return
-        message_id = body["message"]["message_id"]
-        known = [task for task in self.fake.tasks.values() if task["message"].get("message_id") == message_id]
+        message_id = body["message"].get("message_id", "")
+        known = [task for task in self.fake.tasks.values() if task["message"].get("message_id", "") == message_id != ""]
         task = known[0] if known else self.fake.open(body, priority)
         self._answer(200, {"task": task})
         self.fake.on_send(task)

@@ -202,11 +202,28 @@ def test_broadcast_to_all_leaves_nobody_out(synapse: Cli, start: HostFactory) ->
     assert {answer["agent_id"] for answer in answers} == {codex.entry.agent_id, far.entry.agent_id}
 
 
-def test_broadcast_to_nobody_is_not_found(synapse: Cli) -> None:
-    ran = synapse("broadcast", "anybody?")
+@pytest.mark.parametrize("options", [[], ["--all"]])
+def test_broadcast_to_nobody_at_all_says_how_to_start_one(synapse: Cli, options: list[str]) -> None:
+    ran = synapse("broadcast", "anybody?", *options)
 
     assert ran.code == 3
-    assert "--all" in ran.err
+    assert ran.err.splitlines() == [
+        "Error: no other agent is running",
+        "start one with `synapse claude` or `synapse start codex`",
+    ]
+
+
+def test_broadcast_to_nobody_in_this_folder_says_how_to_reach_the_others(
+    synapse: Cli, start: HostFactory, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start("codex")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+
+    ran = synapse("broadcast", "anybody?", "--json")
+
+    assert (ran.code, ran.json["error"]["code"]) == (3, "agent_not_found")
+    assert ran.json["error"]["message"] == "no other agent works in this folder"
+    assert "--all" in ran.json["error"]["hint"]
 
 
 def test_a_refusal_in_a_broadcast_is_its_exit_code(synapse: Cli, start: HostFactory) -> None:

@@ -21,8 +21,26 @@ from tests.unit.cli.conftest import Cli, HostFactory
         (["gateway", "--port", "abc"], "--port must be a whole number, not 'abc'", "synapse gateway --help"),
         (
             ["external", "send", "a", "b", "--timeout", "x"],
-            "--timeout must be a number, not 'x'",
+            "--timeout must be a number of seconds above 0, not 'x'",
             "external send --help",
+        ),
+        (
+            ["external", "send", "a", "b", "--timeout=-1"],
+            "--timeout must be a number of seconds above 0, not '-1'",
+            "external send --help",
+        ),
+        (["push", "list", "--limit", "0"], "--limit must be a whole number from 1 to 999999999, not '0'", "push list"),
+        (
+            ["push", "list", "--limit", "-3"],
+            "--limit must be a whole number from 1 to 999999999, not '-3'",
+            "push list",
+        ),
+        (["push", "list", "--limit", "9" * 20], "--limit must be a whole number from 1", "synapse push list --help"),
+        (["logs", "codex", "-n", "-4"], "--lines must be a whole number from 0", "synapse logs --help"),
+        (
+            ["broadcast", "hi", "--priority", "9"],
+            "--priority must be one of 1, 2, 3, 4, 5, not '9'",
+            "broadcast --help",
         ),
         (["-x"], "unknown option -x", "synapse --help"),
     ],
@@ -31,7 +49,7 @@ def test_a_mistyped_option_is_named_in_our_words(synapse: Cli, arguments: list[s
     ran = synapse(*arguments)
 
     assert ran.code == 2
-    assert ran.err.startswith(f"Error: {why}\n")
+    assert ran.err.startswith(f"Error: {why}")
     assert hint in ran.err
 
 

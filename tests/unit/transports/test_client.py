@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from synapse.transports import client
 from synapse.transports.client import HostAddress, NoAnswer, compose, request
 
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"ok":true}'
@@ -26,11 +27,14 @@ class OneAnswer:
     def run(self) -> None:
         connection, _ = self._listener.accept()
         with connection:
-            connection.settimeout(5)
-            while not self._is_whole():
-                self.received += connection.recv(65536)
-            for piece in self._pieces:
-                connection.sendall(piece)
+            self.answer(connection)
+
+    def answer(self, connection: socket.socket) -> None:
+        connection.settimeout(5)
+        while not self._is_whole():
+            self.received += connection.recv(65536)
+        for piece in self._pieces:
+            connection.sendall(piece)
 
     def _is_whole(self) -> bool:
         head, end, body = self.received.partition(b"\r\n\r\n")
@@ -155,6 +159,48 @@ def test_a_host_that_says_nothing_times_out(unix: Place) -> None:
             request(address, "GET", "/", timeout=0.05)
 
     assert (caught.value.sent, caught.value.timed_out) == (True, True)
+
+
+@pytest.mark.parametrize("text", ["", "x" * 8_000_000])
+def test_a_host_that_stands_still_is_not_waited_for(unix: Place, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Whether it was too late to be read, or too long to be written."""
+    monkeypatch.setattr(client, "LOOK_SECONDS", 0.01)
+    listener, address = unix
+    with listener:
+        listener.listen()
+        with pytest.raises(NoAnswer) as caught:
+            request(address, "POST", "/", {"text": text}, timeout=3600, is_stopped=lambda: True)
+
+    assert (caught.value.sent, caught.value.timed_out) == (True, True)
+
+
+@pytest.mark.parametrize("text", ["", "x" * 8_000_000])
+def test_a_host_that_is_only_slow_is_waited_for(unix: Place, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(client, "LOOK_SECONDS", 0.01)
+    looked = threading.Event()
+    listener, address = unix
+
+    def is_stopped() -> bool:
+        looked.set()
+        return False
+
+    def answer_late() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            looked.wait(30)
+            server = OneAnswer(listener, OK)
+            server.answer(connection)
+
+    with listener:
+        listener.listen()
+        thread = threading.Thread(target=answer_late)
+        thread.start()
+        try:
+            answer = request(address, "POST", "/", {"text": text}, timeout=30, is_stopped=is_stopped)
+        finally:
+            thread.join(30)
+
+    assert answer.status == 200
 
 
 def test_a_request_without_a_body_announces_none() -> None:
