@@ -21,6 +21,8 @@ class Role(StrEnum):
     USER = "user"
     AGENT = "agent"
 
+    __hash__ = str.__hash__  # see TaskState
+
 
 @value
 class TextPart:

@@ -29,6 +29,8 @@ class ReceiptStep(StrEnum):
     CANCELED = "canceled"
     EXPIRED = "expired"
 
+    __hash__ = str.__hash__  # see TaskState
+
     @property
     def is_final(self) -> bool:
         return self in _FINAL

@@ -33,6 +33,9 @@ class TaskState(StrEnum):
     CANCELED = "canceled"
     REJECTED = "rejected"
 
+    # As that of its text, which is what it is equal to; an enumeration's own is not made in C.
+    __hash__ = str.__hash__
+
     @property
     def is_terminal(self) -> bool:
         return self in _TERMINAL

@@ -277,7 +277,7 @@ class Journal:
             going.append(entry)
         del line.waiting[: len(going)]
         line.on_its_way = going
-        events = [event for entry in going for event in entry.events]
+        events = going[0].events if len(going) == 1 else [event for entry in going for event in entry.events]
         line.pending = _as_future(self._store.append(going[-1].after, events, digest=going[0].digest))
         line.pending.add_done_callback(partial(self._settle, line))
 
@@ -350,9 +350,9 @@ class Journal:
 
 
 def _letters(task: Task) -> int:
-    said = [one.parts for one in task.history]
-    handed = [one.parts for one in task.artifacts]
-    return sum([_size(part) for parts in (*said, *handed) for part in parts])
+    parts = [part for one in task.history for part in one.parts]
+    parts += [part for one in task.artifacts for part in one.parts]
+    return sum(map(_size, parts))
 
 
 def _size(part: Part) -> int:

@@ -156,9 +156,8 @@ class AgentWorker:
         """
         if self._running is not None or self._queue or not self._ends.has_room:
             return ()
-        now = self._clock.now()
         events = self._answer_at_once(opened.message) or ()
-        return tuple([fact for event in events for fact in outcomes.facts(opened, event, now)])
+        return tuple([fact for event in events for fact in outcomes.facts(opened, event, opened.created_at)])
 
     def withdraw(self, task_id: TaskId) -> bool:
         """Take a task out of the queue; False when it was not in it."""

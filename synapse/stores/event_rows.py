@@ -44,7 +44,13 @@ def encode_events(events: Iterable[TaskEvent]) -> str:
 
     Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
     """
-    return f"[{','.join([_event_text(event) for event in events])}]"
+    texts: list[str] = []
+    at, when = None, 0
+    for event in events:
+        if event.at is not at:  # what happens together has the same moment
+            at, when = event.at, micros(event.at)
+        texts.append(_event_text(event, when))
+    return f"[{','.join(texts)}]"
 
 
 def decode_event(task_id: TaskId, row: EventRow) -> TaskEvent:
@@ -65,8 +71,7 @@ def unknown_kind(row: EventRow) -> str:
             return ""
 
 
-def _event_text(event: TaskEvent) -> str:  # noqa: C901, PLR0911 - one case per event is the point
-    at = micros(event.at)
+def _event_text(event: TaskEvent, at: int) -> str:  # noqa: C901, PLR0911 - one case per event is the point
     match event:
         case ReceiptChanged(step=step, source=source, evidence=evidence):
             text = (_receipt_text if len(evidence) > _SHORT else _known_receipt_text)(step, source, evidence)
