@@ -34,7 +34,9 @@ TITLE = "A prompt for Claude Code"
 PROGRAM = "claude"
 _SETTINGS = "--settings"
 
-_ROUNDS, _FEW_ROUNDS = 15, 5
+_ROUNDS, _FEW_ROUNDS = 30, 5
+_QUIET_SECONDS = 0.15
+"""So long a CLI must have been quiet before Synapse calls it ready; for tmux it is waited for here."""
 _START_SECONDS = 90.0
 _ASKED_SECONDS = 30.0
 _SENT = "`synapse send` → the prompt is at the model"
@@ -59,6 +61,7 @@ def run(effort: Effort) -> list[Row]:
         _pane(theirs) as pane,
     ):
         contenders = {"synapse": partial(_send, ours, model), "tmux": partial(_paste, pane, model)}
+        interleave(1, contenders)  # the first prompt of a session takes longer
         found = interleave(rounds, contenders)
         reported = [_report(*_hook(ours)) for _ in range(rounds)]
     pasted = Figure("tmux pastes it, then Enter:", found["tmux"], "ms", 1000)
@@ -172,6 +175,7 @@ def _pane(bench: Workbench) -> Generator[_Pane]:
 def _paste(pane: _Pane, model: ModelServer) -> float:
     name, text = _message()
     wait_until(pane.is_ready, "Claude Code shows its prompt again", _ASKED_SECONDS)
+    time.sleep(_QUIET_SECONDS)
     begun = _CLOCK.now()
     pane.tmux("set-buffer", "--", text, ";", "paste-buffer", "-p", "-d", ";", "send-keys", "Enter")
     return _until_asked(model, name) - begun.timestamp()

@@ -29,6 +29,11 @@ class Composer:
         self._limit_bytes = limit_bytes
         self._envelope = envelope
 
+    def stores_nothing(self, turn: Turn) -> bool:
+        """True for a short text, the common case: then `compose` touches no disk."""
+        is_text = all(isinstance(part, TextPart) for part in turn.message.parts)
+        return is_text and len(turn.text.encode()) <= self._limit_bytes
+
     def compose(self, turn: Turn) -> str:
         """Return the text to type; store what does not belong into a prompt.
 

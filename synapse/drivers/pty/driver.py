@@ -102,7 +102,7 @@ class PtyDriver:
         """
         self._in_turn, self._is_dropped = True, False
         try:
-            text = await asyncio.to_thread(self._composer.compose, turn)
+            text = await self._compose(turn)
             self._station.heard.begin(text)
             self._station.insistence = Insistence()
             if not self._is_dropped:
@@ -213,6 +213,11 @@ class PtyDriver:
         end = begun + _REACTION_SECONDS
         while self.program.pump.last_output < begun and self._now() < end:
             await self._lookout.next_look(end)
+
+    async def _compose(self, turn: Turn) -> str:
+        if self._composer.stores_nothing(turn):
+            return self._composer.compose(turn)
+        return await asyncio.to_thread(self._composer.compose, turn)
 
     async def _take(self, text: str) -> AsyncGenerator[TurnEvent, None]:
         event: TurnEvent | None = None

@@ -15,10 +15,12 @@ from synapse.drivers.pty.watched_screen import WatchedScreen
 from synapse.terminal.evidence import Evidence, Look
 from synapse.terminal.profile import Profile
 
-_AWAITED_SECONDS: Final = 0.005
+_AWAITED_SECONDS: Final = 0.002
 _IDLE_SECONDS: Final = 1.0
-_SHARE: Final = 8
-"""Looking takes at most one part in so many of the time, however much the program prints."""
+_SHARE: Final = 16
+"""Looking takes about one part in so many of the time, however much the program prints."""
+_LONGEST_PAUSE: Final = 0.05
+"""On a busy machine a look takes long because others had the processor; the next one does not wait for that."""
 _FRESH_SECONDS: Final = 0.05
 _SWEEP_SECONDS: Final = 2.0
 """So often somebody who waits looks anyway: it finds what no edge told."""
@@ -35,7 +37,8 @@ class Lookout:
         self._loop = asyncio.get_running_loop()
         self.evidence = Evidence(profile, clock.monotonic())
         self._waiters: set[asyncio.Future[None]] = set()
-        self._told = False
+        self._is_told = False
+        """The loop knows that there is something to see: a look is planned, or will be."""
         self._timer: asyncio.TimerHandle | None = None
         self._looked_version = -1
         self._looked_at = clock.monotonic()
@@ -43,12 +46,15 @@ class Lookout:
         self._latest: Look | None = None
 
     def output_came(self) -> None:
-        """Tell the loop that there is something to see, at most once until it has looked. Any thread."""
-        if self._told:
+        """Tell the loop that there is something to see, at most once for each look. Any thread.
+
+        A program that floods its terminal would else wake the loop a thousand times a second.
+        """
+        if self._is_told:
             return
-        self._told = True
+        self._is_told = True
         try:
-            self._loop.call_soon_threadsafe(self._edge)
+            self._loop.call_soon_threadsafe(self._plan)
         except RuntimeError:
             # The loop is closed: the host is on its way out.
             return
@@ -120,28 +126,31 @@ class Lookout:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _edge(self) -> None:
-        self._told = False
-        self._plan()
-
     def _plan(self) -> None:
         """Set the timer for the next look, if there will be anything new to see."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._waiters and not self.is_stale() and self._is_quiet():
+        # Before the screen is asked: what comes after that is told anew.
+        self._is_told = False
+        if not self._is_look_due():
             return
-        if self._waiters and self._looked_version == self._screen.version:
-            return
-        pause = max(_AWAITED_SECONDS if self._waiters else _IDLE_SECONDS, self._cost * _SHARE)
+        self._is_told = True
+        dear = min(self._cost * _SHARE, _LONGEST_PAUSE)
+        pause = max(_AWAITED_SECONDS, dear) if self._waiters else _IDLE_SECONDS
         due_in = self._looked_at + pause - self._clock.monotonic()
         self._timer = self._loop.call_later(max(due_in, 0.0), self._due)
+
+    def _is_look_due(self) -> bool:
+        if self._waiters:
+            return self._looked_version != self._screen.version
+        return self.is_stale() or not self._is_quiet()
 
     def _is_quiet(self) -> bool:
         return self._clock.monotonic() >= self._pump.last_output + self._profile.times.quiet
 
     def _due(self) -> None:
-        self._timer = None
+        self._timer, self._is_told = None, False
         if self._waiters:
             self.wake()
             return

@@ -22,6 +22,8 @@ from synapse.drivers.pty.watched_screen import WatchedScreen
 from synapse.terminal.draft import PersonDraft
 
 _READ_SIZE: Final = 65536
+_PIECE: Final = 4096
+"""The most that the kernel hands out of a terminal at once; to offer more room only costs time."""
 _READABLE: Final = select.POLLIN | select.POLLHUP | select.POLLERR
 _MOST_UNREAD: Final = 65536
 """A person's further keys stay in their terminal while the program has so many bytes to read."""
@@ -83,7 +85,8 @@ class Pump:
         self._finishing = False
         self._closed = False
         self._source_open = person is not None
-        self._watched: dict[int, int] = {}
+        self._watched: tuple[bool, bool] | None = None
+        """Whether the poller waits for room in the program's terminal, and for a person's keys."""
         self._line_open = False
         # Two counts, as each has one thread that writes it: the loop's, and the pump's.
         self._keys_given = self._keys_taken = 0
@@ -186,18 +189,17 @@ class Pump:
         return True
 
     def _watch_files(self, poller: select.poll) -> None:
-        wanted = {
-            self._waker.number: select.POLLIN,
-            self.terminal: select.POLLIN | (select.POLLOUT if self.input.pending else 0),
-        }
-        if self._person is not None and self._source_open and self.input.pending < _MOST_UNREAD:
-            wanted[self._person.source] = select.POLLIN
+        pending = self.input.pending
+        wanted = pending > 0, self._source_open and pending < _MOST_UNREAD
         if wanted == self._watched:
             return
-        for number in self._watched.keys() - wanted.keys():
-            poller.unregister(number)
-        for number, events in wanted.items():
-            poller.register(number, events)
+        waits_for_room, waits_for_keys = wanted
+        poller.register(self._waker.number, select.POLLIN)
+        poller.register(self.terminal, select.POLLIN | (select.POLLOUT if waits_for_room else 0))
+        if self._person is not None and waits_for_keys:
+            poller.register(self._person.source, select.POLLIN)
+        elif self._person is not None and self._watched is not None and self._watched[1]:
+            poller.unregister(self._person.source)
         self._watched = wanted
 
     def _patience(self) -> float | None:
@@ -228,13 +230,13 @@ class Pump:
         self._on_output()
 
     def _read_output(self) -> tuple[bytes, bool]:
-        """All that can be read now, up to a limit. The kernel hands out 4 KB at a time; larger steps cost less."""
+        """All that can be read now, up to a limit: larger steps cost less."""
         chunks: list[bytes] = []
         size = 0
         is_over = False
         while size < _READ_SIZE:
             try:
-                chunk = os.read(self.terminal, _READ_SIZE)
+                chunk = os.read(self.terminal, _PIECE)
             except BlockingIOError:
                 break
             except OSError:

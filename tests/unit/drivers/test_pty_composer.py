@@ -29,6 +29,27 @@ def test_a_short_text_is_typed_as_it_is(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "turn",
+    [
+        turn_of("short"),
+        turn_of("word " * 200),
+        turn_of("look", FilePart(content=b"1", name="a")),
+        turn_of("see", FilePart(url="https://example.org")),
+        turn_of("see", DataPart(data={"a": "b" * 300})),
+    ],
+    ids=["short", "long", "file", "address", "data"],
+)
+def test_what_is_said_to_store_nothing_stores_nothing(tmp_path: Path, turn: Turn) -> None:
+    composer = Composer(tmp_path, 300)
+
+    composer.compose(turn)
+
+    has_stored = any(tmp_path.iterdir())
+    assert not (composer.stores_nothing(turn) and has_stored)
+    assert composer.stores_nothing(turn_of("short"))
+
+
 def test_a_file_is_stored_privately_and_named(tmp_path: Path) -> None:
     path = stored(Composer(tmp_path, 1000).compose(turn_of("look", FilePart(content=b"\x00", name="a b.bin"))))
 
