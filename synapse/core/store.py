@@ -51,8 +51,10 @@ class KnownMessage:
 class TaskStore(Protocol):
     """Keeps events, and the tasks that they amount to. Every method may raise StoreFailed."""
 
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> Awaitable[Sequence[Recorded]]:
+    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> Awaitable[int]:
         """Make `events` durable in one transaction; `task` is what they amount to.
+
+        Returns the seq of the first of them; the others follow it without a gap.
 
         Takes its place at the call, not at the await: what was called first is durable and done first. With a `digest`
         the message id of the first event (TaskOpened, MessageAdded) is claimed for the task's inbox and scope.

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, assert_never
 
 from synapse.core.errors import AmbiguousTask, Conflict, InvalidRequest, StoreFailed, TaskNotFound, VersionConflict
-from synapse.core.events import Recorded, TaskEvent, TaskOpened, Update
+from synapse.core.events import TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, replay
 from synapse.core.message import DataPart, FilePart, Part, TextPart
 from synapse.core.store import TaskStore
@@ -281,7 +281,7 @@ class Journal:
         line.pending = _as_future(self._store.append(going[-1].after, events, digest=going[0].digest))
         line.pending.add_done_callback(partial(self._settle, line))
 
-    def _settle(self, line: _Line, appending: asyncio.Future[Sequence[Recorded]]) -> None:
+    def _settle(self, line: _Line, appending: asyncio.Future[int]) -> None:
         """The store is done with what was on its way."""
         entries, line.on_its_way, line.pending = line.on_its_way, [], None
         if error := _error_of(appending):
@@ -290,9 +290,10 @@ class Journal:
             self._committed(line, entries, appending.result())
         self._advance(line)
 
-    def _committed(self, line: _Line, entries: Sequence[_Entry], recorded: Sequence[Recorded]) -> None:
+    def _committed(self, line: _Line, entries: Sequence[_Entry], first_seq: int) -> None:
         line.task = entries[-1].after
-        line.durable = Update(recorded[-1].seq, None, line.task)
+        events = [event for entry in entries for event in entry.events]
+        line.durable = Update(first_seq + len(events) - 1, None, line.task)
         # Those who wait run only after this function, so the listeners hear of it first.
         for entry in entries:
             entry.succeed()
@@ -300,9 +301,9 @@ class Journal:
         if not listeners:
             return
         task = entries[0].before
-        for one in recorded:
-            task = rebuild(task, (one.event,))
-            update = Update(one.seq, one.event, task)
+        for seq, event in enumerate(events, first_seq):
+            task = rebuild(task, (event,))
+            update = Update(seq, event, task)
             for listener in listeners:
                 listener(update)
 

@@ -36,11 +36,9 @@ class MemoryStore:
         self.pushes = MemoryPushes()
         """The webhooks of the tasks."""
 
-    def append(
-        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
-    ) -> asyncio.Future[Sequence[Recorded]]:
+    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
         """Keep the events at once; see `TaskStore.append`."""
-        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             done.set_result(self._append(task, events, digest))
         except VersionConflict as conflict:
@@ -130,7 +128,8 @@ class MemoryStore:
         kept = self._tasks.get(task_id)
         return kept.log if kept else ()
 
-    def _append(self, task: Task, events: Sequence[TaskEvent], digest: str) -> Sequence[Recorded]:
+    def _append(self, task: Task, events: Sequence[TaskEvent], digest: str) -> int:
+        """Return the seq of the first event."""
         kept = self._tasks.get(task.id)
         stored = kept.task.version if kept else 0
         if stored != task.version - len(events):
@@ -144,7 +143,7 @@ class MemoryStore:
         self._log += recorded
         kept.log += recorded
         kept.task = task
-        return recorded
+        return recorded[0].seq
 
     def _claim(self, task: Task, first: TaskEvent, digest: str) -> None:
         if not digest or not isinstance(first, TaskOpened | MessageAdded):

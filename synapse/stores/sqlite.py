@@ -61,11 +61,9 @@ class SqliteStore:
             raise
         return cls(path, connection, reader, lock_timeout)
 
-    def append(
-        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
-    ) -> asyncio.Future[Sequence[Recorded]]:
+    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
         """Make events durable; see `TaskStore.append`."""
-        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             append = sqlite_appends.encode(task, events, digest, done)
         except InvalidRequest as error:

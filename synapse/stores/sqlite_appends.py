@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from synapse.core.errors import InvalidRequest, VersionConflict
-from synapse.core.events import MessageAdded, Recorded, StateChanged, TaskEvent, TaskOpened
+from synapse.core.events import MessageAdded, StateChanged, TaskEvent, TaskOpened
 from synapse.core.task import Task, TaskId
 from synapse.stores.event_rows import encode_events
 from synapse.stores.rows import encode_task, micros
@@ -32,9 +32,7 @@ class Append:
 
     __slots__ = ("body", "claim", "digest", "done", "events", "message_key", "snapshot", "task", "version_before")
 
-    def __init__(
-        self, task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[Sequence[Recorded]]
-    ) -> None:
+    def __init__(self, task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[int]) -> None:
         """Raises ValueError, TypeError or RecursionError for what JSON cannot hold."""
         self.task = task
         self.events = events
@@ -51,10 +49,10 @@ class Append:
             self.message_key = text_key(first.message.message_id)
 
     def succeed(self, first_seq: int) -> None:
-        self.done.set_result(list(map(Recorded, range(first_seq, first_seq + len(self.events)), self.events)))
+        self.done.set_result(first_seq)
 
 
-def encode(task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[Sequence[Recorded]]) -> Append:
+def encode(task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[int]) -> Append:
     """Raises InvalidRequest."""
     try:
         return Append(task, events, digest, done)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from synapse.core.events import Recorded, TaskEvent
+from synapse.core.events import TaskEvent
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.stores.memory import MemoryStore
 
@@ -17,7 +17,7 @@ class SlowStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pending: list[tuple[Task, Sequence[TaskEvent], str, asyncio.Future[Sequence[Recorded]]]] = []
+        self._pending: list[tuple[Task, Sequence[TaskEvent], str, asyncio.Future[int]]] = []
         self.loads = 0
 
     @property
@@ -25,10 +25,8 @@ class SlowStore(MemoryStore):
         return len(self._pending)
 
     @override
-    def append(
-        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
-    ) -> asyncio.Future[Sequence[Recorded]]:
-        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._pending.append((task, events, digest, done))
         return done
 
@@ -69,18 +67,16 @@ class LateStore(MemoryStore):
     def __init__(self, late: TaskState) -> None:
         super().__init__()
         self._late = late
-        self._told: list[tuple[asyncio.Future[Sequence[Recorded]], Sequence[Recorded]]] = []
+        self._told: list[tuple[asyncio.Future[int], int]] = []
         self.is_ahead = asyncio.Event()
         """Set when something is kept that its writer does not know of."""
 
     @override
-    def append(
-        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
-    ) -> asyncio.Future[Sequence[Recorded]]:
+    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
         kept = super().append(task, events, digest=digest)
         if task.state is not self._late:
             return kept
-        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._told.append((done, kept.result()))
         self.is_ahead.set()
         return done
@@ -88,19 +84,17 @@ class LateStore(MemoryStore):
     def tell(self) -> None:
         """Tell the writer of everything."""
         told, self._told = self._told, []
-        for done, recorded in told:
-            done.set_result(recorded)
+        for done, first_seq in told:
+            done.set_result(first_seq)
 
 
 class ForgetfulStore(MemoryStore):
     """Says that everything is durable and keeps nothing, so that only the journal's own memory counts."""
 
     @override
-    def append(
-        self, task: Task, events: Sequence[TaskEvent], *, digest: str = ""
-    ) -> asyncio.Future[Sequence[Recorded]]:
-        done: asyncio.Future[Sequence[Recorded]] = asyncio.get_running_loop().create_future()
-        done.set_result([Recorded(1, event) for event in events])
+    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        done.set_result(1)
         return done
 
 

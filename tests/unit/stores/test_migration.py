@@ -143,8 +143,7 @@ def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
 def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
     async def story(store: SqliteStore) -> None:
         new = opened(numbered(6), at=20)
-        (recorded,) = await store.append(replay([new]), [new], digest="new")
-        assert recorded.seq == LAST_SEQ + 1
+        assert await store.append(replay([new]), [new], digest="new") == LAST_SEQ + 1
         ended = moved(TaskState.COMPLETED, numbered(3), at=21)
         await store.append(replay([*GOING_ON, ended]), [ended])
         assert await store.load(numbered(3)) == replay([*GOING_ON, ended])
