@@ -91,7 +91,9 @@ def apply(task: Task, *events: TaskEvent) -> Task:
         IllegalTransition: the state machine has no such edge.
         TaskFinished: the task is finished and takes no more messages, artifacts, attention or steps.
     """
-    return changed_by(task, events, _changes)
+    if not events:
+        return task
+    return changed_by(task, events, _changes, {"updated_at": events[-1].at, "version": task.version + len(events)})
 
 
 def replay(events: Iterable[TaskEvent]) -> Task:
@@ -105,35 +107,31 @@ def replay(events: Iterable[TaskEvent]) -> Task:
     return apply(opened(first), *rest)
 
 
-def _changes(task: Task, event: TaskEvent) -> dict[str, Any]:  # noqa: C901 - one case per event is the point
-    """Which fields of the task `event` changes, and to what."""
-    changes: dict[str, Any]
+def _changes(task: Task, event: TaskEvent) -> dict[str, Any]:  # noqa: C901, PLR0911 - one case per event
+    """Which fields of the task `event` changes, and to what; its version and moment are changed by every event."""
     match event:
         case ReceiptChanged():
-            changes = {"receipts": (*task.receipts, _next_step(task, event))}
+            return {"receipts": (*task.receipts, _next_step(task, event))}
         case StateChanged():
-            changes = _change_state(task, event)
+            return _change_state(task, event)
         case ArtifactAdded():
             _require_open(task)
-            changes = {"artifacts": _with_artifact(task.artifacts, event)}
+            return {"artifacts": _with_artifact(task.artifacts, event)}
         case MessageAdded(message=message):
             _require_open(task)
-            changes = {"history": (*task.history, message)}
+            return {"history": (*task.history, message)}
         case MetadataChanged(metadata=metadata):
-            changes = {"metadata": _merged(task.metadata, metadata)}
+            return {"metadata": _merged(task.metadata, metadata)}
         case AttentionChanged(attention=attention):
             if attention:
                 _require_open(task)
-            changes = {"attention": attention}
+            return {"attention": attention}
         case TaskHidden():
-            changes = {"hidden": True}
+            return {"hidden": True}
         case TaskOpened():
             raise IllegalTransition(f"task {task.id} is open already")
         case _:
             assert_never(event)
-    changes["updated_at"] = event.at
-    changes["version"] = task.version + 1
-    return changes
 
 
 def _change_state(task: Task, event: StateChanged) -> dict[str, Any]:

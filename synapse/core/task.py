@@ -111,9 +111,12 @@ def changed(task: Task, changes: dict[str, Any]) -> Task:
     return made
 
 
-def changed_by(task: Task, causes: Iterable[T], changes: Callable[[Task, T], Mapping[str, Any]]) -> Task:
-    """The same for one cause after the other; `changes` is asked with the task as it is by then."""
-    made = changed(task, {})
+def changed_by(
+    task: Task, causes: Iterable[T], changes: Callable[[Task, T], Mapping[str, Any]], more: dict[str, Any]
+) -> Task:
+    """The same with `more`, then for one cause after the other; `changes` is asked with the task as it is by then."""
+    made = changed(task, more)
+    fields = made.__dict__
     for cause in causes:
-        made.__dict__.update(changes(made, cause))
+        fields.update(changes(made, cause))
     return made

@@ -255,13 +255,22 @@ class Intake:
         message = self._with_id(request.message)
         if open_question(task):
             return await self._questions.answer_with(message, task, caller, digest, self._known)
-        message, now = as_prompt(message), self._clock.now()
-        task = await self._journal.record(
-            MessageAdded(task_id=task.id, at=now, message=message),
-            ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="journal"),
-            StateChanged(task_id=task.id, at=now, state=TaskState.SUBMITTED),
-            digest=digest,
-        )
+        return await self._add_prompt(as_prompt(message), task, digest)
+
+    async def _add_prompt(self, message: Message, task: Task, digest: str) -> Task:
+        now = self._clock.now()
+        try:
+            task = await self._journal.record(
+                MessageAdded(task_id=task.id, at=now, message=message),
+                ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="journal"),
+                StateChanged(task_id=task.id, at=now, state=TaskState.SUBMITTED),
+                digest=digest,
+            )
+        except Conflict:
+            # Of the same message sent twice at the same time, this is the second.
+            if digest and (known := await self._known(message, task.scope, digest)):
+                return known
+            raise
         await self._worker.enqueue(task, message, first=False)
         return task
 
@@ -293,7 +302,8 @@ class Intake:
             return None
         if known.digest != digest:
             raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
-        return await self._journal.load(known.task_id)
+        # The store may know of it before we are told, and the task still look as it was before the message.
+        return await self._journal.caught_up(known.task_id)
 
     async def _check_parent(self, parent_id: str, caller: Caller) -> None:
         """Raise InvalidField for a parent that the caller does not see; it may be another agent's task."""

@@ -259,7 +259,8 @@ class Journal:
                 self._send(line)
             except Conflict as refusal:
                 line.waiting.pop(0).fail(refusal)
-        self._retire(line)
+        if line.pending is None:
+            self._retire(line)
 
     def _send(self, line: _Line) -> None:
         """Send the first that waits, and those behind it that can go with it; raises Conflict when it is refused."""
@@ -336,8 +337,8 @@ class Journal:
         self._advance(line)
 
     def _retire(self, line: _Line) -> None:
-        """Let a line leave memory when nothing is on its way and the task is finished, or not known to be true."""
-        if line.pending is not None or self._lines.get(line.task_id) is not line:
+        """Nothing is on its way: let a line leave memory when the task is finished, or not known to be true."""
+        if self._lines.get(line.task_id) is not line:
             return
         if line.durable is None:
             del self._lines[line.task_id]

@@ -2,7 +2,8 @@
 
     sent ─► submitted ─► working ─► settled      (a question, an authorization, or an end)
 
-Whoever sends is with the task from its first state: between the record of the message and the joining nothing runs.
+Whoever sends is with the task from its first state. An urgent message interrupts between its record and the joining,
+and the task may end meanwhile: so what is joined is the task as it is by then.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Settling:
 
     def _settled(self, task: Task) -> asyncio.Future[Task]:
         future: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
+        task = self._journal.known(task.id) or task
         if is_settled(task.state):
             future.set_result(task)
             return future

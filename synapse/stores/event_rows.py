@@ -73,12 +73,12 @@ def unknown_kind(row: EventRow) -> str:
 
 def _event_text(event: TaskEvent, at: int) -> str:  # noqa: C901, PLR0911 - one case per event is the point
     match event:
-        case ReceiptChanged(step=step, source=source, evidence=evidence):
-            text = (_receipt_text if len(evidence) > _SHORT else _known_receipt_text)(step, source, evidence)
-            return f'["receipt_changed",{at},{text}]'
-        case StateChanged(state=state, reason=reason, note=note):
-            text = (_state_text if len(note) > _SHORT else _known_state_text)(state, reason, note)
-            return f'["state_changed",{at},{text}]'
+        case ReceiptChanged():
+            say = _receipt_text if len(event.evidence) > _SHORT else _known_receipt_text
+            return f'["receipt_changed",{at},{say(event.step, event.source, event.evidence)}]'
+        case StateChanged():
+            say_state = _state_text if len(event.note) > _SHORT else _known_state_text
+            return f'["state_changed",{at},{say_state(event.state, event.reason, event.note)}]'
         case TaskOpened():
             return f'["task_opened",{at},{_opened_text(event)}]'
         case ArtifactAdded(artifact=artifact, append=append, last_chunk=last):

@@ -10,7 +10,7 @@
     CLOSING     the rest is written, and that is all
 
 Nothing grows: reading stops while requests wait, or a body waits for the application; no request is begun while the
-caller does not read its answers.
+caller does not read its answers. Nobody who takes nothing is waited for without end.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from synapse.transports.answer_head import Openings
 from synapse.transports.asgi import Scope
 from synapse.transports.credentials import PEER, peer_of
 from synapse.transports.deadline import Deadline
+from synapse.transports.departure import has_left
 from synapse.transports.http_cycle import CLOSE, HIGH_WATER, Cycle, Phase
 from synapse.transports.http_reader import Fault, RequestReader
 from synapse.transports.served_app import ServedApp
+from synapse.transports.unread import UnreadLimit
 
 if TYPE_CHECKING:
     import uvicorn
@@ -46,6 +48,17 @@ LINGER_SECONDS: Final = 5.0
 """So long is read what nobody wants any more."""
 FAREWELL_SECONDS: Final = 30.0
 """Whoever reads nothing of the last answers for so long is hung up on."""
+STALLED_SECONDS: Final = 120.0
+"""The same for all other answers. Who reads little gets more only now and then: a kernel tells of much at once."""
+HALF_CLOSED_SECONDS: Final = 2.0
+"""Whoever stops talking may wait for an answer or have left: it looks the same, and is taken for the first so long.
+
+Not longer, as a caller that gives up and tries again would have many connections of which it knows nothing.
+"""
+LOOK_SECONDS: Final = 15.0
+"""While nothing is read, this is how often somebody looks whether the caller is still there."""
+GULP: Final = 16 * 1024
+"""So many bytes are read before it is asked whether requests wait: one read can bring ten thousand of them."""
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
@@ -85,9 +98,10 @@ class HttpConnection(asyncio.Protocol):
         self._ending = False
         self._writable = asyncio.Event()
         self._reads = True
+        self._backlog: bytes = b""
+        """What has come and is not read yet."""
         self._awaits_request = True
         """One is on its way and must come in time: the first, or one that has begun."""
-        self._unsent = 0
         self._incoming: Cycle | None = None
         """The request whose body is on its way."""
         self._current: Cycle | None = None
@@ -99,6 +113,7 @@ class HttpConnection(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = wire = cast("asyncio.Transport", transport)
+        self._unread = UnreadLimit(self._loop, wire)
         self._connections.add(self)
         # Who it is, is known to every request and WebSocket of this connection.
         self._state[PEER] = peer_of(wire.get_extra_info("socket"))
@@ -119,7 +134,9 @@ class HttpConnection(asyncio.Protocol):
         self._connections.discard(self)
         self._stage = Stage.CLOSING
         self._deadline.close()
+        self._unread.close()
         self._waiting.clear()
+        self._backlog = b""
         if self._current is not None:
             self._current.lose()
         self._writable.set()
@@ -128,6 +145,28 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._stage is not Stage.LISTENING:
             return
+        if len(data) > GULP or self._backlog:
+            self._backlog += data
+            self._read_backlog()
+        else:
+            self._read(data)
+
+    @override
+    def eof_received(self) -> bool:
+        """Whoever stops talking may still listen: what was asked is answered. False closes."""
+        last = self._waiting[-1] if self._waiting else self._current
+        # A stream has no end that could be waited for. Over TLS nothing can be said behind the end of the other side.
+        is_stream = self._current is not None and self._current.phase is Phase.STREAMING
+        if last is None or is_stream or self._incoming is not None or not self._transport.can_write_eof():
+            return False
+        self._turn_deaf()
+        self._awaits_request = False
+        if isinstance(last, Cycle):
+            last.keep_alive = False
+        self._deadline.set(HALF_CLOSED_SECONDS)
+        return True
+
+    def _read(self, data: bytes) -> None:
         try:
             self._reader.feed(data)
         except Fault as fault:
@@ -138,18 +177,17 @@ class HttpConnection(asyncio.Protocol):
             self._limit_arrival()
 
     @override
-    def eof_received(self) -> None:
-        """Whoever stops talking has left: the transport closes by itself."""
-
-    @override
     def pause_writing(self) -> None:
         self.is_clogged = True
         self._writable.clear()
+        self._unread.set(STALLED_SECONDS)
 
     @override
     def resume_writing(self) -> None:
         self.is_clogged = False
         self._writable.set()
+        if self._stage is not Stage.CLOSING:
+            self._unread.clear()
         self._begin_next()
 
     # What the server asks.
@@ -188,7 +226,7 @@ class HttpConnection(asyncio.Protocol):
             self._turn_deaf()
         if self._current is None and not self._waiting:
             self._rest()  # it was answered before all of it had come
-        else:
+        elif self._reads:
             self._deadline.clear()
 
     def on_upgrade(self, head: bytes) -> bool:
@@ -198,6 +236,7 @@ class HttpConnection(asyncio.Protocol):
         self._connections.discard(self)
         self._is_ours = False
         self._deadline.close()
+        self._unread.close()
         # The type says only that it is some protocol.
         new_websocket: Any = self._config.ws_protocol_class
         websocket = new_websocket(config=self._config, server_state=self._server, app_state=self._state)
@@ -218,9 +257,14 @@ class HttpConnection(asyncio.Protocol):
         if self._reads or self._waiting or self._stage is Stage.CLOSING:
             return
         self._reads = True
-        self._transport.resume_reading()
+        if self._backlog:
+            self._loop.call_soon(self._read_backlog)
+        else:
+            self._transport.resume_reading()
         if self._awaits_request:
             self._limit_arrival()
+        else:
+            self._deadline.clear()
 
     def answered(self, cycle: Cycle) -> None:
         self._server.total_requests += 1
@@ -239,7 +283,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._current = None
         if cycle.phase is Phase.WAITING:
-            self._refuse(fault)
+            self._refuse(fault, with_body=cycle.scope["method"] != "HEAD")
         else:
             self._close()  # only so can it be told that the answer is not whole
 
@@ -268,11 +312,20 @@ class HttpConnection(asyncio.Protocol):
         if not self._awaits_request:
             self._deadline.set(self._config.timeout_keep_alive)
 
+    def _read_backlog(self) -> None:
+        while self._backlog and self._reads:
+            gulp = self._backlog[:GULP]
+            self._backlog = self._backlog[GULP:]
+            if self._stage is Stage.LISTENING:
+                self._read(gulp)
+        if self._reads and self._stage is not Stage.CLOSING:
+            self._transport.resume_reading()
+
     def _stop_reading(self) -> None:
         if self._reads:
             self._reads = False
             self._transport.pause_reading()
-            self._deadline.clear()
+            self._deadline.set(LOOK_SECONDS)
 
     # Time.
 
@@ -282,9 +335,10 @@ class HttpConnection(asyncio.Protocol):
             self._deadline.set(self._app.limits.arrival_seconds)
 
     def _too_late(self) -> None:
-        if self._stage in (Stage.LINGERING, Stage.CLOSING):
-            self._leave()
-        elif self._awaits_request:
+        # Whoever is slow to read its answers may have stopped talking long ago; how slow is judged elsewhere.
+        if not self._reads and (self.is_clogged or not has_left(self._transport)):
+            self._deadline.set(LOOK_SECONDS)
+        elif self._reads and self._stage is not Stage.LINGERING and self._awaits_request:
             seconds = self._app.limits.arrival_seconds
             self._give_up(Fault(408, BodyTooSlow(f"the request did not arrive within {seconds:g} seconds")))
         else:
@@ -301,7 +355,8 @@ class HttpConnection(asyncio.Protocol):
         """Nothing more can be read. What was asked before is answered first."""
         self._turn_deaf()
         self._awaits_request = False
-        self._deadline.clear()
+        if self._reads:
+            self._deadline.clear()
         if self._incoming is not None:
             self._incoming.break_off(fault)
             if self._incoming.phase is Phase.ANSWERED:
@@ -310,11 +365,12 @@ class HttpConnection(asyncio.Protocol):
             self._waiting.append(fault)
             self._begin_next()
 
-    def _refuse(self, fault: Fault) -> None:
+    def _refuse(self, fault: Fault, *, with_body: bool = True) -> None:
         """Answer what never became a request, and hang up."""
         answer = self._app.refusal(fault.error)
         opening = self.openings.plain(fault.status, answer.media_type)
-        self.write(b"%b%d\r\n%b\r\n%b" % (opening, len(answer.body), CLOSE, answer.body))
+        body = answer.body if with_body else b""
+        self.write(b"%b%d\r\n%b\r\n%b" % (opening, len(answer.body), CLOSE, body))
         self._hang_up(lingering=True)
 
     def _hang_up(self, *, lingering: bool) -> None:
@@ -333,17 +389,9 @@ class HttpConnection(asyncio.Protocol):
         self._stage = Stage.CLOSING
         self._reader.stop()
         self._waiting.clear()
+        self._deadline.clear()
+        current, self._current = self._current, None
+        if current is not None:
+            current.lose()
         self._transport.close()
-        self._unsent = self._transport.get_write_buffer_size()
-        self._deadline.set(FAREWELL_SECONDS)
-
-    def _leave(self) -> None:
-        """The time for goodbyes is over, unless the caller still reads."""
-        if self._stage is Stage.LINGERING:
-            self._close()
-            return
-        before, self._unsent = self._unsent, self._transport.get_write_buffer_size()
-        if self._unsent < before:
-            self._deadline.set(FAREWELL_SECONDS)
-        else:
-            self._transport.abort()
+        self._unread.set(FAREWELL_SECONDS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 if TYPE_CHECKING:
@@ -66,8 +67,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     @override
     async def send(self, message: Any) -> None:
         """Send a message; one that closes does not wait until the other side has read what came before it."""
+        if self._is_over:
+            raise ClientDisconnected
         if message["type"] != "websocket.close":
             await super().send(message)
+            if message["type"] == "websocket.http.response.body":
+                # By a refusal; uvicorn logs it as a failure of ours otherwise, and anybody can be refused.
+                self.handshake_complete = True
             return
         self.writable.set()
         await super().send(message)

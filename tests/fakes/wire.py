@@ -35,7 +35,7 @@ class FakeTransport(asyncio.Transport):
         self.writes = 0
         self.reads = True
         self.closed = self.eof_written = self.aborted = False
-        self.connection: HttpConnection | None = None
+        self.connection: asyncio.Protocol | None = None
         self.unsent = [0]
 
     @override
@@ -131,6 +131,15 @@ class Wire:
         self.transport.closed = True
         self.connection.connection_lost(None)
         await self.settle()
+
+    def vanish(self) -> None:
+        """Hang up, which shows only to those who read or look."""
+        self._theirs.close()
+
+    def stop_talking(self) -> None:
+        """Say that nothing more comes, and listen on."""
+        if not self.connection.eof_received():
+            self.transport.close()
 
     @property
     def written(self) -> bytes:

@@ -16,13 +16,23 @@ NAMES: Final[Mapping[str, str]] = {
 """The keys that are ours."""
 INNER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "sender": {"sender_id": "senderId", "sender_type": "senderType", "sender_endpoint": "senderEndpoint"},
-    "question": {"takes_text": "takesText"},
+    "question": {"takes_text": "takesText", "asked_at": "askedAt"},
 }
 """The keys inside of those that are objects."""
 
 
+_ANSWERS: Final = "answers_question"
+"""What we say of a message: which question it answered. The rest of its metadata is the sender's."""
+
+
 def encode_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {NAMES.get(key, key): _inner(key, value) for key, value in metadata.items()}
+
+
+def encode_message_metadata(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    if _ANSWERS not in metadata:
+        return metadata
+    return {"answersQuestion" if key == _ANSWERS else key: value for key, value in metadata.items()}
 
 
 def _inner(key: str, value: Any) -> Any:

@@ -13,7 +13,7 @@ from synapse.core.events import ArtifactAdded, StateChanged, TaskOpened, Update
 from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, Role, TextPart
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
-from synapse.dialects.a2a_v1.metadata import encode_metadata
+from synapse.dialects.a2a_v1.metadata import encode_message_metadata, encode_metadata
 from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
@@ -112,7 +112,7 @@ def message_object(message: Message, task: Task) -> Wire:
         "parts": [part_object(part) for part in message.parts],
     }
     if message.metadata:
-        wire["metadata"] = message.metadata
+        wire["metadata"] = encode_message_metadata(message.metadata)
     if message.extensions:
         wire["extensions"] = message.extensions
     if message.reference_task_ids:

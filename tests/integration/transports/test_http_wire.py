@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from synapse.transports import http_connection
 from synapse.transports.http import HttpLimits
 from synapse.transports.listener import bind_port
 from synapse.transports.server import Server
@@ -39,6 +40,10 @@ class Served:
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT)
+
+    def answer_later(self, answer: bytes) -> None:
+        assert self.doing.later is not None
+        self.loop.call_soon_threadsafe(self.doing.later.set_result, answer)
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.server.stop)
@@ -180,7 +185,19 @@ def test_a_body_whose_end_two_could_see_differently_is_refused(served: Served, f
     assert told.count(b"HTTP/1.1") == 1
 
 
-def test_a_caller_who_leaves_is_no_longer_waited_for(served: Served) -> None:
+def test_who_stops_talking_still_gets_the_answer(served: Served) -> None:
+    served.doing.later = None
+    with closing(served.connect()) as connection:
+        connection.sendall(GET + b"GET /later HTTP/1.1\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        until(lambda: served.doing.later is not None)
+        served.answer_later(b'"later"')
+
+        assert rest(connection).endswith(b'connection: close\r\n\r\n"later"')
+
+
+def test_a_caller_who_leaves_is_no_longer_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "HALF_CLOSED_SECONDS", 0.05)
     served.doing.later = None
     with closing(served.connect()) as connection:
         connection.sendall(b"GET /later HTTP/1.1\r\n\r\n")

@@ -304,12 +304,17 @@ def test_a_websocket_may_follow_a_request_on_its_connection_and_stays(host: Serv
 @pytest.mark.parametrize(
     ("path", "status", "reason"), [("/attach?as=agent", 403, "person_required"), ("/other", 404, "route_not_found")]
 )
-def test_a_websocket_is_refused_with_an_http_answer(host: ServedHost, path: str, status: int, reason: str) -> None:
+def test_a_websocket_is_refused_with_an_http_answer(
+    host: ServedHost, path: str, status: int, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(InvalidStatus) as caught:
         unix_connect(str(host.socket), f"ws://localhost{path}", open_timeout=5)
 
     assert caught.value.response.status_code == status
     assert code(bytes(caught.value.response.body or b"")) == reason
+    # When the next request is answered, the server is done with this one.
+    WireClient(host.port).request("GET", "/status")
+    assert caplog.records == [], "a refusal is no failure of ours"
 
 
 def test_a_websocket_is_refused_over_tcp(host: ServedHost) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Asked, Handed, Submitted, TurnEvent
@@ -14,7 +15,7 @@ from synapse.core.errors import InvalidRequest, TaskFinished, TaskNotFound, Unsu
 from synapse.core.events import ArtifactAdded, StateChanged, TaskHidden, Update
 from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait, SendMessage
-from synapse.core.task import Task, TaskState
+from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskState
 from synapse.service.settling import Settling, is_settled
 from tests.fakes.desk import CLAUDE, Desk, working
 from tests.fakes.driver import FakeDriver
@@ -80,6 +81,20 @@ def test_the_wait_ends_with_a_question_and_the_next_one_with_the_answer() -> Non
     assert (done.id, done.state) == (asked.id, TaskState.COMPLETED)
 
 
+def test_the_same_follow_up_twice_at_once_is_one() -> None:
+    async def conversation() -> tuple[list[Task], int]:
+        driver = turns([QUESTION], [ANSWER])
+        async with working(Desk(driver)) as desk:
+            asked = await wait(desk, message())
+            again = message("this one", "m-2", task_id=asked.id)
+            return await asyncio.gather(*[wait(desk, again) for _ in range(3)]), len(driver.turns)
+
+    tasks, taken = asyncio.run(conversation())
+
+    assert {task.state for task in tasks} == {TaskState.COMPLETED}
+    assert taken == 2
+
+
 def test_the_same_message_again_waits_for_nothing_more() -> None:
     async def conversation() -> tuple[Task, Task]:
         async with working(Desk(turns([ANSWER]))) as desk:
@@ -124,6 +139,35 @@ def test_a_cancel_ends_the_wait() -> None:
         task = await desk.service.handle(message(message_id="m-1"), ME)
         await desk.service.handle(CancelTask(task.id, exact=True), ME)
         return await asyncio.wait_for(pending, 5)
+
+    assert asyncio.run(conversation()).state is TaskState.CANCELED
+
+
+def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None:
+    class Slow(FakeDriver):
+        """Takes its time to be interrupted: so long an urgent message is recorded, and not queued."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked, self.done = asyncio.Event(), asyncio.Event()
+
+        @override
+        async def interrupt(self) -> bool:
+            self.asked.set()
+            await self.done.wait()
+            return await super().interrupt()
+
+    async def conversation() -> Task:
+        driver = Slow()
+        desk = Desk(driver)
+        urgent = message(message_id="m-1", priority=INTERRUPT_PRIORITY)
+        sending = asyncio.ensure_future(desk.settled(urgent))
+        async with asyncio.timeout(5):
+            await driver.asked.wait()
+            [task] = desk.journal.open_tasks()
+            await desk.service.handle(CancelTask(task.id, exact=True), ME)
+            driver.done.set()
+            return await sending
 
     assert asyncio.run(conversation()).state is TaskState.CANCELED
 

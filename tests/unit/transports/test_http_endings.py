@@ -39,6 +39,96 @@ def test_a_caller_who_leaves_is_not_waited_for() -> None:
     assert on_wire(web_app(doing), scenario).written == b""
 
 
+def test_who_stops_talking_still_gets_all_answers_and_then_the_end() -> None:
+    doing = Doing()
+
+    async def scenario(wire: Wire) -> None:
+        wire.give(LATER_WANTED + DOCUMENT_WANTED)
+        await wire.settle()
+        wire.stop_talking()
+        await wire.settle()
+        assert not wire.is_over
+        assert doing.later is not None
+        doing.later.set_result(b"{}")
+        await wire.settle()
+        assert wire.transport.closed
+
+    wire = on_wire(web_app(doing), scenario)
+
+    assert [headers.get(b"connection") for _, headers, _ in answers(wire.written)] == [None, b"close"]
+
+
+@pytest.mark.parametrize("asked", [LATER_WANTED, LATER_WANTED + b"GET /docu"])
+def test_who_stops_talking_is_not_waited_for_without_end(asked: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "HALF_CLOSED_SECONDS", 0.01)
+    doing = Doing()
+
+    async def scenario(wire: Wire) -> None:
+        wire.give(asked)
+        await wire.settle()
+        wire.stop_talking()
+        await wire.until(lambda: doing.later is not None and doing.later.cancelled())
+
+    assert on_wire(web_app(doing), scenario).written == b""
+
+
+def test_nothing_is_answered_once_somebody_who_stopped_talking_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "HALF_CLOSED_SECONDS", 0.01)
+    doing = Doing()
+
+    async def scenario(wire: Wire) -> None:
+        wire.transport.unsent = [1]  # of an earlier answer, so the connection is not lost at once
+        wire.give(LATER_WANTED)
+        await wire.settle()
+        wire.stop_talking()
+        await wire.until(lambda: wire.transport.closed)
+        assert doing.later is not None
+        assert doing.later.cancelled()
+
+    assert on_wire(web_app(doing), scenario).written == b""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [b"", DOCUMENT_WANTED, b"GET /docu", POST + b"Content-Length: 9\r\n\r\nhalf", b"GET /stream HTTP/1.1\r\n\r\n"],
+)
+def test_who_stops_talking_with_nothing_left_to_be_told_has_left(asked: bytes) -> None:
+    async def scenario(wire: Wire) -> None:
+        wire.give(asked)
+        await wire.settle()
+        wire.stop_talking()
+        assert wire.transport.closed
+
+    on_wire(web_app(), scenario)
+
+
+def test_who_leaves_with_requests_that_wait_is_noticed_though_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "LOOK_SECONDS", 0.01)
+    doing = Doing()
+
+    async def scenario(wire: Wire) -> None:
+        wire.give(LATER_WANTED + DOCUMENT_WANTED)
+        for _ in range(3):
+            looked = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.02, looked.set)
+            await looked.wait()
+        assert not wire.transport.reads
+        assert not wire.is_over, "it is still there"
+        wire.vanish()
+        await wire.until(lambda: doing.later is not None and doing.later.cancelled())
+
+    assert on_wire(web_app(doing), scenario).written == b""
+
+
+def test_a_failure_is_told_to_a_head_without_a_body() -> None:
+    wire = exchange(saying(), b"HEAD /document HTTP/1.1\r\n\r\n")
+
+    head, _, body = wire.written.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 500")
+    assert b"content-length: 8" in head
+    assert body == b""
+
+
 def test_a_caller_who_leaves_within_a_body_is_told_to_the_application() -> None:
     seen: list[str] = []
 
@@ -171,6 +261,36 @@ def test_a_body_that_does_not_come_is_told_when_somebody_waits_for_it() -> None:
         await wire.until(lambda: wire.is_over)
 
     assert statuses(on_wire(web_app(limits=HttpLimits(arrival_seconds=0.02)), scenario)) == [408]
+
+
+@pytest.mark.parametrize("asked", [b"GET /stream HTTP/1.1\r\n\r\n", DOCUMENT_WANTED])
+def test_whoever_reads_nothing_at_all_is_hung_up_on(asked: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "STALLED_SECONDS", 0.01)
+
+    async def scenario(wire: Wire) -> None:
+        wire.give(asked)
+        await wire.settle()
+        wire.transport.unsent = [3, 2, 1, 1]
+        wire.connection.pause_writing()
+        wire.give(DOCUMENT_WANTED)
+        await wire.until(lambda: wire.transport.aborted)
+        assert wire.transport.unsent == [1], "as long as it became less, there was hope"
+
+    on_wire(web_app(), scenario)
+
+
+def test_whoever_reads_again_is_not_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "STALLED_SECONDS", 0.01)
+
+    async def scenario(wire: Wire) -> None:
+        wire.connection.pause_writing()
+        wire.connection.resume_writing()
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, later.set)
+        await later.wait()
+        assert not wire.transport.aborted
+
+    on_wire(web_app(), scenario)
 
 
 def test_whoever_reads_nothing_of_the_end_is_hung_up_on_and_who_reads_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
     metadata = {
         "sender": {"sender_id": "synapse-claude-8100", "sender_type": "claude", "sender_endpoint": "http://x"},
         "sender_verified": True,
-        "question": {"title": "Run it?", "takes_text": False},
+        "question": {"title": "Run it?", "takes_text": False, "asked_at": "2024-01-15T10:30:00.000Z"},
         "request": {"their_key": {"sender_id": "theirs"}},
         "in_reply_to": "not an object",
     }
@@ -71,11 +72,20 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
     assert projection.task_object(a_task(metadata=metadata))["metadata"] == {
         "sender": {"senderId": "synapse-claude-8100", "senderType": "claude", "senderEndpoint": "http://x"},
         "senderVerified": True,
-        "question": {"title": "Run it?", "takesText": False},
+        "question": {"title": "Run it?", "takesText": False, "askedAt": "2024-01-15T10:30:00.000Z"},
         "request": {"their_key": {"sender_id": "theirs"}},
         "inReplyTo": "not an object",
     }
     assert projection.task_object(a_task(metadata={"sender": "me"}))["metadata"] == {"sender": "me"}
+
+
+def test_of_a_message_only_our_own_mark_is_renamed() -> None:
+    metadata = {"answers_question": "q-1", "sender": {"sender_id": "theirs"}}
+    said = replace(a_task().message, metadata=metadata)
+
+    told = projection.message_object(said, a_task())["metadata"]
+
+    assert told == {"answersQuestion": "q-1", "sender": {"sender_id": "theirs"}}
 
 
 def test_a_task_shows_its_artifacts_and_metadata_only_when_it_has_some() -> None:
