@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.errors import UnsupportedMediaType
-from synapse.core.message import Message
+from synapse.core.message import Message, Role, TextPart
 
 MODES: Final = ("text/plain", "application/json", "application/octet-stream")
 """What cards say that an agent takes and gives: texts, data, and files, which lie beside the message."""
@@ -45,4 +45,19 @@ ANYTHING: Final = Acceptance()
 
 
 def message_digest(message: Message) -> str:
-    return hashlib.sha256(repr((message.role, message.parts)).encode(errors="surrogatepass")).hexdigest()[:32]
+    """The same for the same role and parts, in every version of Synapse: digests are kept in the store."""
+    said = _plainly(message) or repr((message.role, message.parts))
+    return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _plainly(message: Message) -> str:
+    """What `repr` says of nearly every message, in a fifth of its time; nothing for others."""
+    match message.parts:
+        case (TextPart() as part,) if not (part.name or part.media_type or part.metadata):
+            text = f"TextPart(text={part.text!r}, name='', media_type='', metadata={{}})"
+            return f"({_ROLES[message.role]}, ({text},))"
+        case _:
+            return ""
+
+
+_ROLES: Final = {role: repr(role) for role in Role}

@@ -40,7 +40,7 @@ from synapse.service.absences import WAITS_FOR
 from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
-from synapse.service.journal import Journal, rebuild
+from synapse.service.journal import Journal
 from synapse.service.origin import USER, origin_metadata, sender_of
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
@@ -212,12 +212,12 @@ class Intake:
         sender, metadata = self._origin(request, caller)
         opened = self._opened(request, caller, metadata, deadline)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
-        if admitted and waits_for_end and not request.response_expected and request.priority != INTERRUPT_PRIORITY:
-            taken = self._worker.taken_at_once(rebuild(None, (opened,)))
-            if taken:
-                return await self._journal.record(opened, *taken, digest=digest)
+        is_plain = admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
+        taken_at_once = self._worker.taken_at_once if is_plain and waits_for_end else None
         facts = (opened,) if admitted else (opened, self._holding(opened, sender))
-        task = await self._journal.record(*facts, digest=digest)
+        task = await self._journal.record(*facts, digest=digest, then=taken_at_once)
+        if task.version > len(facts):
+            return task
         if request.response_expected:
             # After it is durable: of two that would close a circle at the same time, at least one sees the other.
             await self._refuse_circle(task, sender)

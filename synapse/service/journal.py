@@ -24,9 +24,12 @@ from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 
 Listener = Callable[[Update], None]
+Then = Callable[[Task], tuple[TaskEvent, ...]]
 T = TypeVar("T")
 
-FINISHED_IN_MEMORY: Final = 512
+FINISHED_IN_MEMORY: Final = 64
+"""Whoever waited for the end asks soon, if at all. With many kept, each new task is made in memory that is in no cache
+any more, which costs every message more than the store costs those few who ask late."""
 LARGEST_IN_MEMORY: Final = 64 * 1024
 """Letters of a finished task that is kept in memory; a larger one is read from the store when somebody asks."""
 _PAGE: Final = 500
@@ -47,14 +50,17 @@ def _all(_task_id: TaskId) -> bool:
 class _Entry:
     """The events of one `record`, and who waits for them."""
 
-    __slots__ = ("after", "before", "digest", "done", "events", "is_second_try")
+    __slots__ = ("after", "before", "digest", "done", "events", "is_second_try", "then")
 
     before: Task | None
     after: Task
     """The task as it was, and as it is by these events; known once they are on their way."""
 
-    def __init__(self, events: tuple[TaskEvent, ...], digest: str, done: asyncio.Future[Task]) -> None:
+    def __init__(
+        self, events: tuple[TaskEvent, ...], digest: str, done: asyncio.Future[Task], then: Then | None
+    ) -> None:
         self.events = events
+        self.then = then
         self.digest = digest
         self.done = done
         self.is_second_try = False
@@ -71,6 +77,11 @@ class _Entry:
         """Raises Conflict."""
         self.before = task
         self.after = rebuild(task, self.events)
+        if self.then is not None:
+            more = self.then(self.after)
+            self.then = None  # what it said stays said, also when the entry is tried again
+            self.events += more
+            self.after = rebuild(self.after, more)
         return self.after
 
     def succeed(self) -> None:
@@ -112,10 +123,11 @@ class Journal:
         self._finished: OrderedDict[TaskId, Update] = OrderedDict()
         self._listeners: list[tuple[Listener, Callable[[TaskId], bool]]] = []
 
-    async def record(self, *events: TaskEvent, digest: str = "") -> Task:
+    async def record(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> Task:
         """Make the events of one task durable together, tell the listeners, and return the task after them.
 
-        A `digest` claims the message id of the first event. Giving up the wait does not take the events back.
+        A `digest` claims the message id of the first event. `then` is told the task after the events, and tells what is
+        to be recorded with them; it raises nothing. Giving up the wait does not take the events back.
 
         Raises:
             IllegalTransition, TaskFinished: the lifecycle does not allow it.
@@ -123,15 +135,15 @@ class Journal:
             VersionConflict: somebody else changed the task meanwhile, twice; or the message id is claimed.
             StoreFailed: nothing was recorded.
         """
-        return await self.record_soon(*events, digest=digest)
+        return await self.record_soon(*events, digest=digest, then=then)
 
-    def record_soon(self, *events: TaskEvent, digest: str = "") -> asyncio.Future[Task]:
+    def record_soon(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> asyncio.Future[Task]:
         """The same without waiting: behind what was recorded earlier of the same task, committed in groups."""
         task_id = events[0].task_id
         for event in events:
             if event.task_id != task_id:
                 raise ValueError("one record is about one task")
-        entry = _Entry(events, digest, asyncio.get_running_loop().create_future())
+        entry = _Entry(events, digest, asyncio.get_running_loop().create_future(), then)
         line = self._line_of(task_id)
         line.waiting.append(entry)
         self._advance(line)

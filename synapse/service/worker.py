@@ -156,8 +156,13 @@ class AgentWorker:
         """
         if self._running is not None or self._queue or not self._ends.has_room:
             return ()
-        events = self._answer_at_once(opened.message) or ()
-        return tuple([fact for event in events for fact in outcomes.facts(opened, event, opened.created_at)])
+        try:
+            events = self._answer_at_once(opened.message) or ()
+            return tuple([fact for event in events for fact in outcomes.facts(opened, event, opened.created_at)])
+        except Exception:
+            # As in a turn, which it gets now: one bad message must not end the agent.
+            log.exception("not_answered_at_once", extra={"task": opened.id})
+            return ()
 
     def withdraw(self, task_id: TaskId) -> bool:
         """Take a task out of the queue; False when it was not in it."""

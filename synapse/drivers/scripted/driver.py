@@ -135,8 +135,8 @@ class ScriptedDriver:
         if len(steps) < len(rule.steps):
             return None
         words = _Words(message.text, "")
-        events: list[TurnEvent] = [Submitted(SOURCE, rule.name), TurnStarted(SOURCE, rule.name)]
-        events += [_event(step, words) for step in steps]
+        # That it was taken and begun is told by nothing but its answer: nobody could see one without the other.
+        events = [_event(step, words) for step in steps]
         if not isinstance(events[-1], Answered | Refused | Failed):
             events.append(Answered(parts=(), source=SOURCE))
         return events

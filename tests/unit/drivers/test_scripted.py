@@ -347,7 +347,7 @@ def test_what_needs_only_the_message_is_answered_at_once_as_in_a_turn(steps: lis
     at_once = agent(default(*steps)).answer_at_once(turn("hi").message)
 
     assert at_once is not None
-    assert [*at_once[2:]] == play(agent(default(*steps)), turn("hi"))
+    assert [*at_once] == play(agent(default(*steps)), turn("hi"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 
 from synapse.core.errors import UnsupportedMediaType
 from synapse.core.message import DataPart, FilePart, Part, TextPart
-from synapse.service.acceptance import ANYTHING, MODES, Acceptance
+from synapse.service.acceptance import ANYTHING, MODES, Acceptance, message_digest
 from tests.fakes.desk import say
 
 STRICT = Acceptance(media_types=MODES)
@@ -44,3 +45,22 @@ def test_a_message_is_known_again_by_what_it_says_unless_its_id_is_a_cue() -> No
     assert ANYTHING.digest(say("hello", "tck-1")) != ANYTHING.digest(say("other", "tck-1"))
     assert CUED.digest(say("hello", "tck-1")) == ""
     assert CUED.digest(say("hello", "my-tck-1")) == ANYTHING.digest(say("hello", "my-tck-1"))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (TextPart(text="hello"),),
+        (TextPart(text='it\'s "quoted"\n\\ \udc80 \N{GRINNING FACE}'),),
+        (TextPart(text=""),),
+        (TextPart(text="named", name="n"),),
+        (TextPart(text="a"), TextPart(text="b")),
+        (DataPart(data={"k": [1, None]}),),
+        (FilePart(content=b"x", name="f"),),
+    ],
+)
+def test_a_digest_is_the_same_in_every_version(parts: tuple[Part, ...]) -> None:
+    message = replace(say("hello"), parts=parts)
+
+    said = repr((message.role, message.parts)).encode(errors="surrogatepass")
+    assert message_digest(message) == hashlib.sha256(said).hexdigest()[:32]

@@ -148,3 +148,16 @@ def test_an_agent_that_cannot_now_is_given_the_message_later() -> None:
         assert answer(task) == "echo: hi"
 
     asyncio.run(story())
+
+
+def test_an_agent_that_fails_at_it_is_given_the_message_in_its_turn() -> None:
+    def broken(_message: Message) -> Sequence[TurnEvent]:
+        raise LookupError("a defect")
+
+    async def story() -> None:
+        async with working(Desk(answer_at_once=broken)) as desk:
+            task = await desk.settled(message("hi"))
+
+        assert answer(task) == "echo: hi"
+
+    asyncio.run(story())
