@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +14,16 @@ _VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789ab
 def new_id() -> str:
     """Return an id that nothing else has: of a task, a message, or a conversation. A UUID of version 4."""
     return next(_IDS)
+
+
+def new_context_id() -> str:
+    """Return the id of a new conversation: a UUID of version 7, which begins with the time.
+
+    Nobody types one, so its beginning need not be its own; and what is kept in the order of its id is then kept in the
+    order in which it came.
+    """
+    when = f"{time.time_ns() // 1_000_000:012x}"
+    return f"{when[:8]}-{when[8:]}-7{next(_IDS)[15:]}"
 
 
 def _mint() -> Iterator[str]:

@@ -21,7 +21,7 @@ from synapse.core.requests import ChangeTask, DeleteTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.registries.processes import UNKNOWN, start_time
-from synapse.runtime.ids import new_id
+from synapse.runtime.ids import new_context_id, new_id
 from synapse.runtime.place import holder_is_alive
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
@@ -68,7 +68,7 @@ class Unowned:
             at=now,
             agent_id=agent_id,
             inbox=inbox,
-            context_id=new_id(),
+            context_id=new_context_id(),
             scope=LOCAL_SCOPE,
             dialect="synapse",
             message=message,

@@ -79,6 +79,7 @@ class Intake:
         registry: Registry,
         clock: Clock,
         new_id: Callable[[], str],
+        new_context_id: Callable[[], str],
         limits: Limits,
         push_configs: PushConfigs | None = None,
         acceptance: Acceptance = ANYTHING,
@@ -93,6 +94,7 @@ class Intake:
         self._registry = registry
         self._clock = clock
         self._new_id = new_id
+        self._new_context_id = new_context_id
         self._limits = limits
         self._push_configs = push_configs
         self._acceptance = acceptance
@@ -345,7 +347,7 @@ class Intake:
             at=self._clock.now(),
             agent_id=self._me.agent_id,
             inbox=self._me.inbox,
-            context_id=request.context_id or self._new_id(),
+            context_id=request.context_id or self._new_context_id(),
             scope=caller.scope,
             dialect=request.dialect,
             message=self._with_id(request.message),

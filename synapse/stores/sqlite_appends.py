@@ -13,7 +13,7 @@ from synapse.core.events import MessageAdded, StateChanged, TaskEvent, TaskOpene
 from synapse.core.task import Task, TaskId
 from synapse.stores.event_rows import encode_events
 from synapse.stores.rows import encode_task, micros
-from synapse.stores.sqlite_keys import id_key, text_key
+from synapse.stores.sqlite_keys import context_key, id_key, text_key
 from synapse.stores.sqlite_queries import Row, query, read_many, write_many
 
 _LONG: Final = 64
@@ -178,7 +178,7 @@ def _task_row(number: int, task: Task) -> Row:
         task.inbox,
         task.agent_id,
         task.scope,
-        text_key(task.context_id),
+        context_key(task.context_id),
         task.context_id,
         task.parent_id,
         micros(task.created_at),

@@ -17,7 +17,7 @@ from synapse.core.task import EXPIRED, Task, TaskId, TaskState
 from synapse.stores.compact_json import compact_json
 from synapse.stores.cursor import Cursor
 from synapse.stores.rows import micros
-from synapse.stores.sqlite_keys import id_key, last_id_key, text_key
+from synapse.stores.sqlite_keys import context_key, id_key, last_id_key, text_key
 from synapse.stores.sqlite_queries import query
 from synapse.stores.sqlite_texts import recorded_in, task_in
 
@@ -178,7 +178,7 @@ def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]
             values.append(value)
     if wanted.context_id:
         conditions.append(f"{table}.context_key = ?")
-        values.append(text_key(wanted.context_id))
+        values.append(context_key(wanted.context_id))
     if wanted.states and wanted.states <= _OPEN:
         conditions.append(f"{table}.state IN ('submitted', 'working', 'input_required', 'auth_required')")
     if wanted.states:

@@ -103,6 +103,7 @@ class Desk:
             registry=FixedRegistry(),
             clock=self.clock,
             new_id=_new_id,
+            new_context_id=_new_id,
             limits=limits,
             push_configs=self.push_configs,
         )

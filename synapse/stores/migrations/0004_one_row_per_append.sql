@@ -1,6 +1,6 @@
 -- What is appended together is one row: a task that lives its whole life in one append costs one row and no snapshot.
--- The events are still the truth: all the rest can be made again from them, except leases. For `id_key` and `text_key`
--- see sqlite_keys.py: texts that are as good as random are indexed by numbers.
+-- The events are still the truth: all the rest can be made again from them, except leases. For the numbers
+-- that stand for texts see sqlite_keys.py: texts that are as good as random are indexed by numbers.
 CREATE TABLE appends (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, -- of its last event; never used twice, so that a reader can resume after it
     task INTEGER NOT NULL,                 -- the number of the task
@@ -43,7 +43,7 @@ CREATE TABLE tasks (
     inbox TEXT NOT NULL,
     agent_id TEXT NOT NULL,
     scope TEXT NOT NULL,
-    context_key INTEGER NOT NULL, -- text_key(context_id)
+    context_key INTEGER NOT NULL, -- context_key(context_id)
     context_id TEXT NOT NULL,
     parent_id TEXT NOT NULL,
     state TEXT NOT NULL,
@@ -53,7 +53,7 @@ CREATE TABLE tasks (
     hidden INTEGER NOT NULL
 );
 INSERT INTO tasks
-SELECT number, id_key(id), id, inbox, agent_id, scope, text_key(context_id), context_id, parent_id, state, created_at,
+SELECT number, id_key(id), id, inbox, agent_id, scope, context_key(context_id), context_id, parent_id, state, created_at,
     updated_at, version, hidden
 FROM old_tasks ORDER BY number;
 DROP TABLE old_tasks; -- and with it the triggers that counted: the counts are kept where the tasks are written

@@ -1,10 +1,11 @@
-"""Ids are random UUIDs, also across the batches in which they are minted."""
+"""Ids are random UUIDs, also across the batches in which they are minted; those of contexts begin with the time."""
 
 from __future__ import annotations
 
+import time
 import uuid
 
-from synapse.runtime.ids import new_id
+from synapse.runtime.ids import new_context_id, new_id
 
 
 def test_an_id_is_a_random_uuid() -> None:
@@ -18,4 +19,15 @@ def test_an_id_is_a_random_uuid() -> None:
 def test_no_id_comes_twice() -> None:
     ids = [new_id() for _ in range(1000)]
 
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_id_of_a_context_is_a_uuid_that_begins_with_the_time() -> None:
+    before = time.time_ns() // 1_000_000
+    ids = [uuid.UUID(new_context_id()) for _ in range(1000)]
+    after = time.time_ns() // 1_000_000
+
+    assert {one.version for one in ids} == {7}
+    assert {one.variant for one in ids} == {uuid.RFC_4122}
+    assert all(before <= one.int >> 80 <= after for one in ids)
     assert len(set(ids)) == len(ids)

@@ -55,7 +55,7 @@ LAST_SEQ: Final = 16
 STALL: Final = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-for name in ("id_key", "text_key"):
+for name in ("context_key", "id_key", "text_key"):
     connection.create_function(name, 1, hash)
 connection.execute("PRAGMA cache_size = 1")  # so that what is not committed is in the files, too
 connection.executescript("BEGIN IMMEDIATE;" + sys.stdin.read())

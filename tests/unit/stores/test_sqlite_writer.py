@@ -360,7 +360,7 @@ def test_texts_with_the_same_number_are_told_apart(tmp_path: Path, monkeypatch: 
         return 7
 
     for module in (sqlite_appends, sqlite_reader):
-        for name in ("id_key", "last_id_key", "text_key"):
+        for name in ("context_key", "id_key", "last_id_key", "text_key"):
             monkeypatch.setattr(module, name, seven, raising=False)
 
     async def story() -> None:
