@@ -40,6 +40,7 @@ from synapse.stores.sqlite import SqliteStore
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 2.0
+PUSH_SECONDS: Final = 10.0
 PRUNE_SECONDS: Final = 3600.0
 FAREWELL_SECONDS: Final = 2.0
 
@@ -68,7 +69,7 @@ class AgentParts:
         self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
         self._delivering: asyncio.Future[None] | None = None
-        self._pruned = float("-inf")
+        self._pruned = self._looked_for_pushes = float("-inf")
         self.service = self._new_service()
 
     async def left(self) -> recovery.Plan:
@@ -103,7 +104,7 @@ class AgentParts:
         absences = Absences(self._journal, self._registry, self._clock)
         never = asyncio.Event()
         while True:
-            looks = (self._doubts.expire, self._intake.release_held, absences.give_up, self._pushing.outbox.look)
+            looks = (self._doubts.expire, self._intake.release_held, absences.give_up, self._look_for_pushes)
             for look in (*looks, self._prune):
                 try:
                     await look()
@@ -112,6 +113,12 @@ class AgentParts:
                     log.warning("sweep_failed", extra={"error": str(error)})
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
+
+    async def _look_for_pushes(self) -> None:
+        """Find webhooks that another process left or set: rare, and a question to the store."""
+        if self._clock.monotonic() - self._looked_for_pushes > PUSH_SECONDS:
+            self._looked_for_pushes = self._clock.monotonic()
+            await self._pushing.outbox.look()
 
     async def _prune(self) -> None:
         """Forget tasks that are too old to keep, and the files that came with them."""
