@@ -10,6 +10,10 @@ from typing import Final
 _NEVER: Final = math.inf
 
 
+def _nothing() -> None:
+    """What a deadline that is closed calls."""
+
+
 class Deadline:
     """Calls `expired` when the time that was set last has come. One timer runs at most; it is put off when it rings."""
 
@@ -33,8 +37,9 @@ class Deadline:
         self._at = _NEVER
 
     def close(self) -> None:
-        """End for good: no timer is left."""
+        """End for good: no timer is left, and nobody is held on to."""
         self._at = _NEVER
+        self._expired = _nothing
         self._stop()
 
     def _ring_at(self, at: float) -> None:

@@ -135,10 +135,12 @@ class HttpConnection(asyncio.Protocol):
         self._stage = Stage.CLOSING
         self._deadline.close()
         self._unread.close()
+        self._reader.close()
         self._waiting.clear()
         self._backlog = b""
-        if self._current is not None:
-            self._current.lose()
+        current, self._current = self._current, None
+        if current is not None:
+            current.lose()
         self._writable.set()
 
     @override

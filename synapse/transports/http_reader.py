@@ -90,6 +90,15 @@ class RequestReader:
         """Tell nothing of what is still to come, also of what was fed already."""
         self._stopped = True
 
+    def close(self) -> None:
+        """The connection is gone: let go of it, and of the parser, which holds on to us.
+
+        What holds on to itself stays in memory until the collector comes, which is seldom.
+        """
+        self.stop()
+        self._listener = _NOBODY
+        self._parser = _NO_PARSER
+
     # What the parser calls.
 
     def on_message_begin(self) -> None:
@@ -205,3 +214,20 @@ def _fault(error: httptools.HttpParserError) -> Fault:
         return error.__context__
     log.error("request_unreadable", exc_info=error.__context__)
     return Fault(500, InternalFailure())
+
+
+class _Nobody:
+    """Is told of what comes when the connection is gone already."""
+
+    def on_request(self, scope: Scope, *, keep_alive: bool, wants_continue: bool) -> None: ...
+
+    def on_piece(self, piece: bytes) -> None: ...
+
+    def on_whole(self) -> None: ...
+
+    def on_upgrade(self, head: bytes) -> bool:  # noqa: ARG002 - as a listener has it
+        return False
+
+
+_NOBODY: Final = _Nobody()
+_NO_PARSER: Final = httptools.HttpRequestParser(_NOBODY)

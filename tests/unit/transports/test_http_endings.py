@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -303,3 +305,26 @@ def test_whoever_reads_nothing_of_the_end_is_hung_up_on_and_who_reads_is_not(mon
         assert wire.transport.unsent == [1], "as long as it became less, there was hope"
 
     on_wire(web_app(), scenario)
+
+
+@pytest.mark.parametrize("asked", [b"", DOCUMENT_WANTED, LATER_WANTED, DOCUMENT_WANTED + LATER_WANTED, b"GET /la"])
+def test_nothing_of_a_connection_that_is_gone_waits_for_the_collector(asked: bytes) -> None:
+    async def play() -> weakref.ref[Any]:
+        wire = Wire(web_app(Doing()))
+        gone = weakref.ref(wire.connection)
+        if asked:
+            wire.give(asked)
+            await wire.settle()
+        await wire.leave()
+        wire.close()
+        # As the loop's own transports let go of it.
+        wire.transport.connection = None
+        asyncio.get_running_loop().set_exception_handler(None)
+        return gone
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(play())() is None
+    finally:
+        gc.enable()
