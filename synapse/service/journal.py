@@ -119,6 +119,7 @@ class Journal:
     def __init__(self, store: TaskStore, *, keep_finished: int = FINISHED_IN_MEMORY) -> None:
         self._store = store
         self._keep_finished = keep_finished
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._lines: dict[TaskId, _Line] = {}
         self._finished: OrderedDict[TaskId, Update] = OrderedDict()
         self._listeners: list[tuple[Listener, Callable[[TaskId], bool]]] = []
@@ -143,7 +144,9 @@ class Journal:
         for event in events:
             if event.task_id != task_id:
                 raise ValueError("one record is about one task")
-        entry = _Entry(events, digest, asyncio.get_running_loop().create_future(), then)
+        # Known once it is used: asking for it costs a call of the system each time.
+        self._loop = self._loop or asyncio.get_running_loop()
+        entry = _Entry(events, digest, self._loop.create_future(), then)
         line = self._line_of(task_id)
         line.waiting.append(entry)
         self._advance(line)

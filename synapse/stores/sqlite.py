@@ -36,6 +36,8 @@ class SqliteStore:
     def __init__(self, path: Path, connection: sqlite3.Connection, by_key: Reader, lock_timeout: float) -> None:
         self._path = path
         self._lock_timeout = lock_timeout
+        # Asking for it costs a call of the system each time.
+        self._loop = asyncio.get_running_loop()
         self._writer = Writer(path, connection, lock_timeout=lock_timeout)
         self._by_key = by_key
         self._by_seq = Reader(path, lock_timeout=lock_timeout)
@@ -63,7 +65,7 @@ class SqliteStore:
 
     def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
         """Make events durable; see `TaskStore.append`."""
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[int] = self._loop.create_future()
         try:
             append = sqlite_appends.encode(task, events, digest, done)
         except InvalidRequest as error:
@@ -139,6 +141,6 @@ class SqliteStore:
         await asyncio.gather(*(reader.close() for reader in self._readers))
 
     def _write(self, run: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[T] = self._loop.create_future()
         self._writer.submit(Job(run, done))
         return done
