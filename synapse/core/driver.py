@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from synapse.core.message import Artifact, Message, Part
 from synapse.core.question import Choice, Question
 from synapse.core.task import TaskId
+from synapse.core.value import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ class Asked:
     authorization: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answered:
     """The turn is over. `source` says where the text was taken from: `signal`, `transcript`, `screen`, `script`."""
 

@@ -94,4 +94,6 @@ class Artifact:
 
 def text_of(parts: tuple[Part, ...]) -> str:
     """Return what a person would read of these parts."""
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text  # nearly all messages are this
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))

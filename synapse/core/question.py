@@ -156,9 +156,10 @@ def question_fields(question: Question) -> Json:
 
 def open_question(task: Task) -> Question | None:
     """What the task's program asks now. A caller may have put something into the metadata too: that asks nothing."""
+    if task.state is not TaskState.INPUT_REQUIRED or task.reason != WAITING_FOR_PERSON:
+        return None
     fields = task.metadata.get(QUESTION)
-    is_asked = task.state is TaskState.INPUT_REQUIRED and task.reason == WAITING_FOR_PERSON
-    return _read(cast("dict[str, Any]", fields)) if is_asked and isinstance(fields, dict) else None
+    return _read(cast("dict[str, Any]", fields)) if isinstance(fields, dict) else None
 
 
 def _read(given: Mapping[str, Any]) -> Question | None:

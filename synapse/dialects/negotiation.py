@@ -38,7 +38,7 @@ def asked_dialect(wire: WireRequest) -> str:
     if not version:
         return ""
     # 1.0 §3.6.1: major and minor count, a patch does not.
-    dialect = DIALECTS.get(".".join(version.split(".")[:2]))
+    dialect = DIALECTS.get(version) or DIALECTS.get(".".join(version.split(".")[:2]))
     if dialect is None:
         raise VersionNotSupported(version[:40], DIALECTS)
     return dialect

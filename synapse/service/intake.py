@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -101,7 +101,7 @@ class Intake:
         self._damper = LoopDamper(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
 
-    async def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Task:
+    def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
         """Queue a message; a reply to a waiting task completes that task instead.
 
         For a caller that waits for the end of the task, an agent that can answers before the message is recorded.
@@ -118,12 +118,12 @@ class Intake:
             raise PriorityOutOfRange(request.priority)
         self._acceptance.check(request.message)
         if request.push is not None:
-            return await self._send_with_push(request, request.push, caller)
+            return self._send_with_push(request, request.push, caller)
         if request.in_reply_to:
-            return await self._take_reply(request, caller)
+            return self._take_reply(request, caller)
         if request.task_id:
-            return await self._follow_up(request, caller)
-        return await self._open(request, caller, waits_for_end=waits_for_end)
+            return self._follow_up(request, caller)
+        return self._open(request, caller, waits_for_end=waits_for_end)
 
     async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
         if self._push_configs is None:
@@ -217,7 +217,7 @@ class Intake:
         is_plain = admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
         taken_at_once = self._worker.taken_at_once if is_plain and waits_for_end else None
         facts = (opened,) if admitted else (opened, self._holding(opened, sender))
-        task = await self._journal.record(*facts, digest=digest, then=taken_at_once)
+        task = await self._journal.record_soon(*facts, digest=digest, then=taken_at_once)
         if task.version > len(facts):
             return task
         if request.response_expected:

@@ -14,12 +14,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any, Final, TypeVar
 
 from synapse.core.errors import AmbiguousTask, Conflict, InvalidRequest, StoreFailed, TaskNotFound, VersionConflict
 from synapse.core.events import TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, replay
-from synapse.core.message import DataPart, FilePart, Part, TextPart
+from synapse.core.message import DataPart, FilePart, TextPart
 from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 
@@ -293,8 +293,8 @@ class Journal:
             going.append(entry)
         del line.waiting[: len(going)]
         line.on_its_way = going
-        events = going[0].events if len(going) == 1 else [event for entry in going for event in entry.events]
-        line.pending = _as_future(self._store.append(going[-1].after, events, digest=going[0].digest))
+        appending = self._store.append(going[-1].after, _events_of(going), digest=going[0].digest)
+        line.pending = _as_future(appending)
         line.pending.add_done_callback(partial(self._settle, line))
 
     def _settle(self, line: _Line, appending: asyncio.Future[int]) -> None:
@@ -308,7 +308,7 @@ class Journal:
 
     def _committed(self, line: _Line, entries: Sequence[_Entry], first_seq: int) -> None:
         line.task = entries[-1].after
-        events = [event for entry in entries for event in entry.events]
+        events = _events_of(entries)
         line.durable = Update(first_seq + len(events) - 1, None, line.task)
         # Those who wait run only after this function, so the listeners hear of it first.
         for entry in entries:
@@ -366,22 +366,17 @@ class Journal:
                 self._finished.popitem(last=False)
 
 
+def _events_of(entries: Sequence[_Entry]) -> Sequence[TaskEvent]:
+    return entries[0].events if len(entries) == 1 else [event for entry in entries for event in entry.events]
+
+
 def _letters(task: Task) -> int:
-    parts = [part for one in task.history for part in one.parts]
-    parts += [part for one in task.artifacts for part in one.parts]
-    return sum(map(_size, parts))
+    said = [one.parts for one in task.history] + [one.parts for one in task.artifacts]
+    return sum([len(part.text) if isinstance(part, TextPart) else _size(part) for parts in said for part in parts])
 
 
-def _size(part: Part) -> int:
-    match part:
-        case TextPart(text=text):
-            return len(text)
-        case FilePart(content=content):
-            return len(content or b"")
-        case DataPart(data=data):
-            return len(repr(data))
-        case _:
-            assert_never(part)
+def _size(part: FilePart | DataPart) -> int:
+    return len(part.content or b"") if isinstance(part, FilePart) else len(repr(part.data))
 
 
 def _fail(entries: Iterable[_Entry], error: BaseException) -> None:

@@ -50,6 +50,8 @@ _OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, "script", "a2a"})
 def facts(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:  # noqa: C901, PLR0911, PLR0912 - a case each
     """Return what is to be recorded for `event`; nothing when it concerns no task."""
     match event:
+        case Answered():  # of every turn one, so it stands first
+            return answered(task, now, event)
         case NotNow(why=why):
             return _taken_back(task, now, why)
         case Typing():
@@ -72,8 +74,6 @@ def facts(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:
             return question_closed(task, now, TaskState.WORKING, f"answered: {by}")
         case Asked(parts=parts, authorization=authorization):
             return _asked(task, now, parts, TaskState.AUTH_REQUIRED if authorization else TaskState.INPUT_REQUIRED)
-        case Answered():
-            return answered(task, now, event)
         case Refused(note=note):
             return ended(task, now, TaskState.REJECTED, "rejected", note)
         case Failed(reason=reason, note=note):
@@ -84,16 +84,12 @@ def facts(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:
 
 def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ...]:
     """The task is done; its answer becomes an artifact that says where the text was taken from."""
-    added: tuple[TaskEvent, ...] = ()
+    told = [*_unasked(task, now)]
     if answer.parts:
-        added = (ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)),)
-    reason = "direct_message" if answer.direct else ""
-    return (
-        *_unasked(task, now),
-        *added,
-        _step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"),
-        _state(task, now, TaskState.COMPLETED, reason=reason),
-    )
+        told.append(ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)))
+    told.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"))
+    told.append(_state(task, now, TaskState.COMPLETED, reason="direct_message" if answer.direct else ""))
+    return tuple(told)
 
 
 def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent, ...]:

@@ -105,7 +105,7 @@ class TaskService:
         self._settling = Settling(intake, journal, feed, answers_directly)
         self._methods = self._table()
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    def handle(self, request: Request, caller: Caller) -> Awaitable[Any]:
         """Do `request` for `caller`; what comes back is listed in `docs/architecture.md`.
 
         Raises a SynapseError.
@@ -113,7 +113,7 @@ class TaskService:
         method = self._methods.get(type(request))
         if method is None:
             raise UnsupportedOperation(f"this agent does not do {type(request).__name__}")
-        return await method(request, caller)
+        return method(request, caller)
 
     def _table(self) -> dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]]:
         return {

@@ -98,9 +98,9 @@ def _event_text(event: TaskEvent, at: int) -> str:  # noqa: C901, PLR0911 - one 
 
 def _opened_text(event: TaskOpened) -> str:
     whose = _known_whose(event.agent_id, event.inbox, event.scope, event.dialect)
-    more = ""
-    if event.metadata or event.parent_id:
-        more = filled_text(metadata=dict(event.metadata), parent_id=event.parent_id)
+    more = f',"metadata":{compact_json(dict(event.metadata))}' if event.metadata else ""
+    if event.parent_id:
+        more += f',"parent_id":{quoted(event.parent_id)}'
     if event.priority != DEFAULT_PRIORITY:
         more += f',"priority":{event.priority}'
     if not event.queued:

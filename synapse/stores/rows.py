@@ -130,12 +130,13 @@ def message_of(fields: Fields) -> Message:
 
 def artifact_text(artifact: Artifact) -> str:
     parts = ",".join([_part_text(part) for part in artifact.parts])
-    more = filled_text(
-        name=artifact.name,
-        description=artifact.description,
-        metadata=dict(artifact.metadata),
-        extensions=artifact.extensions,
-    )
+    more = f',"name":{quoted(artifact.name)}' if artifact.name else ""
+    if artifact.description:
+        more += f',"description":{quoted(artifact.description)}'
+    if artifact.metadata:
+        more += f',"metadata":{compact_json(dict(artifact.metadata))}'
+    if artifact.extensions:
+        more += f',"extensions":{compact_json(artifact.extensions)}'
     return f'{{"artifact_id":{quoted(artifact.artifact_id)},"parts":[{parts}]{more}}}'
 
 

@@ -43,7 +43,7 @@ from synapse.dialects.dialect import (
     WireRequest,
 )
 from synapse.transports.answer_head import WITHOUT_BODY
-from synapse.transports.asgi import Receive, Scope, Send, answer_whole
+from synapse.transports.asgi import Receive, Scope, Send, answer_whole, body_at_hand
 from synapse.transports.exchange import CALLER_LEFT, NO_DIALECT, Exchange, Observe
 from synapse.transports.patience import CallerLeft, Patience
 from synapse.transports.routing import METHODS_WITH_BODY, Endpoint, RouteTable
@@ -56,8 +56,8 @@ log = logging.getLogger(__name__)
 class Service(Protocol):
     """Does what is asked."""
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
-        """Raises a SynapseError."""
+    def handle(self, request: Request, caller: Caller) -> Awaitable[Any]:
+        """Raises a SynapseError, at once or when it is awaited."""
         ...
 
 
@@ -183,7 +183,9 @@ class HttpApp:
             match.params(endpoint),
             scope["query_string"],
             scope["headers"],
-            await self._read_body(scope["headers"], receive) if scope["method"] in METHODS_WITH_BODY else b"",
+            self._body_at_hand(scope, send) or await self._read_body(scope["headers"], receive)
+            if scope["method"] in METHODS_WITH_BODY
+            else b"",
         )
         if len(match.endpoints) > 1:
             endpoint = self._choose(wire, match.endpoints)
@@ -238,6 +240,14 @@ class HttpApp:
             call.encode, encode_error, closing=self._closed(), keep_alive=self.limits.keep_alive_seconds
         )
         await stream.run(updates, receive, send)
+
+    def _body_at_hand(self, scope: Scope, send: Send) -> bytes:
+        """The body, if it is here and there is nothing to say against it; nothing otherwise, which decides nothing."""
+        take = body_at_hand(send)
+        length, media_type = _body_headers(scope["headers"])
+        if take is None or not 0 < length <= self.limits.max_body_bytes or media_type != b"application/json":
+            return b""
+        return take() or b""
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes:
         """Return the whole body.

@@ -168,6 +168,14 @@ class Cycle:
         finally:
             self._line.ended(self, fault)
 
+    def body_at_hand(self) -> bytes | None:
+        """The whole body, if it has come in one piece and nothing else has happened: the short way for nearly all."""
+        if not self.whole or len(self._pieces) != 1 or self._void or self._wants_continue or self._body_taken:
+            return None
+        self._body_taken = True
+        self.unread = 0
+        return self._pieces.pop()
+
     async def receive(self) -> Message:
         """The next piece of the body; or that the caller has left."""
         if self._wants_continue:

@@ -130,13 +130,13 @@ class ScriptedDriver:
         """All that comes of a message whose rule needs neither time nor a person; else, and while it plays, None."""
         if self._view.state != READY or self._is_stopped:
             return None
-        rule = self._script.rule_for(message)
-        steps = [step for step in rule.steps if isinstance(step, _AT_ONCE)]
-        if len(steps) < len(rule.steps):
-            return None
         words = _Words(message.text, "")
         # That it was taken and begun is told by nothing but its answer: nobody could see one without the other.
-        events = [_event(step, words) for step in steps]
+        events: list[TurnEvent] = []
+        for step in self._script.rule_for(message).steps:
+            if not isinstance(step, _AT_ONCE):
+                return None
+            events.append(_event(step, words))
         if not isinstance(events[-1], Answered | Refused | Failed):
             events.append(Answered(parts=(), source=SOURCE))
         return events

@@ -65,7 +65,10 @@ class Script:
 
     def rule_for(self, message: Message) -> Rule:
         """The first rule that fits, else the default."""
-        return next((rule for rule in self.rules if rule.fits(message)), self.default)
+        for rule in self.rules:
+            if rule.fits(message):
+                return rule
+        return self.default
 
     def answers_directly(self, message: Message) -> bool:
         """Whether a new message gets a plain message and nothing else: whoever follows is shown no task then."""

@@ -153,6 +153,23 @@ def test_what_is_written_together_is_read_back_whole_and_in_order(tmp_path: Path
     run(story)
 
 
+def test_a_loop_that_always_has_more_to_write_is_not_waited_for(tmp_path: Path) -> None:
+    """The thread is woken when the loop has nothing to add; one that adds in each round must not put that off."""
+
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        written = [store.append(replay([opened(numbered(0))]), [opened(numbered(0))])]
+        while not written[0].done():
+            number = numbered(len(written))
+            written.append(store.append(replay([opened(number)]), [opened(number)]))
+            await asyncio.sleep(0)
+
+        assert await asyncio.gather(*written) == list(range(1, len(written) + 1))
+        await store.close()
+
+    run(story)
+
+
 def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None:
     async def story() -> None:
         store = await SqliteStore.open(tmp_path / "store.db")
