@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from synapse.core.message import Artifact, Json, Message
+from synapse.core.message import Artifact, Json, Message, empty_object
 from synapse.core.receipt import ReceiptStep
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
 from synapse.core.value import value
@@ -27,7 +27,7 @@ class TaskOpened:
     priority: int = DEFAULT_PRIORITY
     queued: bool = True
     deadline: datetime | None = None
-    metadata: Json = field(default_factory=dict[str, Any])
+    metadata: Json = field(default_factory=empty_object)
     parent_id: str = ""
 
 

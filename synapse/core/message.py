@@ -15,6 +15,11 @@ Json = Mapping[str, Any]
 """A JSON object as it came from, or goes to, a wire."""
 
 
+def empty_object() -> Json:
+    """What a field that holds an object has when nothing was said. (`dict[str, Any]()` takes five times as long.)"""
+    return {}
+
+
 class Role(StrEnum):
     """Who speaks."""
 
@@ -31,7 +36,7 @@ class TextPart:
     text: str
     name: str = ""
     media_type: str = ""
-    metadata: Json = field(default_factory=dict[str, Any])
+    metadata: Json = field(default_factory=empty_object)
 
 
 @value
@@ -42,7 +47,7 @@ class FilePart:
     url: str = ""
     name: str = ""
     media_type: str = ""
-    metadata: Json = field(default_factory=dict[str, Any])
+    metadata: Json = field(default_factory=empty_object)
 
 
 @value
@@ -52,7 +57,7 @@ class DataPart:
     data: Any
     name: str = ""
     media_type: str = ""
-    metadata: Json = field(default_factory=dict[str, Any])
+    metadata: Json = field(default_factory=empty_object)
 
 
 Part = TextPart | FilePart | DataPart
@@ -65,7 +70,7 @@ class Message:
     message_id: MessageId
     role: Role
     parts: tuple[Part, ...]
-    metadata: Json = field(default_factory=dict[str, Any])
+    metadata: Json = field(default_factory=empty_object)
     extensions: tuple[str, ...] = ()
     reference_task_ids: tuple[str, ...] = ()
 
@@ -83,7 +88,7 @@ class Artifact:
     parts: tuple[Part, ...]
     name: str = ""
     description: str = ""
-    metadata: Json = field(default_factory=dict[str, Any])
+    metadata: Json = field(default_factory=empty_object)
     extensions: tuple[str, ...] = ()
 
     @property

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from synapse.core.caller import Caller
-from synapse.core.message import Json, Message
+from synapse.core.message import Json, Message, empty_object
 from synapse.core.push import PushConfig
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
 from synapse.core.value import value
@@ -39,7 +39,7 @@ class SendMessage:
     exact: bool = False
     """The task's id is meant whole; otherwise a beginning of it will do."""
     deadline: datetime | None = None
-    metadata: Json = field(default_factory=dict[str, Any])
+    metadata: Json = field(default_factory=empty_object)
     parent_id: str = ""
     """The task that the new one is a part of."""
     push: PushConfig | None = None

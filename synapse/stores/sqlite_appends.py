@@ -40,7 +40,8 @@ class Append:
         self.done = done
         self.version_before = task.version - len(events)
         self.body = encode_events(events)
-        self.snapshot = encode_task(task) if _needs_snapshot(self) else None
+        # The first append holds all of the task.
+        self.snapshot = encode_task(task) if self.version_before and _needs_snapshot(self) else None
         self.claim: Claim | None = None
         self.message_key = 0
         first = events[0]
@@ -158,11 +159,8 @@ def _claimed(connection: sqlite3.Connection, appends: Sequence[Append]) -> set[C
 
 
 def _needs_snapshot(append: Append) -> bool:
-    """Whether the task is to be kept as a whole, too; the first append holds all of it."""
-    before = append.version_before
-    if not before:
-        return False
-    if append.task.version // _LONG != before // _LONG:
+    """Whether the task is to be kept as a whole, too."""
+    if append.task.version // _LONG != append.version_before // _LONG:
         return True
     state = append.task.state
     return (state.is_terminal or state.is_interrupted) and any(

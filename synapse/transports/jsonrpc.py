@@ -68,11 +68,13 @@ class _Desk:
             return _fault_answer(self.encode_fault, _id_in(wire.body), error)
         except SynapseError as error:
             return _fault_answer(self.encode_fault, None, error)
-        encode_error: EncodeError = partial(_fault_answer, self.encode_fault, spoken.id)
         try:
             table = self._table(spoken.method, self._demanded(wire))
-            tell = _fault_event if spoken.method in table.faults_as_events else _fault_answer
-            encode_error = partial(tell, table.encode_fault, spoken.id)
+        except SynapseError as error:
+            return _fault_answer(self.encode_fault, spoken.id, error)
+        tell = _fault_event if spoken.method in table.faults_as_events else _fault_answer
+        encode_error: EncodeError = partial(tell, table.encode_fault, spoken.id)
+        try:
             call = _method(table, spoken.method)(bytes(spoken.params), wire)
         except SynapseError as error:
             return encode_error(error)
