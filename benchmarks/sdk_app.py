@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING
 
 # The SDK's spans cost a quarter of its time, and nobody reads them here: this is the SDK at its best.
 os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
@@ -21,14 +20,7 @@ from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskStore, TaskUpdater
 from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard, AgentInterface, Part, Task, TaskState, TaskStatus
 from starlette.applications import Starlette
-
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-
-    def override(method):
-        """Typing has it from Python 3.12 on."""
-        return method
+from typing_extensions import override
 
 
 class Answering(AgentExecutor):

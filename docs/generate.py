@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
+import pkgutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +15,10 @@ from typing import Final
 from docs.conformance_page import conformance_page
 from docs.gateway_page import gateway_page
 from docs.openapi import openapi_text
+from synapse import core
 from synapse.cli import exit_codes
 from synapse.cli.main import VERBS, find_verb
-from synapse.core import access_errors, errors, external_errors, push_errors, question_errors, wire_errors
+from synapse.core import errors
 from synapse.core.lifecycle import NEXT_STATES
 from synapse.dialects.a2a_v0_3.errors import fault_of as former_fault_of
 from synapse.dialects.a2a_v1.errors import fault_of
@@ -175,8 +178,8 @@ def _first_line(kind: type[errors.SynapseError]) -> str:
 
 def _all_errors() -> Iterator[type[errors.SynapseError]]:
     # A class that nobody has imported is nobody's subclass.
-    sources = (access_errors, errors, external_errors, push_errors, question_errors, wire_errors)
-    modules = {module.__name__ for module in sources}
+    names = [module.name for module in pkgutil.iter_modules(core.__path__) if module.name.endswith("errors")]
+    modules = {importlib.import_module(f"{core.__name__}.{name}").__name__ for name in names}
     yield from (kind for kind in _tree(errors.SynapseError) if kind.__module__ in modules)
 
 

@@ -200,8 +200,9 @@ class AttachServer:
         if before is not None and before is not seat:
             before.told.put_nowait(Role(types=False))
         if seat is not None:
-            seat.told.put_nowait(Role(types=True))
+            # The size first: by then the viewer knows whether there is room for the picture.
             self._fit(seat)
+            seat.told.put_nowait(Role(types=True))
 
     def _fit(self, seat: _Seat) -> None:
         """Give the terminal the typist's size."""

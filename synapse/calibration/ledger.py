@@ -49,16 +49,11 @@ class Ledger:
         self._clock = clock
         self._changed = threading.Condition()
         self._entries: list[Entry] = []
-        self._side_requests: list[str] = []
 
     def note(self, turn: str, fact: Fact, text: str = "") -> None:
         with self._changed:
             self._entries.append(Entry(self._clock.now(), turn, fact, text))
             self._changed.notify_all()
-
-    def note_side_request(self, what: str) -> None:
-        with self._changed:
-            self._side_requests.append(what)
 
     def of(self, turn: str) -> list[Entry]:
         """The facts of one turn."""
@@ -82,12 +77,6 @@ class Ledger:
     def entries(self) -> list[Entry]:
         with self._changed:
             return list(self._entries)
-
-    @property
-    def side_requests(self) -> list[str]:
-        """What was asked for beside the turns: titles, lists of models, counts of tokens."""
-        with self._changed:
-            return list(self._side_requests)
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         with self._changed:

@@ -24,6 +24,7 @@ from synapse.calibration.wires.chat import Chat
 from synapse.calibration.wires.gemini import Gemini
 from synapse.calibration.wires.responses import Responses
 from synapse.calibration.wires.wire import Wire
+from synapse.core.overriding import override
 
 _WIRES: Final[tuple[tuple[str, Wire], ...]] = (
     ("/messages", Anthropic()),
@@ -116,7 +117,6 @@ class _Connection(BaseHTTPRequestHandler):
         self._answer({})
 
     def do_GET(self) -> None:
-        self._model.ledger.note_side_request(f"GET {self.path}")
         if "models" in self.path:
             self._answer(_MODELS)
         else:
@@ -127,7 +127,6 @@ class _Connection(BaseHTTPRequestHandler):
         count = next((count for ending, count in _COUNTS.items() if path.endswith(ending)), None)
         wire = next((wire for ending, wire in _WIRES if path.endswith(ending)), None)
         if count is not None or wire is None:
-            self._model.ledger.note_side_request(f"POST {path}")
             self._answer(count or {"error": {"message": "there is nothing here"}}, 200 if count else 404)
             return
         asked = wire.read(body, path)
@@ -137,7 +136,8 @@ class _Connection(BaseHTTPRequestHandler):
         else:
             self._answer_side_request(wire, asked)
 
-    def log_message(self, format: str, *args: Any) -> None:  # type: ignore[explicit-override]  # noqa: A002 - typing.override needs Python 3.12, and the name is http.server's
+    @override
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the parent has it
         """Nothing: the ledger tells it better, and stderr is for people."""
 
     def _play(self, wire: Wire, asked: Asked, scene: str, turn: str) -> None:
@@ -185,10 +185,8 @@ class _Connection(BaseHTTPRequestHandler):
         yield act.end
 
     def _answer_side_request(self, wire: Wire, asked: Asked) -> None:
-        model = self._model
-        model.ledger.note_side_request(f"side request of {asked.model}")
         text = _SIDE_JSON if asked.structured else _SIDE_TEXT
-        number = model.next_number()
+        number = self._model.next_number()
         if not asked.streams:
             self._answer(wire.whole(asked, text, number))
             return

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from synapse.core.errors import InvalidRequest, SynapseError
+from synapse.core.access_errors import RateLimited
+from synapse.core.errors import InvalidRequest, MethodNotAllowed, SynapseError, Unauthenticated
 from synapse.core.events import Update
 from synapse.core.requests import Request
 
@@ -66,6 +67,19 @@ class WireAnswer(NamedTuple):
     media_type: bytes = b"application/json"
     error: str = ""
     """The code of the error that it tells, where its status does not say that it is one."""
+
+
+def error_headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
+    """What HTTP itself asks of an answer that refuses, whatever the dialect: RFC 9110 §15.5.2, §15.5.6, §10.2.3."""
+    match error:
+        case MethodNotAllowed():
+            return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
+        case Unauthenticated():
+            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
+        case RateLimited():
+            return ((b"retry-after", b"%d" % error.retry_after),)
+        case _:
+            return ()
 
 
 class WireEvent(NamedTuple):

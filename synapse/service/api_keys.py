@@ -21,7 +21,6 @@ from synapse.core.errors import InvalidRequest
 
 PREFIX: Final = "sk_"
 ID_LENGTH: Final = 12
-SHOWN: Final = len(PREFIX) + ID_LENGTH
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DURATION: Final = re.compile(r"(\d{1,5})([mhdw])")

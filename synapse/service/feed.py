@@ -102,22 +102,27 @@ class Feed:
         """
         with self._joined(None) as reader:
             reader.seen = after or 0
-            is_live = after is None
-            while True:
-                if not is_live:
-                    reader.start_over()
-                    async with aclosing(LogReader(self._journal, self._store).after(reader.seen)) as updates:
-                        async for update in updates:
-                            reader.seen = update.seq
-                            if inbox in ("", update.task.inbox):
-                                yield update
-                    is_live = not reader.has_overflowed
-                    continue
-                update = await reader.next()
-                if update.seq > reader.seen:
-                    reader.seen = update.seq
+            async with aclosing(self._whole_log_and_live(reader, is_live=after is None)) as updates:
+                async for update in updates:
                     if inbox in ("", update.task.inbox):
                         yield update
+
+    async def _whole_log_and_live(self, reader: _Reader, *, is_live: bool) -> AsyncGenerator[Update, None]:
+        """The updates of every task after those that the reader has seen, each once and in order."""
+        while True:
+            if not is_live:
+                reader.start_over()
+                async with aclosing(LogReader(self._journal, self._store).after(reader.seen)) as updates:
+                    async for update in updates:
+                        reader.seen = update.seq
+                        yield update
+                # As below: what the reader lost meanwhile is in the log.
+                is_live = not reader.has_overflowed
+                continue
+            update = await reader.next()
+            if update.seq > reader.seen:
+                reader.seen = update.seq
+                yield update
 
     async def _log_and_live(self, task_id: TaskId, reader: _Reader, version: int) -> AsyncGenerator[Update, None]:
         """The updates of a task after `version`, each version at least once and in order; 0 reads the whole log."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from synapse.core.message import Message
-from synapse.core.task import INTERRUPT_PRIORITY, TaskId
+from synapse.core.task import TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,6 @@ class Queued:
     task_id: TaskId
     message: Message
     first: bool
-
-    @property
-    def interrupts(self) -> bool:
-        return -self.rank[0] == INTERRUPT_PRIORITY
 
 
 _rank = attrgetter("rank")

@@ -75,10 +75,6 @@ class TurnTracker:
         self._wake_at: float | None = None
 
     @property
-    def stage(self) -> Stage:
-        return self._stage
-
-    @property
     def deadline(self) -> float | None:
         """When `advance` is next worth calling even if nothing happens."""
         return self._wake_at

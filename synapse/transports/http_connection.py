@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from synapse.core.errors import BodyTooSlow
+from synapse.core.overriding import override
 from synapse.transports.answer_head import Openings
 from synapse.transports.asgi import Scope
 from synapse.transports.credentials import PEER, peer_of
@@ -35,13 +36,7 @@ from synapse.transports.unread import UnreadLimit
 
 if TYPE_CHECKING:
     import uvicorn
-    from typing_extensions import override
     from uvicorn.server import ServerState
-else:
-
-    def override(method):
-        """Typing has it from Python 3.12 on."""
-        return method
 
 
 LINGER_SECONDS: Final = 5.0

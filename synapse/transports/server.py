@@ -11,21 +11,13 @@ import logging
 import socket
 import ssl
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import uvicorn
 
+from synapse.core.overriding import override
 from synapse.transports.http_connection import HttpConnection
 from synapse.transports.served_app import ServedApp
-
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-
-    def override(method):
-        """Typing has it from Python 3.12 on."""
-        return method
-
 
 FRAME_LIMIT: Final = 1024 * 1024
 

@@ -9,19 +9,12 @@ Importing this loads a WebSocket library; `transports.server` does it when the f
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-
-    def override(method):
-        """Typing has it from Python 3.12 on."""
-        return method
-
+from synapse.core.overriding import override
 
 FAREWELL_SECONDS: Final = 30.0
 """Whoever has not read our last words by then is hung up on."""

@@ -18,8 +18,8 @@ from google.rpc import (  # type: ignore[import-untyped]  # pyright: ignore[repo
     error_details_pb2,
     status_pb2,
 )
-from typing_extensions import override
 
+from synapse.core.overriding import override
 from tests.conformance.a2a_speakers import AbstractStream, JsonRpc10, Rest03
 from tests.conformance.a2a_words import WORDS, Event, Message, Refused, event_of
 from tests.conformance.wire_client import WireClient

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from synapse.core.overriding import override
 from tests.conformance.real_gateway import RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import ROOT
 
@@ -63,7 +64,8 @@ def page_server() -> Generator[tuple[str, Queue[Any]]]:
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, format: str, *args: Any) -> None:  # type: ignore[explicit-override]  # noqa: A002 - as the base class has it
+        @override
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class has it
             """Nobody reads it."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)

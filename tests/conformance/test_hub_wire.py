@@ -102,10 +102,6 @@ def events_in(reply: Reply) -> list[Event]:
     return [Event(one["id"], one["event"], json.loads(one["data"])) for one in fields if one]
 
 
-def partials(events: list[Event]) -> list[str]:
-    return [event.data["content"] for event in events if event.name == "update"]
-
-
 def test_agents_are_shown_by_their_cards(hub: Hub) -> None:
     (card,) = hub.ask("GET", "/agents").json["agents"]
 

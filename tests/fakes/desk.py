@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
@@ -70,8 +70,10 @@ class Desk:
         has_push: bool = True,
         me: AgentEntry = ME,
         answer_at_once: AnswerAtOnce = never_at_once,
+        new_id: Callable[[], str] | None = None,
     ) -> None:
         self.clock = FakeClock()
+        self._new_id = new_id or _new_id
         self.driver = driver or FakeDriver()
         self.store = store or MemoryStore()
         self.courier = FakeCourier()
@@ -89,7 +91,7 @@ class Desk:
 
     def _push_configs(self) -> PushConfigs:
         pushes = self.store.pushes
-        return PushConfigs(pushes, FakeGuard(), self.journal, new_id=_new_id, saved=self.saved.append)
+        return PushConfigs(pushes, FakeGuard(), self.journal, new_id=self._new_id, saved=self.saved.append)
 
     def _intake(self, me: AgentEntry, limits: Limits) -> Intake:
         return Intake(
@@ -102,8 +104,8 @@ class Desk:
             questions=self.questions,
             registry=FixedRegistry(),
             clock=self.clock,
-            new_id=_new_id,
-            new_context_id=_new_id,
+            new_id=self._new_id,
+            new_context_id=self._new_id,
             limits=limits,
             push_configs=self.push_configs,
         )
@@ -168,6 +170,14 @@ class Desk:
                 if any(receipt.step == step for receipt in update.task.receipts):
                     return update.task
         raise AssertionError(f"{task.id} ended without reaching {step}")
+
+    async def raised(self, task: Task) -> Task:
+        """Wait until a person is asked about the task."""
+        async with asyncio.timeout(5):
+            async for update in self.feed.follow(task.id, None):
+                if update.task.attention:
+                    return update.task
+        raise AssertionError(f"{task.id} ended and nobody was asked")
 
 
 def _new_id() -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from typing_extensions import override
-
 from synapse.core.events import TaskEvent
+from synapse.core.overriding import override
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.stores.memory import MemoryStore
 

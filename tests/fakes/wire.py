@@ -6,22 +6,14 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 from uvicorn.server import ServerState
 
+from synapse.core.overriding import override
 from synapse.transports.http_connection import HttpConnection
 from synapse.transports.served_app import ServedApp
-
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-
-    def override(method):
-        """Typing has it from Python 3.12 on."""
-        return method
-
 
 DATE = b"Sun, 06 Nov 1994 08:49:37 GMT"
 

@@ -21,6 +21,7 @@ from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Doubted, NotNow, Submitted, Turn, TurnEvent, TurnStarted, Typing
 from synapse.core.errors import AgentExited, Conflict, TaskNotFound
 from synapse.core.message import TextPart
+from synapse.core.overriding import override
 from synapse.core.receipt import ReceiptStep
 from synapse.core.requests import CancelTask, ResolveTask
 from synapse.core.task import Task, TaskState
@@ -64,7 +65,8 @@ class MoodyDriver(FakeDriver):
         self.mood: Mood = "answers"
         self.proof = asyncio.Event()
 
-    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:  # type: ignore[explicit-override]  # typing has no override before 3.12
+    @override
+    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         mood = self.mood
         if mood == "shuts":
             self.mood = "answers"

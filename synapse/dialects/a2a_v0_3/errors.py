@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from synapse.core import access_errors, errors, wire_errors
-from synapse.core.access_errors import RateLimited
-from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
+from synapse.core.errors import SynapseError
 from synapse.core.wire_errors import InvalidField
-from synapse.dialects.dialect import WireAnswer
+from synapse.dialects.dialect import WireAnswer, error_headers
 from synapse.dialects.proto_json import to_json
 
 
@@ -59,7 +58,7 @@ def fault_of(kind: type[SynapseError]) -> Fault:
 def encode_error(error: SynapseError) -> WireAnswer:
     """The REST answer that tells `error`."""
     fault = fault_of(type(error))
-    return WireAnswer(fault.http, to_json({"type": fault.name, "message": str(error)}), _headers(error))
+    return WireAnswer(fault.http, to_json({"type": fault.name, "message": str(error)}), error_headers(error))
 
 
 def encode_fault(error: SynapseError) -> bytes:
@@ -69,15 +68,3 @@ def encode_fault(error: SynapseError) -> bytes:
     if isinstance(error, InvalidField):
         data["field"] = error.field
     return to_json({**told, "data": data} if data else told)
-
-
-def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
-    match error:
-        case MethodNotAllowed():
-            return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
-        case Unauthenticated():
-            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
-        case RateLimited():
-            return ((b"retry-after", b"%d" % error.retry_after),)
-        case _:
-            return ()

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from synapse.core import access_errors, errors, wire_errors
-from synapse.core.access_errors import RateLimited
-from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
+from synapse.core.errors import SynapseError
 from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v1.paths import MEDIA_TYPE
-from synapse.dialects.dialect import WireAnswer
+from synapse.dialects.dialect import WireAnswer, error_headers
 from synapse.dialects.proto_json import to_json
 
 DOMAIN: Final = "a2a-protocol.org"
@@ -73,7 +72,7 @@ def encode_error(error: SynapseError) -> WireAnswer:
     """The REST answer that tells `error`."""
     fault = fault_of(type(error))
     body = {"code": fault.http, "status": fault.status, "message": str(error), "details": _details(error, fault)}
-    return WireAnswer(fault.http, to_json({"error": body}), _headers(error), MEDIA_TYPE)
+    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error), MEDIA_TYPE)
 
 
 def encode_fault(error: SynapseError) -> bytes:
@@ -90,15 +89,3 @@ def _details(error: SynapseError, fault: Fault) -> list[dict[str, Any]]:
         return [info]
     violation = {"field": error.field, "description": error.why}
     return [info, {"@type": _BAD_REQUEST, "fieldViolations": [violation]}]
-
-
-def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
-    match error:
-        case MethodNotAllowed():
-            return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
-        case Unauthenticated():
-            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
-        case RateLimited():
-            return ((b"retry-after", b"%d" % error.retry_after),)
-        case _:
-            return ()

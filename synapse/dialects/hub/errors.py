@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from synapse.core import access_errors, errors
-from synapse.core.access_errors import CredentialsRefused, RateLimited
-from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
+from synapse.core.errors import SynapseError
 from synapse.core.wire_errors import InvalidField
-from synapse.dialects.dialect import WireAnswer
+from synapse.dialects.dialect import WireAnswer, error_headers
 from synapse.dialects.proto_json import to_json
 
 
@@ -51,7 +50,7 @@ def fault_of(kind: type[SynapseError]) -> Fault:
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """The answer that tells `error`."""
-    return WireAnswer(fault_of(type(error)).http, to_json({"error": error_object(error)}), _headers(error))
+    return WireAnswer(fault_of(type(error)).http, to_json({"error": error_object(error)}), error_headers(error))
 
 
 def error_object(error: SynapseError) -> dict[str, Any]:
@@ -62,17 +61,3 @@ def error_object(error: SynapseError) -> dict[str, Any]:
         details["hint"] = error.hint
     told: dict[str, Any] = {"code": fault_of(type(error)).code, "message": str(error)}
     return {**told, "details": details} if details else told
-
-
-def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
-    match error:
-        case MethodNotAllowed():
-            return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
-        case CredentialsRefused():
-            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
-        case Unauthenticated():
-            return ((b"www-authenticate", b"Bearer"),)
-        case RateLimited():
-            return ((b"retry-after", b"%d" % error.retry_after),)
-        case _:
-            return ()

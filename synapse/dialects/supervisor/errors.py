@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from synapse.core import access_errors, errors, wire_errors
-from synapse.core.access_errors import CredentialsRefused, RateLimited
-from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
-from synapse.dialects.dialect import WireAnswer
+from synapse.core.errors import SynapseError
+from synapse.dialects.dialect import WireAnswer, error_headers
 from synapse.dialects.proto_json import to_json
 
 # The names of the document's two tables, as its one example writes them out.
@@ -69,18 +68,4 @@ def encode_error(error: SynapseError) -> WireAnswer:
     fault = fault_of(type(error))
     data = f"{error}; {error.hint}" if error.hint else str(error)
     body: dict[str, Any] = {"code": fault.code, "message": TITLES[fault.code], "data": data}
-    return WireAnswer(fault.http, to_json({"error": body}), _headers(error))
-
-
-def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
-    match error:
-        case MethodNotAllowed():
-            return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
-        case CredentialsRefused():
-            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
-        case Unauthenticated():
-            return ((b"www-authenticate", b"Bearer"),)
-        case RateLimited():
-            return ((b"retry-after", b"%d" % error.retry_after),)
-        case _:
-            return ()
+    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error))

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from synapse.core import access_errors, errors
-from synapse.core.access_errors import RateLimited
-from synapse.core.errors import MethodNotAllowed, SynapseError, Unauthenticated
-from synapse.dialects.dialect import WireAnswer
+from synapse.core.errors import SynapseError
+from synapse.dialects.dialect import WireAnswer, error_headers
 from synapse.dialects.synapse.projection import to_json
 
 STATUS: Final[Mapping[type[SynapseError], int]] = {
@@ -36,21 +35,9 @@ STATUS: Final[Mapping[type[SynapseError], int]] = {
 def encode_error(error: SynapseError) -> WireAnswer:
     """The answer that tells `error`."""
     body = {"error": {"code": error.code, "message": str(error), "hint": error.hint}}
-    return WireAnswer(status_of(type(error)), to_json(body), _headers(error))
+    return WireAnswer(status_of(type(error)), to_json(body), error_headers(error))
 
 
 def status_of(kind: type[SynapseError]) -> int:
     """The status of the nearest class that has a row."""
     return next(STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in STATUS)
-
-
-def _headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
-    match error:
-        case MethodNotAllowed():
-            return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
-        case Unauthenticated():
-            return ((b"www-authenticate", error.challenge.encode("latin-1")),)
-        case RateLimited():
-            return ((b"retry-after", b"%d" % error.retry_after),)
-        case _:
-            return ()

@@ -71,7 +71,6 @@ class ScriptedDriver:
         self._clock = clock
         self._pause = pause
         self._stop = asyncio.Event()
-        self._gone = asyncio.Event()
         self._open_questions: OrderedDict[TaskId, tuple[Step, ...]] = OrderedDict()
         self.exit_status: int | None = None
         """What the script exited with, or None while it plays."""
@@ -94,11 +93,6 @@ class ScriptedDriver:
     async def wait_ready(self) -> None:
         await self._admitted.wait()
         self._require_alive()
-
-    async def wait_exited(self) -> int:
-        """Return the exit status when the script has ended the agent; most scripts never do."""
-        await self._gone.wait()
-        return self.exit_status or 0
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         """Play the steps for this message, or go on behind the question that it answers."""
@@ -212,7 +206,6 @@ class ScriptedDriver:
 
     def _exit(self, status: int) -> AgentExited:
         self.exit_status = status
-        self._gone.set()
         gone = AgentExited(f"the script ended the agent with status {status}")
         self._enter(EXITED, str(gone))
         return gone

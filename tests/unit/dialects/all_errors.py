@@ -27,5 +27,5 @@ def blank(kind: type[SynapseError]) -> SynapseError:
     """An error of this class, without asking its constructor for anything."""
     error = kind.__new__(kind)
     Exception.__init__(error, "what happened")
-    error.__dict__.update(allowed=["GET"], field="f", why="w", challenge="Bearer")
+    error.__dict__.update(allowed=["GET"], field="f", why="w", challenge="Bearer", retry_after=3)
     return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from time import process_time
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -155,3 +155,16 @@ def test_a_body_full_of_underscores_is_read_in_one_pass() -> None:
     read('{"role": "' + "a_" * 200_000 + '"}')
 
     assert process_time() - begun < 2
+
+
+def test_a_name_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    class Named(msgspec.Struct):
+        role: Literal["ROLE_USER", "ROLE_AGENT"]
+
+    reader = ProtoReader(Named, Spellings(enums={"role": {1: "ROLE_USER", 2: "ROLE_AGENT"}}))
+
+    with pytest.raises(InvalidField, match="role: not one of the known names: 'user'") as refused:
+        reader.read(b'{"role": "user"}')
+    assert refused.value.hint == "there are ROLE_USER, ROLE_AGENT"
+    with pytest.raises(InvalidField, match="role: is missing"):
+        reader.read(b"{}")

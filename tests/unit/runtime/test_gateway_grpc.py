@@ -12,11 +12,11 @@ import grpc.aio  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 from a2a.types import a2a_pb2 as a2a
 from a2a.types import a2a_pb2_grpc
-from typing_extensions import override
 
 from synapse.core.auth_methods import AuthMethods
 from synapse.core.caller import Caller
 from synapse.core.lifecycle import replay
+from synapse.core.overriding import override
 from synapse.core.requests import Request
 from synapse.dialects.dialect import Headers
 from synapse.runtime.access_settings import AccessSettings

@@ -6,7 +6,6 @@ import asyncio
 
 from synapse.core.driver import Answered, Doubted, Turn, TurnEvent, Typing
 from synapse.core.message import TextPart
-from synapse.core.task import Task
 from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver, echo
 
@@ -15,22 +14,13 @@ def doubtful(turn: Turn) -> list[TurnEvent]:
     return [Typing(), Doubted("no proof"), Answered(parts=(TextPart(text="late"),), source="screen")]
 
 
-async def raised(desk: Desk, task: Task) -> Task:
-    """Wait until a person is asked about the task."""
-    async with asyncio.timeout(5):
-        async for update in desk.feed.follow(task.id, None):
-            if update.task.attention:
-                return update.task
-    raise AssertionError(f"{task.id} ended and nobody was asked")
-
-
 def test_a_turn_that_two_give_up_at_once_does_not_stop_the_worker() -> None:
     async def story() -> None:
         driver = FakeDriver(lambda turn: doubtful(turn) if turn.message.text == "one" else echo(turn))
         driver.go_on.clear()
         driver.holds_before = Answered
         async with working(Desk(driver)) as desk:
-            task = await raised(desk, await desk.send("one"))
+            task = await desk.raised(await desk.send("one"))
             given_up = await asyncio.gather(desk.worker.abandon(task.id), desk.worker.abandon(task.id))
             await desk.reached(await desk.send("two"), "submitted")
 
@@ -45,7 +35,7 @@ def test_a_worker_that_is_stopped_while_its_turn_is_given_up_stops() -> None:
         driver.go_on.clear()
         desk = Desk(driver)
         delivering = asyncio.ensure_future(desk.worker.run())
-        task = await raised(desk, await desk.send("one"))
+        task = await desk.raised(await desk.send("one"))
         giving_up = asyncio.ensure_future(desk.worker.abandon(task.id))
         # In the same round of the loop: the worker hears of both at once.
         asyncio.get_running_loop().call_soon(delivering.cancel)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from typing_extensions import override
 
 from synapse.core.driver import (
     Doubted,
@@ -18,6 +17,7 @@ from synapse.core.driver import (
     Typing,
 )
 from synapse.core.events import StateChanged
+from synapse.core.overriding import override
 from synapse.core.question import Choice, open_question
 from synapse.core.question_errors import InvalidChoice
 from synapse.core.requests import (

@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Asked, Handed, Submitted, TurnEvent
 from synapse.core.errors import InvalidRequest, TaskFinished, TaskNotFound, UnsupportedOperation
 from synapse.core.events import ArtifactAdded, StateChanged, TaskHidden, Update
 from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
+from synapse.core.overriding import override
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait, SendMessage
 from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskState
 from synapse.service.settling import Settling, is_settled

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.overriding import override
 from synapse.core.requests import CreateTask
 from synapse.core.task import TaskState
-from synapse.service.absences import Absences
+from synapse.service.absences import GRACE_SECONDS, Absences
 from tests.fakes.courier import Carried
-from tests.fakes.desk import CLAUDE, Desk, FixedRegistry, claude, say, working
+from tests.fakes.desk import CLAUDE, ME, Desk, FixedRegistry, claude, say, working
 
 
 def test_a_restart_tells_the_waiters_of_what_ran() -> None:
@@ -62,5 +65,35 @@ def test_a_waiter_is_told_when_the_agent_that_it_waits_for_is_gone() -> None:
         ended = await desk.task(gone.id)
         assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
         assert (await desk.task(there.id)).state is TaskState.SUBMITTED
+
+    asyncio.run(story())
+
+
+class ComingAndGoing(FixedRegistry):
+    """Claude is here only now and then."""
+
+    is_here = False
+
+    @override
+    def entries(self) -> Sequence[AgentEntry]:
+        return super().entries() if self.is_here else (ME,)
+
+
+def test_an_agent_that_was_back_meanwhile_may_be_away_as_long_again() -> None:
+    async def story() -> None:
+        desk, registry = Desk(), ComingAndGoing()
+        asked = CreateTask(message=say("review"), dialect="synapse", metadata={"waits_for": CLAUDE.agent_id})
+        task = await desk.service.handle(asked, Caller())
+        absences = Absences(desk.journal, registry, desk.clock)
+        for is_here in (False, True, False):
+            registry.is_here = is_here
+            await absences.give_up()
+            desk.clock.advance(GRACE_SECONDS - 1)
+        await absences.give_up()
+        assert (await desk.task(task.id)).state is TaskState.SUBMITTED
+
+        desk.clock.advance(1)
+        await absences.give_up()
+        assert (await desk.task(task.id)).state is TaskState.FAILED
 
     asyncio.run(story())

@@ -9,7 +9,7 @@ from synapse.core.driver import Answered, Doubted, Failed, NotNow, Submitted, Tu
 from synapse.core.message import TextPart
 from synapse.core.receipt import ReceiptStep
 from synapse.core.requests import CancelTask, ResolveTask
-from synapse.core.task import Task, TaskState
+from synapse.core.task import TaskState
 from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver, echo
 
@@ -177,14 +177,6 @@ def test_a_message_in_doubt_asks_for_a_person_until_proof_comes() -> None:
     asyncio.run(story())
 
 
-async def raised(desk: Desk, task: Task) -> None:
-    """Wait until a person is asked about the task."""
-    async with asyncio.timeout(5):
-        async for update in desk.feed.follow(task.id, None):
-            if update.task.attention:
-                return
-
-
 def test_a_person_can_have_a_message_in_doubt_typed_again() -> None:
     attempts: list[Turn] = []
 
@@ -198,7 +190,7 @@ def test_a_person_can_have_a_message_in_doubt_typed_again() -> None:
         desk.driver.go_on.clear()
         async with working(desk):
             task = await desk.send("hello")
-            await raised(desk, task)
+            await desk.raised(task)
             await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
             desk.driver.go_on.set()
 

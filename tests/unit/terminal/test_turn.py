@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core.agent import READY, STARTING, WAITING, WORKING
 from synapse.terminal.profile import Profile
-from synapse.terminal.turn import Settled, Stage, TurnTracker, Waiting, Working
+from synapse.terminal.turn import Settled, TurnTracker, Waiting, Working
 from tests.unit.terminal.scenes import (
     dialog_page,
     line_profile,
@@ -40,7 +40,6 @@ def test_a_program_that_works_and_then_shows_its_prompt_has_answered() -> None:
     (end,) = tracker.advance(look_at(page(), quiet_for=0.5), 5.4)
 
     assert end == Settled("screen", "the prompt is back, and output has stopped")
-    assert tracker.stage is Stage.SETTLED
     assert tracker.advance(AT_WORK, 6.0) == ()
 
 

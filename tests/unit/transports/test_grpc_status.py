@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # untyped
 
-from synapse.core import access_errors, errors, external_errors, push_errors, question_errors, wire_errors
 from synapse.core.access_errors import CredentialsRefused, Forbidden, RateLimited
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.wire_errors import InvalidField, VersionNotSupported
 from synapse.dialects.a2a_v1.errors import fault_of
 from synapse.transports.grpc_status import DETAILS, Told, tell
-
-ALL_ERRORS = [
-    kind
-    for module in (access_errors, errors, external_errors, push_errors, question_errors, wire_errors)
-    for _, kind in inspect.getmembers(module, inspect.isclass)
-    if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
-]
-
-
-def blank(kind: type[SynapseError]) -> SynapseError:
-    """An error of this class, without asking its constructor for anything."""
-    error = kind.__new__(kind)
-    Exception.__init__(error, "what happened")
-    error.__dict__.update(allowed=["GET"], field="f", why="w", retry_after=3)
-    return error
+from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 
 def rich(told: Told) -> Any:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import pytest
 
-from synapse.core import access_errors, errors, question_errors, wire_errors
 from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
 from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v0_3.errors import encode_error, encode_fault, fault_of
+from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
-ALL_ERRORS = [
-    kind
-    for module in (access_errors, errors, question_errors, wire_errors)
-    for _, kind in inspect.getmembers(module, inspect.isclass)
-    if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
-]
 KNOWN_CODES = {-32700, -32600, -32601, -32602, -32603, -32001, -32002, -32003, -32004, -32005, -32006, -32007}
 TABLE = [
     ("TaskNotFound", -32001),
@@ -36,16 +29,9 @@ TABLE = [
 ]
 
 
-def blank(kind: type[SynapseError]) -> SynapseError:
-    error = kind.__new__(kind)
-    Exception.__init__(error, "what happened")
-    error.__dict__.update(allowed=["GET"], field="f", why="w")
-    return error
-
-
 @pytest.mark.parametrize(("name", "code"), TABLE)
 def test_the_codes_of_the_specification(name: str, code: int) -> None:
-    kind = getattr(errors, name, None) or getattr(wire_errors, name)
+    kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
     assert fault_of(kind).code == code
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import pytest
 
-from synapse.core import access_errors, errors, question_errors, wire_errors
+from synapse.core import errors
 from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
 from synapse.core.wire_errors import ExtensionRequired, InvalidField, VersionNotSupported
 from synapse.dialects.a2a_v1.errors import FAULTS, Fault, encode_error, encode_fault, fault_of
+from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
-ALL_ERRORS = [
-    kind
-    for module in (access_errors, errors, question_errors, wire_errors)
-    for _, kind in inspect.getmembers(module, inspect.isclass)
-    if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
-]
 # The specification's table: error, JSON-RPC code, gRPC status, HTTP status, reason.
 TABLE = [
     ("TaskNotFound", -32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"),
@@ -42,17 +36,9 @@ TABLE = [
 ]
 
 
-def blank(kind: type[SynapseError]) -> SynapseError:
-    """An error of this class, without asking its constructor for anything."""
-    error = kind.__new__(kind)
-    Exception.__init__(error, "what happened")
-    error.__dict__.update(allowed=["GET"], field="f", why="w")
-    return error
-
-
 @pytest.mark.parametrize(("name", "code", "status", "http", "reason"), TABLE)
 def test_the_row_of_the_specification(name: str, code: int, status: str, http: int, reason: str) -> None:
-    kind = getattr(errors, name, None) or getattr(wire_errors, name)
+    kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
     assert fault_of(kind) == Fault(code, status, http, reason)
 

@@ -67,6 +67,10 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
         "question": {"title": "Run it?", "takes_text": False, "asked_at": "2024-01-15T10:30:00.000Z"},
         "request": {"their_key": {"sender_id": "theirs"}},
         "in_reply_to": "not an object",
+        "response_expected": True,
+        "sender_task_id": "t-1",
+        "waits_for": "synapse-codex-8120",
+        "waiter_left": True,
     }
 
     assert projection.task_object(a_task(metadata=metadata))["metadata"] == {
@@ -75,6 +79,10 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
         "question": {"title": "Run it?", "takesText": False, "askedAt": "2024-01-15T10:30:00.000Z"},
         "request": {"their_key": {"sender_id": "theirs"}},
         "inReplyTo": "not an object",
+        "responseExpected": True,
+        "senderTaskId": "t-1",
+        "waitsFor": "synapse-codex-8120",
+        "waiterLeft": True,
     }
     assert projection.task_object(a_task(metadata={"sender": "me"}))["metadata"] == {"sender": "me"}
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-import synapse.core
 from synapse.core.caller import Caller
 from synapse.core.errors import FeedLagged, InvalidRequest, SynapseError, TaskNotFound
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, TextPart
@@ -34,9 +31,7 @@ from synapse.core.task import TaskState
 from synapse.core.wire_errors import InvalidField
 from synapse.dialects.dialect import WireRequest
 from synapse.dialects.synapse import commands
-
-for module in pkgutil.iter_modules(synapse.core.__path__):
-    importlib.import_module(f"synapse.core.{module.name}")
+from tests.unit.dialects.all_errors import ALL_ERRORS
 
 CALLER = Caller(
     scope="key:7", sees_all=True, actions=frozenset({"read", "send"}), agents=frozenset({"ada"}), name="laptop"
@@ -141,15 +136,7 @@ def test_what_came_of_it_arrives(done: Commanded) -> None:
     assert commands.decode_done(commands.encode_done(done)) == done
 
 
-def family(kind: type[SynapseError]) -> list[type[SynapseError]]:
-    return [kind, *(one for child in kind.__subclasses__() for one in family(child))]
-
-
-# What rooms above keep to themselves never leaves a host as it is.
-ERRORS = [kind for kind in family(SynapseError) if kind.__module__.startswith("synapse.core.")]
-
-
-@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
 def test_every_error_is_raised_again_as_itself(kind: type[SynapseError]) -> None:
     error = kind.__new__(kind)
     SynapseError.__init__(error, "what was wrong", hint="what to do")
@@ -157,10 +144,6 @@ def test_every_error_is_raised_again_as_itself(kind: type[SynapseError]) -> None
     again = commands.decode_failure(commands.encode_failure(error).body)
 
     assert (type(again), str(again), again.hint, again.code) == (kind, "what was wrong", "what to do", kind.code)
-
-
-def test_no_two_errors_have_the_same_code() -> None:
-    assert len({kind.code for kind in ERRORS}) == len(ERRORS)
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import pytest
 
-from synapse.core import access_errors, errors, question_errors
+from synapse.core import errors
 from synapse.core.errors import AmbiguousTask, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
 from synapse.dialects.synapse.errors import STATUS, encode_error, status_of
+from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
-ALL_ERRORS = [
-    kind
-    for module in (access_errors, errors, question_errors)
-    for _, kind in inspect.getmembers(module, inspect.isclass)
-    if issubclass(kind, SynapseError) and kind.__module__ == module.__name__
-]
 EXPECTED = {
     "BodyTooLarge": 413,
     "PriorityOutOfRange": 400,
@@ -38,14 +32,6 @@ EXPECTED = {
 }
 
 
-def blank(kind: type[SynapseError]) -> SynapseError:
-    """An error of this class, without asking its constructor for anything."""
-    error = kind.__new__(kind)
-    Exception.__init__(error, "what happened")
-    error.__dict__["allowed"] = ["GET"]
-    return error
-
-
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
 def test_every_error_is_told_with_its_code_and_a_status(kind: type[SynapseError]) -> None:
     answer = encode_error(blank(kind))
@@ -62,7 +48,7 @@ def test_only_the_root_and_our_own_defects_are_internal(kind: type[SynapseError]
 
 @pytest.mark.parametrize(("name", "status"), EXPECTED.items())
 def test_the_statuses_of_the_contract(name: str, status: int) -> None:
-    assert status_of(getattr(errors, name, None) or getattr(question_errors, name)) == status
+    assert status_of(next(kind for kind in ALL_ERRORS if kind.__name__ == name)) == status
 
 
 def test_codes_are_unique() -> None:
