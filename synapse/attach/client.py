@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
-from synapse.attach.frames import Exited, Hello, Resize, Role, Take, decode_to_viewer, encode
+from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, decode_to_viewer, encode
 from synapse.attach.person import PersonTerminal
 from synapse.core.errors import AccessDenied, AgentFailed, SynapseError, UnsupportedOperation
 from synapse.terminal.keys import Key, KeyParser, Kind
@@ -23,6 +23,8 @@ from synapse.terminal.keys import Key, KeyParser, Kind
 _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
 """A cut key sequence comes whole within this time."""
+_ANSWER_SECONDS: Final = 10.0
+"""A host that says nothing for so long is stopped, or something else."""
 _NO_SUCH_ROUTE: Final = 404
 _HOST_CLOSED: Final = "the agent's host has closed the connection"
 _RESIZED: Final = bytes((signal.SIGWINCH,))
@@ -57,22 +59,35 @@ class Detached:
     """True if the host went away without a word."""
 
 
-def attach(socket_path: str, options: AttachOptions, person: PersonTerminal) -> Detached:
+def attach(
+    socket_path: str, options: AttachOptions, person: PersonTerminal, *, patience: float = _ANSWER_SECONDS
+) -> Detached:
     """Show the agent behind `socket_path` in `person`'s terminal until they detach or it ends.
 
     Raises:
         AccessDenied: the host refuses.
         UnsupportedOperation: the agent has no terminal.
-        AgentFailed: there is no host behind that socket.
+        AgentFailed: there is no host behind that socket, or none that answers.
     """
     try:
-        connection = unix_connect(socket_path, "ws://localhost/attach", max_size=None, compression=None)
+        connection = unix_connect(
+            socket_path, "ws://localhost/attach", max_size=None, compression=None, open_timeout=patience
+        )
     except InvalidStatus as refused:
         raise _refusal(refused) from refused
-    except OSError as error:
-        raise AgentFailed(f"no agent answers at {socket_path}: {error.strerror}", hint="`synapse list`") from error
+    except (OSError, InvalidHandshake) as error:
+        raise AgentFailed(f"no agent answers at {socket_path}: {_why(error)}", hint="`synapse list`") from error
     with connection:
         return _Attachment(connection, options, person).run()
+
+
+def _why(error: OSError | InvalidHandshake) -> str:
+    """What kept us from the host; only the system's own errors have a sentence of theirs."""
+    if isinstance(error, TimeoutError):
+        return "what listens there says nothing"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "what listens there hangs up, or is no agent's host"
 
 
 def _refusal(refused: InvalidStatus) -> SynapseError:
@@ -104,6 +119,7 @@ class _Attachment:
         self._person = person
         self._types = False
         self._was_told = False
+        self._painted_for = (0, 0)
         self._ended: Detached | None = None
         self._wakes, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
@@ -180,6 +196,8 @@ class _Attachment:
                 match decode_to_viewer(said):
                     case Role() as role:
                         self._role_changed(role)
+                    case Size(columns, rows):
+                        self._painted_for = columns, rows
                     case Exited(status):
                         self._ended = Detached("the program has ended", status)
                     case _:
@@ -188,17 +206,30 @@ class _Attachment:
 
     def _role_changed(self, role: Role) -> None:
         self._types = role.types
+        words = [word for word in (self._role_word(), self._room_word()) if word]
+        self._was_told = self._was_told or not role.types
+        if words:
+            self._note(f" {' · '.join(words)} ")
+
+    def _role_word(self) -> str:
         if not self._options.types:
-            return
-        if not role.types:
-            self._was_told = True
-            self._note(f" looking only: somebody else types; Ctrl-{self._options.take_key} takes over ")
-        elif self._was_told:
-            self._note(" your keys reach the agent now ")
+            return ""
+        if not self._types:
+            return f"looking only: somebody else types; Ctrl-{self._options.take_key} takes over"
+        return "your keys reach the agent now" if self._was_told else ""
+
+    def _room_word(self) -> str:
+        """Say why the picture is broken, if there is less room than it is painted for; short, for narrow windows."""
+        (columns, rows), (here_columns, here_rows) = self._painted_for, self._person.size()
+        if columns <= here_columns and rows <= here_rows:
+            return ""
+        return f"painted for {columns} x {rows}"
 
     def _note(self, text: str) -> None:
         """Put a word over the bottom row; the program paints over it when it likes."""
-        self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8".encode())
+        # One that is too long for the row would push the whole screen up.
+        shown = text[: self._person.size()[0] - 1]
+        self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{shown}\x1b[0m\x1b[K\x1b8".encode())
 
     def _wake(self, news: bytes) -> None:
         with contextlib.suppress(BlockingIOError):

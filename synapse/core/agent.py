@@ -27,6 +27,7 @@ class AgentEntry:
         "port",
         "socket",
         "started_at",
+        "takes",
         "working_dir",
     )
 
@@ -46,6 +47,7 @@ class AgentEntry:
         inbox: str = "",
         started_at: str = "",
         gateway: str = "",
+        takes: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -62,6 +64,8 @@ class AgentEntry:
         self.started_at = started_at
         # The gateway in whose process it lives; such an agent has no process of its own to be ended or attached to.
         self.gateway = gateway
+        # The media types of the parts that it takes, with a space between; empty takes all.
+        self.takes = takes
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""

@@ -21,3 +21,7 @@ class ListedAgent:
     """One of AGENT_STATES in `core.agent`."""
     capabilities: tuple[str, ...] = ("streaming", "pushNotifications")
     """What it can do beyond answering, in the words of A2A's cards."""
+    input_modes: tuple[str, ...] = ()
+    """The media types of what it takes; empty takes all."""
+    output_modes: tuple[str, ...] = ()
+    """The media types of what it gives, if they are known."""

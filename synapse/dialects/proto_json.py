@@ -78,7 +78,7 @@ class ProtoReader(Generic[Shape]):
         try:
             return msgspec.convert(_respelt(value, self._spellings), self._shape)
         except msgspec.ValidationError as error:
-            raise violation(error) from error
+            raise _with_names(violation(error), self._spellings) from error
 
     def read_query(self, query: Mapping[str, str], **path: str) -> Shape:
         """The same for the fields of a query, which are all text, and those of the path.
@@ -134,17 +134,26 @@ def violation(error: msgspec.ValidationError) -> InvalidField:
     return InvalidField(name, what[:1].lower() + what[1:])
 
 
+def _with_names(wrong: InvalidField, spellings: Spellings) -> InvalidField:
+    """The same error; where a name was expected, with those that there are: each version of A2A has its own."""
+    names = spellings.enums.get(wrong.field.rpartition(".")[2], {}).values()
+    if not names or not wrong.why.startswith(_NO_NAME):
+        return wrong
+    return InvalidField(wrong.field, wrong.why, hint=f"there are {', '.join(names)}")
+
+
 def malformed(error: Exception) -> MalformedJson:
     """What cannot be read as JSON at all."""
     why = str(error).removeprefix("JSON is malformed: ")
     return MalformedJson(f"the body is not JSON: {why[:1].lower()}{why[1:]}")
 
 
+_NO_NAME: Final = "not one of the known names:"
 _MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
 _PLAINLY: Final = (
     (re.compile(r"Expected `\w+` of length >= 1"), "must not be empty"),
     (re.compile(r"(Expected|got) `([^`]+)`"), r"\1 \2"),
-    (re.compile(r"Invalid enum value"), "not one of the known names:"),
+    (re.compile(r"Invalid enum value"), _NO_NAME),
 )
 
 

@@ -6,6 +6,7 @@ Secrets do not stand in the file: it names the environment variable that has one
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 
 from synapse.core.caller import ACTIONS
 from synapse.core.errors import InvalidRequest, InvalidSettings
+from synapse.runtime.gateway_config import unknown_setting
 from synapse.runtime.loopback import is_loopback
 from synapse.service.api_keys import checked_actions
 from synapse.transports.bearer_jwt import TokenRules
@@ -128,8 +130,29 @@ def read_access(table: Mapping[str, Any], where: Path, environ: Mapping[str, str
             tls_key=_beside(where, access.tls.key) if access.tls else None,
             behind_proxy=access.behind_proxy,
         )
-    except (msgspec.ValidationError, InvalidRequest) as error:
-        raise InvalidSettings(f"{where}: {error}", hint=getattr(error, "hint", "") or HINT) from error
+    except msgspec.ValidationError as error:
+        raise _unfit(str(error), where) from error
+    except InvalidRequest as error:
+        raise InvalidSettings(f"{where}: {error}", hint=error.hint or HINT) from error
+
+
+def _unfit(fault: str, where: Path) -> InvalidSettings:
+    """What msgspec found; of a key that is not known it names the key and its table."""
+    unknown = _UNKNOWN.fullmatch(fault)
+    if unknown is None:
+        return InvalidSettings(f"{where}: {fault}", hint=HINT)
+    key, table = unknown.groups()
+    return unknown_setting(key, f"{where}: [{table}]", _TABLES[table].__struct_fields__)
+
+
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)` - at `\$\.([a-z_.]+)`")
+_TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "auth": _Auth,
+    "auth.jwt": _Jwt,
+    "rate_limit": _RateLimit,
+    "cors": _Cors,
+    "tls": _Tls,
+}
 
 
 def _jwt(given: _Jwt, where: Path, environ: Mapping[str, str]) -> JwtSettings:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, SynapseError
@@ -26,6 +26,7 @@ from synapse.runtime.system_clock import SystemClock
 from synapse.service import recovery
 from synapse.service.absences import Absences
 from synapse.service.doubts import Doubts
+from synapse.service.externals import Externals
 from synapse.service.feed import Feed
 from synapse.service.hook_reports import HookReports
 from synapse.service.instructions import initial_instructions
@@ -83,10 +84,12 @@ class AgentParts:
         others = (self._replies.run(), self._sweep(), self._pushing.outbox.run())
         return [delivering, *(group.create_task(job) for job in others)]
 
-    async def begin(self, left: recovery.Plan, *, instructions: bool) -> None:
-        """Tell the agent who it is, then go on with what an earlier host left."""
-        if instructions:
-            await self._intake.instruct(initial_instructions(self._me, self._registry.entries()))
+    async def instruct(self) -> None:
+        """Tell the agent who it is."""
+        await self._intake.instruct(initial_instructions(self._me, self._registry.entries()))
+
+    async def take_up(self, left: recovery.Plan) -> None:
+        """Go on with what an earlier host left. Those who wait for it are told, and can prove by whom."""
         await self._intake.take_up(left)
 
     async def say_farewell(self) -> None:
@@ -171,7 +174,7 @@ class AgentParts:
             answers_directly=self._agent.answers_directly,
         )
 
-    def _externals(self) -> Any:
+    def _externals(self) -> Externals:
         from synapse.runtime.externals import open_externals  # noqa: PLC0415 - few agents ever need it
 
         return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)

@@ -12,6 +12,7 @@ from synapse.drivers.remote_a2a.threads import FileThreads
 from synapse.runtime.externals import FOLDER, credentials_under
 from synapse.runtime.running_agent import RunningAgent
 from synapse.transports.a2a_client import A2AClient
+from synapse.transports.external_card import modes_in
 from synapse.transports.external_dialing import GuardedDial
 
 AGENT_TYPE: Final = "a2a"
@@ -30,4 +31,6 @@ def external_agent(agent: ExternalAgent, home: Path, clock: Clock, *, allow_priv
         title=agent.name or agent.alias,
         description=agent.description,
         pty_wrapped=False,
+        input_modes=modes_in(agent.card, "Input"),
+        output_modes=modes_in(agent.card, "Output"),
     )

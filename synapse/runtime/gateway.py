@@ -291,6 +291,8 @@ def describe(agent: GatewayAgent, state: str) -> ListedAgent:
         version=__version__,
         agent_type=kind,
         state=state,
+        input_modes=agent.input_modes or tuple(agent.entry.takes.split()),
+        output_modes=agent.output_modes,
     )
 
 

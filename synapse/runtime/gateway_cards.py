@@ -21,7 +21,7 @@ from synapse.dialects.dialect import WireAnswer, WireRequest
 from synapse.dialects.negotiation import asked_version
 from synapse.dialects.supervisor import card as card_supervisor
 from synapse.runtime.gateway_config import AgentConfig
-from synapse.service.acceptance import MODES
+from synapse.service.acceptance import MODES, shown_modes
 from synapse.transports.documents import KeptDocument
 
 Wire = dict[str, Any]
@@ -107,6 +107,6 @@ class GatewayCards:
             "name": agent.name,
             "description": agent.description,
             "version": agent.version,
-            "input_modes": MODES,
-            "output_modes": MODES,
+            "input_modes": shown_modes(agent.input_modes),
+            "output_modes": agent.output_modes or MODES,
         }

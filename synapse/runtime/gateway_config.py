@@ -11,7 +11,7 @@ profile = "claude"
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -118,7 +118,7 @@ def _from_file(path: Path) -> dict[str, Any]:
     agents = table.pop("agents", [])
     if not isinstance(agents, list):
         raise InvalidSettings(f"{path}: 'agents' must be tables, each under [[agents]]")
-    values = _values(GatewayConfig, table, str(path), without=_NOT_IN_FILES | {"agents"})
+    values = _values(GatewayConfig, table, str(path), without=frozenset({"agents"}))
     values["agents"] = tuple(_agent(agent, path) for agent in cast("list[object]", agents))
     return values
 
@@ -146,17 +146,28 @@ def _agent(table: object, path: Path) -> AgentConfig:
 
 def _values(kind: type[Any], table: Table, place: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The values of a table, each of the type that the field of its name has."""
-    kinds = {one.name: str(one.type) for one in fields(kind) if one.name not in without}
+    known = {one.name: str(one.type) for one in fields(kind) if one.name not in _NOT_IN_FILES}
+    kinds = {name: type_name for name, type_name in known.items() if name not in without}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in kinds:
-            meant = nearest(key, list(kinds))
-            raise InvalidSettings(f"{place}: unknown setting '{key}'", hint=f"did you mean '{meant}'?" if meant else "")
+            raise unknown_setting(key, place, known)
         title, is_right = _TYPES[kinds[key]]
         if not is_right(value):
             raise InvalidSettings(f"{place}: '{key}' must be {title}, not {value!r}")
         values[key] = _frozen(value)
     return values
+
+
+def unknown_setting(key: str, place: str, known: Collection[str]) -> InvalidSettings:
+    """The error for a key that a table of the file does not have."""
+    if key in _NOT_IN_FILES:
+        hint = f"type --{key.replace('_', '-')} when you start it, where it is seen"
+    elif meant := nearest(key, list(known)):
+        hint = f"did you mean '{meant}'?"
+    else:
+        hint = f"known here: {', '.join(sorted(known))}"
+    return InvalidSettings(f"{place}: unknown setting '{key}'", hint=hint)
 
 
 def _frozen(value: object) -> object:

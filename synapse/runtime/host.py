@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_parts import AgentParts
@@ -17,6 +17,9 @@ from synapse.runtime.running_agent import RunningAgent, StartAgent
 from synapse.runtime.settings import Settings
 from synapse.service.tasks import TaskService
 from synapse.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from synapse.transports.server import Server
 
 
 class Host:
@@ -33,6 +36,7 @@ class Host:
         """Run the agent until it ends or this process is told to; return the agent's exit status."""
         agent = await start(self._me)
         self._me.cli_pid = agent.cli_pid
+        self._me.takes = agent.acceptance.as_text
         try:
             return await self._serve(agent, instructions=instructions)
         finally:
@@ -49,10 +53,12 @@ class Host:
             await server.wait_started()
             spare_the_collector()
             agent.on_served()
-            # Only now: whoever sees the entry may send.
-            self._registry.write(self._me)
             jobs = parts.start(group)
-            await parts.begin(left, instructions=instructions)
+            if instructions:
+                await parts.instruct()
+            # Only now: whoever sees the entry may send, and comes behind the instructions.
+            self._registry.write(self._me)
+            await parts.take_up(left)
             ends: set[asyncio.Future[Any]] = {stop, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await agent.stop()
@@ -64,7 +70,7 @@ class Host:
             await serving
         return agent.exit_status() or 0
 
-    def _server(self, agent: RunningAgent, service: TaskService) -> Any:
+    def _server(self, agent: RunningAgent, service: TaskService) -> Server:
         # uvicorn and the dialect cost a tenth of a second to import: the agent has been started by now.
         from synapse.runtime.listening import open_server  # noqa: PLC0415 - see above
 

@@ -6,17 +6,11 @@ import json
 import logging
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-
-    def override(method):
-        """Typing has it from Python 3.12 on."""
-        return method
-
+from synapse.core.overriding import override
 
 LARGEST_LOG: Final = 4 * 1024 * 1024
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
@@ -53,14 +47,18 @@ class _LogFile(logging.Handler):
             self._file.write(self.format(record) + "\n")
             self._file.flush()
             if self._file.tell() > LARGEST_LOG:
-                self._file.close()
-                self._file = self._opened()
+                # The new one first: where it cannot be made, the old one goes on.
+                full, self._file = self._file, self._opened()
+                full.close()
+        except OSError:
+            pass  # a full disk: what fits in the buffer is written later; logging would say so where a CLI draws
         except Exception:  # noqa: BLE001 - nobody who logs something fails because of it
             self.handleError(record)
 
     @override
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what the disk has no room for even now is lost
+            self._file.close()
         super().close()
 
     def _opened(self) -> TextIO:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import Any, Final, cast
 
 Wire = dict[str, Any]
+
+_QUOTED: Final = re.compile("`([^`]+)`")
 
 _STYLE: Final = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1e;background:#fff}
@@ -23,7 +26,7 @@ def openapi_page(document: Wire) -> bytes:
     info = document["info"]
     sections = "".join(_section(document, tag) for tag in document["tags"])
     head = f'<meta charset="utf-8"><title>{escape(info["title"])}</title><style>{_STYLE}</style>'
-    start = f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"
+    start = f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{_prose(info['description'])}</p>"
     link = '<p><a href="openapi.json">openapi.json</a></p>'
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{start}{link}{sections}</body></html>'.encode()
 
@@ -34,7 +37,7 @@ def _section(document: Wire, tag: Wire) -> str:
         for method, path, operation in _operations(document)
         if tag["name"] in operation["tags"]
     )
-    return f"<h2>{escape(tag['name'])}</h2><p>{escape(tag['description'])}</p>{shown}"
+    return f"<h2>{escape(tag['name'])}</h2><p>{_prose(tag['description'])}</p>{shown}"
 
 
 def _operations(document: Wire) -> Iterator[tuple[str, str, Wire]]:
@@ -44,11 +47,16 @@ def _operations(document: Wire) -> Iterator[tuple[str, str, Wire]]:
 
 
 def _operation(document: Wire, method: str, path: str, operation: Wire) -> str:
-    head = f"<summary><b>{method}</b> <code>{escape(path)}</code> {escape(operation['summary'])}</summary>"
+    head = f"<summary><b>{method}</b> <code>{escape(path)}</code> {_prose(operation['summary'])}</summary>"
     given = {"parameters": operation["parameters"]}
     if body := operation.get("requestBody"):
         given["body"] = _resolved(body["content"]["application/json"]["schema"], document["components"]["schemas"])
     return f"<details>{head}<pre>{escape(json.dumps(given, indent=2, ensure_ascii=False))}</pre></details>"
+
+
+def _prose(text: str) -> str:
+    """What is quoted with backticks in the document stands out on the page."""
+    return _QUOTED.sub(r"<code>\1</code>", escape(text))
 
 
 def _resolved(schema: object, schemas: Wire) -> Any:

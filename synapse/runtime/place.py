@@ -13,7 +13,7 @@ from typing import Final
 from synapse.core.address import PERSON
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
-from synapse.core.errors import InvalidRequest, NameTaken
+from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
 from synapse.core.store import TaskStore
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, is_running, start_time
@@ -27,7 +27,7 @@ _LEASE_PAUSE: Final = 0.05
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME: Final = 40
 NAME_RULE: Final = (
-    f"up to {_LONGEST_NAME} letters, digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last"
+    f"up to {_LONGEST_NAME} letters (a to z), digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last"
 )
 _ID_BEGIN: Final = "synapse-"
 _SCRIPTED: Final = "scripted"
@@ -58,7 +58,7 @@ def take_place(
     # An agent may be named like its own profile: that name then means it among all of its kind.
     if name not in ("", agent_type):
         check_name(name, settings)
-    tcp = bind_port(port, settings.host) if port is not None else bind_first_free(ports, settings.host)
+    tcp = _wished_port(port, settings) if port is not None else bind_first_free(ports, settings.host)
     try:
         number = tcp.getsockname()[1]
         agent_id = f"synapse-{agent_type}-{number}"
@@ -83,6 +83,14 @@ def take_place(
     return Place(entry=entry, tcp=tcp, unix=unix)
 
 
+def _wished_port(port: int, settings: Settings) -> socket.socket:
+    try:
+        return bind_port(port, settings.host)
+    except PortTaken as error:
+        holder = next((one.agent_id for one in FileRegistry(settings.registry).entries() if one.port == port), "")
+        raise (PortTaken(f"port {port} is taken by {holder}", hint=error.hint) if holder else error) from None
+
+
 async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry) -> None:
     """Take the lease of the agent's inbox: its given name, or its profile in its folder.
 
@@ -100,8 +108,10 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry
         if await store.claim_inbox(wished, holder, holder_is_alive):
             entry.inbox = wished
             return
-    other = next((one.agent_id for one in registry.entries() if one.name == entry.name), "another agent")
-    raise NameTaken(f"{other} is named '{entry.name}' already", hint="choose another --name  (synapse list)")
+    # The first agent of a profile in a folder goes by the profile's name without being given it.
+    holders = (one for one in registry.entries() if one.name == entry.name or one.inbox == first)
+    other = next((one.agent_id for one in holders), "another agent")
+    raise NameTaken(f"{other} goes by '{entry.name}' already", hint="choose another --name  (synapse list)")
 
 
 async def _claim_patiently(inbox: str, holder: str, store: TaskStore, registry: FileRegistry) -> bool:

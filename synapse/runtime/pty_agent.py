@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from synapse.attach.person import PersonTerminal
@@ -19,6 +19,7 @@ from synapse.drivers.pty.spawn import Launch, find_command
 from synapse.registries.files import FileRegistry
 from synapse.runtime.cli_signals import CliSignals
 from synapse.runtime.host import run_host
+from synapse.runtime.last_words import tell_end
 from synapse.runtime.logs import log_to
 from synapse.runtime.loop import new_loop
 from synapse.runtime.person_lines import PersonLines
@@ -27,6 +28,7 @@ from synapse.runtime.profiles import load_profile
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
+from synapse.service.acceptance import ANYTHING, TEXT, Acceptance
 from synapse.terminal.profile import Profile
 
 BACKGROUND_SIZE: Final = (120, 40)
@@ -66,11 +68,7 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
 
 
 async def _start(
-    me: AgentEntry,
-    profile: Profile,
-    arguments: tuple[str, ...],
-    settings: Settings,
-    person: PersonTerminal | None,
+    me: AgentEntry, profile: Profile, arguments: tuple[str, ...], settings: Settings, person: PersonTerminal | None
 ) -> RunningAgent:
     clock = SystemClock()
     plain = _launch(me, profile, arguments, settings, person)
@@ -87,24 +85,46 @@ async def _start(
         person.enter()
         person.follow_size(asyncio.get_running_loop(), program.resize)
     program.begin()
-
-    async def stop() -> None:
-        await driver.stop()
-        signals.stop()
-        if person is not None:
-            person.restore(program.leaving_bytes())
-
     return RunningAgent(
         driver=driver,
-        stop=stop,
+        stop=_stopper(program, driver, signals, person),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
         cli_pid=program.pid,
         on_served=program.load_screen,
+        acceptance=acceptance_of(profile),
         hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
+
+
+def _stopper(
+    program: RunningProgram, driver: PtyDriver, signals: CliSignals, person: PersonTerminal | None
+) -> Callable[[], Awaitable[None]]:
+    """What ends the agent; safe to be called again."""
+    has_stopped = False
+
+    async def stop() -> None:
+        nonlocal has_stopped
+        has_left = program.exited.done() and not has_stopped
+        has_stopped = True
+        await driver.stop()
+        if has_left and person is None:
+            await asyncio.to_thread(tell_end, program, driver)
+        signals.stop()
+        if person is not None:
+            person.restore(program.leaving_bytes())
+
+    return stop
+
+
+def acceptance_of(profile: Profile) -> Acceptance:
+    """What a program takes: files lie beside a message, and whoever can read is told where.
+
+    One that takes every line for its own language, which is why its profile leaves the envelope out, takes texts.
+    """
+    return ANYTHING if profile.envelope else Acceptance(media_types=TEXT)
 
 
 async def _start_program(

@@ -56,6 +56,7 @@ class Resident:
         open_door: OpenDoor | None = None,
     ) -> None:
         self.entry = entry
+        entry.takes = agent.acceptance.as_text
         self._open_door = open_door or _no_door
         self._agent = agent
         self._store = store
@@ -77,6 +78,8 @@ class Resident:
             state=self._state,
             title=self._agent.title,
             description=self._agent.description,
+            input_modes=self._agent.input_modes,
+            output_modes=self._agent.output_modes,
         )
 
     async def start(self) -> None:
@@ -93,7 +96,7 @@ class Resident:
             started = asyncio.Event()
             self._running = asyncio.create_task(self._run(parts, started))
             await started.wait()
-            await parts.begin(left, instructions=False)
+            await parts.take_up(left)
         except BaseException:
             await self.stop()
             await leave_inbox(self.entry, self._store)

@@ -40,6 +40,9 @@ class RunningAgent:
     answer_at_once: AnswerAtOnce = never_at_once
     """What it answers a message that it needs nothing else for."""
     acceptance: Acceptance = ANYTHING
+    input_modes: tuple[str, ...] = ()
+    """What its own card says that it takes, if it has one: then it is not us who refuses. Empty is `acceptance`."""
+    output_modes: tuple[str, ...] = ()
     hook_door: HookDoor | None = None
     """Where hooks of its CLI report to, if it has any."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])

@@ -15,7 +15,7 @@ from synapse.dialects.a2a_v1.paths import CARD_PATH
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import CallRoute, Dialect, WireAnswer, WireRequest
 from synapse.dialects.negotiation import asked_dialect, asked_version
-from synapse.service.acceptance import MODES
+from synapse.service.acceptance import MODES, shown_modes
 from synapse.transports.documents import KeptDocument
 from synapse.transports.jsonrpc import rpc_dialect
 
@@ -38,14 +38,17 @@ def json_rpc() -> Dialect:
     return rpc_dialect((a2a_1_0(), a2a_0_3()), asked_dialect)
 
 
-def cards(name: str, description: str, url: str, *, advertise_0_3: bool = True) -> Dialect:
-    """The card of a version when one is named, else one that clients of both can read, or only the current one."""
+def cards(name: str, description: str, url: str, *, takes: str = "", advertise_0_3: bool = True) -> Dialect:
+    """The card of a version when one is named, else one that clients of both can read, or only the current one.
+
+    `takes` is what the agent's entry says.
+    """
     about: dict[str, Any] = {
         "name": name,
         "description": description,
         "url": url,
         "version": __version__,
-        "input_modes": MODES,
+        "input_modes": shown_modes(takes.split()),
         "output_modes": MODES,
     }
     legacy = (card_0_3.VERSION,) if advertise_0_3 else ()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -28,12 +29,13 @@ from synapse.runtime.system_clock import SystemClock
 from synapse.service import outcomes
 from synapse.service.acceptance import message_digest
 from synapse.service.journal import Journal
-from synapse.service.recovery import is_waiting_in_queue
+from synapse.service.recovery import is_instruction, is_waiting_in_queue
 from synapse.service.task_changes import changes, deletion
 from synapse.stores.sqlite import SqliteStore
 
 _LEASE_TRIES: Final = 50
 _LEASE_PAUSE: Final = 0.03
+_PAGE: Final = 500
 
 
 class Unowned:
@@ -110,11 +112,21 @@ class Unowned:
 
     async def waiting(self) -> list[Task]:
         """What waits in any queue, of living agents too, each in the order of its delivery."""
-        query = TaskQuery(scope=LOCAL_SCOPE, states=frozenset({TaskState.SUBMITTED}), limit=500)
-        page = await self._store.list(query)
-        looked_at = [await self._looked_at(task) for task in page.tasks]
-        waiting = (task for task in looked_at if is_waiting_in_queue(task))
+        query = TaskQuery(scope=LOCAL_SCOPE, states=frozenset({TaskState.SUBMITTED}), limit=_PAGE)
+        looked_at = [await self._looked_at(task) async for task in self._each(query)]
+        waiting = (task for task in looked_at if is_waiting_in_queue(task) and not is_instruction(task))
         return sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at))
+
+    async def recent(self, limit: int, is_wanted: Callable[[Task], bool]) -> list[Task]:
+        """The tasks that changed last, those of living agents too, the latest first."""
+        found = list[Task]()
+        if limit:
+            async for task in self._each(TaskQuery(scope=LOCAL_SCOPE, limit=_PAGE)):
+                if is_wanted(task):
+                    found.append(task)
+                if len(found) == limit:
+                    break
+        return found
 
     async def take_back(self, task: Task) -> Task:
         """Cancel a task whose agent does not run.
@@ -142,6 +154,16 @@ class Unowned:
             return task
         async with self._lease(task.inbox):
             return await self._journal.record(*facts)
+
+    async def _each(self, query: TaskQuery) -> AsyncGenerator[Task]:
+        """All tasks that fit, page by page."""
+        page = await self._store.list(query)
+        for task in page.tasks:
+            yield task
+        while page.next_cursor:
+            page = await self._store.list(replace(query, cursor=page.next_cursor))
+            for task in page.tasks:
+                yield task
 
     async def _looked_at(self, task: Task) -> Task:
         """The task, expired if its time has come: no host looks after a message whose agent does not run."""

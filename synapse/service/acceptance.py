@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.errors import UnsupportedMediaType
-from synapse.core.message import Message, Role, TextPart
+from synapse.core.message import DataPart, FilePart, Message, Role, TextPart
 
-MODES: Final = ("text/plain", "application/json", "application/octet-stream")
-"""What cards say that an agent takes and gives: texts, data, and files, which lie beside the message."""
+TEXT: Final = ("text/plain",)
+MODES: Final = (*TEXT, "application/json", "application/octet-stream")
+"""What cards say that an agent gives, and at least takes: texts, data, and files, which lie beside the message."""
+ANY_TYPE: Final = "*/*"
+"""What the card of an agent that takes everything says last, as a media range (RFC 9110 §12.5.1)."""
+_UNNAMED: Final[dict[type, str]] = dict(zip((TextPart, DataPart, FilePart), MODES, strict=True))
+"""What a part is that does not say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,19 +25,24 @@ class Acceptance:
     """What one agent takes. Most take parts of any type, and know a message again by its id."""
 
     media_types: tuple[str, ...] = ()
-    """The types of its parts; empty takes all."""
+    """The types of parts that it takes; empty takes all."""
     cue_ids: re.Pattern[str] | None = None
     """Ids that are cues and name no message: the same one again is another message. Conformance kits send such."""
 
+    @property
+    def as_text(self) -> str:
+        """The types as an agent's entry in the registry has them."""
+        return " ".join(self.media_types)
+
     def check(self, message: Message) -> None:
-        """Raise UnsupportedMediaType for a part that the agent does not take; a part without a type is taken."""
+        """Raise UnsupportedMediaType for a part that the agent does not take."""
         if not self.media_types:
             return
         for part in message.parts:
-            media_type = part.media_type.partition(";")[0].strip().lower()
-            if media_type and media_type not in self.media_types:
+            media_type = part.media_type.partition(";")[0].strip().lower() or _UNNAMED[type(part)]
+            if media_type not in self.media_types:
                 raise UnsupportedMediaType(
-                    f"incompatible content type: parts of '{part.media_type}' are not supported by this agent",
+                    f"incompatible content type: parts of '{media_type}' are not supported by this agent",
                     hint=f"it takes {', '.join(self.media_types)}",
                 )
 
@@ -42,6 +53,12 @@ class Acceptance:
 
 
 ANYTHING: Final = Acceptance()
+
+
+def shown_modes(media_types: Sequence[str]) -> tuple[str, ...]:
+    """What the card of an agent says that takes these types; none means all."""
+    # Types by name come first: some readers look for theirs and know no ranges.
+    return tuple(media_types) or (*MODES, ANY_TYPE)
 
 
 def message_digest(message: Message) -> str:

@@ -32,6 +32,9 @@ class GatewayAgent:
     title: str = ""
     """Its name for people; empty when its entry says all."""
     description: str = ""
+    input_modes: tuple[str, ...] = ()
+    """The media types of what it takes, in the words of its own card; empty when its entry says all."""
+    output_modes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

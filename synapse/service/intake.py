@@ -156,14 +156,14 @@ class Intake:
         page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
         for task in page.tasks:
             self._replies.owe(task)
+        # Also of what is in doubt already, or waits for an answer: of that nothing is recorded now.
+        for task in self._journal.open_tasks():
+            self._replies.expect(task)
         for facts in left.facts:
             # Somebody may have canceled it since.
             with suppress(Conflict):
-                task = await self._journal.record(*facts)
-                self._replies.expect(task)
-                self._replies.turn_ended(task)
+                self._replies.turn_ended(await self._journal.record(*facts))
         for task in left.queue:
-            self._replies.expect(task)
             await self._enqueue(task)
 
     async def release_held(self) -> None:

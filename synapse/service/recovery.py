@@ -1,7 +1,7 @@
 """After a restart: what an earlier host of the same inbox left, and what becomes of it.
 
 Queued messages go on. What ran in a CLI that is gone has failed. What was typed but not proven is never typed again by
-itself: a person decides.
+itself: a person decides. Instructions were for the agent that is gone; the next one gets its own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from synapse.core.address import SYSTEM
 from synapse.core.events import AttentionChanged, TaskEvent
 from synapse.core.message import Message
 from synapse.core.question import open_question
 from synapse.core.receipt import ReceiptStep
 from synapse.core.task import Task, TaskState
 from synapse.service import outcomes
+from synapse.service.origin import sender_in
 
 ANSWERS: Final = "answers_question"
 """Metadata of a message that answered a question (this one); it was never meant to be typed."""
@@ -36,7 +38,10 @@ def plan(left: Iterable[Task], now: datetime) -> Plan:
     facts: list[tuple[TaskEvent, ...]] = []
     queue: list[Task] = []
     for task in left:
-        if is_waiting_in_queue(task):
+        if is_instruction(task):
+            note = "the agent whose instructions these are is gone"
+            facts.append(outcomes.ended(task, now, TaskState.FAILED, outcomes.AGENT_EXITED, note))
+        elif is_waiting_in_queue(task):
             queue.append(task)
         elif is_in_doubt(task):
             doubt = AttentionChanged(task_id=task.id, at=now, attention=TYPED_BEFORE_RESTART)
@@ -48,6 +53,11 @@ def plan(left: Iterable[Task], now: datetime) -> Plan:
             note = "the program that worked on it is gone"
             facts.append(outcomes.ended(task, now, TaskState.FAILED, outcomes.AGENT_EXITED, note))
     return Plan(tuple(facts), tuple(queue))
+
+
+def is_instruction(task: Task) -> bool:
+    """It tells an agent at its start who it is: nobody else can say that they are the system."""
+    return sender_in(task.metadata).sender_id == SYSTEM
 
 
 def last_prompt(task: Task) -> Message:

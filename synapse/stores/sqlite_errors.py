@@ -55,5 +55,11 @@ def _from_sqlite(error: sqlite3.Error, path: Path) -> StoreFailed:
             return StoreFailed(
                 f"{path}: {error}", hint=f"the file and its folder must be yours: `ls -ld {path.parent}`"
             )
+        case sqlite3.SQLITE_IOERR:
+            # A quota that is used up is told so: only a disk without space has an error of its own.
+            return StoreFailed(
+                f"{path}: {error}",
+                hint=f"is there space, and quota? `df -h {path.parent}`; `synapse doctor` checks the store",
+            )
         case _:
             return StoreFailed(f"{path}: {error}", hint="`synapse doctor` checks the store")

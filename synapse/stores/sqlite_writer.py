@@ -155,13 +155,21 @@ class Writer:
         return bool(self._queue)
 
     def _commit_what_waits(self) -> list[Outcome]:
-        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
         try:
-            with self._changed:
-                batch = [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MOST_TOGETHER))]
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        except OSError as error:
+            # A kernel may have no room for locks. As below: the thread goes on.
+            failure = store_error(error, self._path)
+            return [(work, None, failure) for work in self._taken()]
+        try:
+            batch = self._taken()
             return self._commit(batch) if batch else []
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def _taken(self) -> list[Work]:
+        with self._changed:
+            return [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MOST_TOGETHER))]
 
     def _commit(self, batch: Sequence[Work]) -> list[Outcome]:
         """Write the batch in one transaction; when that fails, each work in its own, so that only the guilty fail."""

@@ -184,7 +184,9 @@ def _translated(url: str) -> Generator[None]:
         place = _origin(urlsplit(url))
         for kind, ours, sentence, hint in _MEANINGS:
             if isinstance(error, kind):
-                raise ours(sentence.format(place=place, error=error), hint=hint) from error
+                # Not every OSError comes from the system and has its sentence.
+                why = getattr(error, "strerror", None) or error
+                raise ours(sentence.format(place=place, error=error, why=why), hint=hint) from error
         raise
 
 
@@ -203,7 +205,7 @@ _MEANINGS: Final[tuple[tuple[type[Exception], type[ExternalAgentFailed], str, st
     (RemoteDisconnected, ExternalAgentUnreachable, "{place} closed the connection without an answer", ""),
     (IncompleteRead, ExternalAgentFailed, "{place} broke off in the middle of its answer", ""),
     (HTTPException, ExternalAgentFailed, "what listens at {place} does not speak HTTP", ""),
-    (OSError, ExternalAgentUnreachable, "{place} cannot be reached: {error.strerror}", ""),
+    (OSError, ExternalAgentUnreachable, "{place} cannot be reached: {why}", ""),
 )
 """What foreign errors mean, the narrow ones first."""
 

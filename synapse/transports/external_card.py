@@ -8,9 +8,10 @@ anything else (`extensions.synapse`, or just a url)    → synapse
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from synapse.core.envelope import sanitise
@@ -90,6 +91,19 @@ def shown_text(card: Json, key: str, longest: int) -> str:
     """A text of the card for people to read: one line, without anything that acts on a terminal."""
     value = card.get(key)
     return " ".join(sanitise(value).split())[:longest] if isinstance(value, str) else ""
+
+
+def modes_in(card: Json, direction: Literal["Input", "Output"]) -> tuple[str, ...]:
+    """The media types that an agent's card names for all of its skills, then those of single ones."""
+    named = [card.get(f"default{direction}Modes")]
+    named += [_object(skill).get(f"{direction.lower()}Modes") for skill in _list(card.get("skills"))]
+    modes = [mode for modes in named for mode in _list(modes) if isinstance(mode, str) and _MODE.fullmatch(mode)]
+    return tuple(dict.fromkeys(modes))[:_MOST_MODES]
+
+
+_MODE: Final = re.compile(r"[\w!#$&^.+*/-]{1,127}(?:; ?[\w=.-]{1,80})?", re.ASCII)
+"""Also `text` and `image`, which are no media types and stand in many cards."""
+_MOST_MODES: Final = 100
 
 
 def choose_interface(card: Json, found_at: str) -> Interface:

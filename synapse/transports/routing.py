@@ -148,7 +148,7 @@ def _decoded(segment: bytes, raw_path: bytes) -> str:
 
 
 def _no_route(raw_path: bytes) -> RouteNotFound:
-    hint = "docs/reference/http.md lists the paths of an agent, gateway-http.md those of the gateway"
+    hint = "`GET /docs` of a gateway lists what it serves; docs/reference/http.md lists the paths of an agent"
     return RouteNotFound(f"nothing is served at {_shown(raw_path)}", hint=hint)
 
 

@@ -46,6 +46,12 @@ class SigningKey:
     algorithms: frozenset[str]
 
 
+_A_SET: Final = (
+    '[auth.jwt] jwks_file names a JSON Web Key Set (RFC 7517): {"keys": […]} with public keys '
+    "of the kinds RSA, EC or OKP; a certificate or a PEM file is none"
+)
+
+
 class SigningKeys(Protocol):
     """Finds the key that a token names; an empty `kid` means the only one."""
 
@@ -72,10 +78,13 @@ class KeySetFile:
         self._keys: Mapping[str, SigningKey] = {}
         try:
             self._read()
-        except (OSError, ValueError) as error:
-            raise InvalidSettings(
-                f"{path} is no key set: {error}", hint="[auth.jwt] jwks_file names a file of JSON Web Keys"
-            ) from error
+        except OSError as error:
+            raise InvalidSettings(f"the key set {path} cannot be read: {error.strerror}", hint=_A_SET) from error
+        except ValueError as error:
+            raise InvalidSettings(f"{path} is no key set: {error}", hint=_A_SET) from error
+        if not self._keys:
+            # Later it may be so, to let nobody in any more; at the start it is the wrong file.
+            raise InvalidSettings(f"{path} is no key set: none of its keys can check a signature", hint=_A_SET)
 
     def find(self, kid: str) -> SigningKey | None:
         try:
@@ -161,10 +170,13 @@ def fetcher(url: str, monotonic: Callable[[], float]) -> Callable[[], bytes]:
 
 def read_key_set(content: bytes) -> Mapping[str, SigningKey]:
     """The keys of a JSON Web Key Set that signatures can be checked with, by their `kid`. Raises ValueError."""
-    document: object = json.loads(content)
+    try:
+        document: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("it is not JSON") from error
     rows: object = cast("dict[str, object]", document).get("keys") if isinstance(document, dict) else None
     if not isinstance(rows, list):
-        raise ValueError("it has no list of keys")  # noqa: TRY004 - a document that cannot be meant, whatever is wrong
+        raise ValueError("it has no list 'keys'")  # noqa: TRY004 - a document that cannot be meant, whatever is wrong
     keys: dict[str, SigningKey] = {}
     for row in cast("list[object]", rows):
         if isinstance(row, dict):

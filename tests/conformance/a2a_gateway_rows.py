@@ -62,6 +62,15 @@ def _(speaker: Speaker) -> None:
     assert speaker.get(task_id).state == "completed"
 
 
+@row("gateway-hub-types", BOTH, HUB, "parts that an agent does not take are refused in the hub's words", only=GATEWAY)
+def _(speaker: Speaker) -> None:
+    image = {"type": "image", "content": {"mimeType": "image/png", "data": "dGNr"}}
+    reply = speaker.client.request("POST", f"/agents/{agent_of(speaker)}/messages", {"message": [image]})
+
+    assert (reply.status, reply.json["error"]["code"]) == (415, "INVALID_REQUEST")
+    assert "image/png" in reply.json["error"]["message"]
+
+
 @row("gateway-hub", BOTH, HUB, "what the hub sends is read in A2A", only=GATEWAY)
 def _(speaker: Speaker) -> None:
     body = {"message": [{"type": "text", "content": "tell me"}]}

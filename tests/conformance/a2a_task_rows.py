@@ -85,6 +85,24 @@ def _(speaker: Speaker) -> None:
     assert refusal(lambda: speaker.send(Message(parts=parts))) == "ContentTypeNotSupported"
 
 
+@row("part-types-card", BOTH, f"{SPEC} §4.4.1", "the card names the types of the parts that the agent takes")
+def _(speaker: Speaker) -> None:
+    shown = speaker.client.request("GET", f"{speaker.mount}/.well-known/agent-card.json").json["defaultInputModes"]
+    parts = [{"raw": encoded(b"tck"), "mediaType": media_type} for media_type in shown]
+
+    assert shown == ["text/plain", "application/json", "application/octet-stream"]
+    assert speaker.task(Message(parts=parts)).state == "completed"
+
+
+@row("part-types-ours", BOTH, READINGS, "the synapse dialect refuses such parts in its own words", only=HOST)
+def _(speaker: Speaker) -> None:
+    image = {"type": "file", "file": {"name": "a.png", "mimeType": "image/png", "bytes": encoded(b"tck")}}
+    body = {"message": {"role": "user", "parts": [image]}}
+    reply = speaker.client.request("POST", "/tasks/send", body)
+
+    assert (reply.status, reply.json["error"]["code"]) == (415, "unsupported_media_type")
+
+
 @row("metadata-names", NEW, f"{SPEC} §5.5", "what we say in the metadata of a task has names in camelCase")
 def _(speaker: Speaker) -> None:
     metadata = speaker.task(Message()).raw["metadata"]

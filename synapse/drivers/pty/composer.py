@@ -17,6 +17,23 @@ from synapse.core.message import DataPart, FilePart, Part, TextPart
 _LONGEST_NAME_BYTES: Final = 80
 """File systems count bytes (255 at most); the rest is room for a number in front."""
 _HEADER: Final = re.compile(r"\[A2A:[^\]\n]*\] ")
+_SUFFIXES: Final[dict[str, tuple[str, ...]]] = {
+    "application/json": (".json",),
+    "application/octet-stream": ("",),
+    "application/pdf": (".pdf",),
+    "application/xml": (".xml",),
+    "application/zip": (".zip",),
+    "image/gif": (".gif",),
+    "image/jpeg": (".jpg", ".jpeg"),
+    "image/png": (".png",),
+    "image/svg+xml": (".svg",),
+    "image/webp": (".webp",),
+    "text/csv": (".csv",),
+    "text/html": (".html", ".htm"),
+    "text/markdown": (".md",),
+    "text/plain": (".txt",),
+}
+"""The types that assistants read, by the ends of their names. `mimetypes` would ask the files of the machine."""
 _READ_THE_FILE: Final = "The message is long, so it is in a file. Read it and do what it says: "
 
 
@@ -57,12 +74,14 @@ class Composer:
         match part:
             case TextPart():
                 return ""
-            case FilePart(content=bytes() as content, name=name):
-                return f"[file: {self._store(turn, name or 'file', content)}]"
+            case FilePart(content=bytes() as content):
+                path = self._store(turn, _file_name(part), content)
+                return f"[file{_label(part, path.name)}: {path}]"
             case FilePart(url=url):
-                return f"[file: {_one_line(url)}]"
+                return f"[file{_label(part, url)}: {_one_line(url)}]"
             case DataPart(data=data):
-                return f"[data: {_one_line(json.dumps(data, ensure_ascii=False, separators=(',', ':')))}]"
+                text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+                return f"[data{_label(part, '.json')}: {_one_line(text)}]"
             case _:
                 assert_never(part)
 
@@ -89,6 +108,24 @@ def forget_files_before(folder: Path, moment: float) -> None:
         return
     for task in old:
         shutil.rmtree(task, ignore_errors=True)
+
+
+def _file_name(part: FilePart) -> str:
+    """The name of a file; one without a suffix gets that of its type, because programs tell files by it."""
+    name = part.name.rpartition("/")[2] or "file"
+    return name if "." in name.strip(".") else name + _SUFFIXES.get(_essence(part), ("",))[0]
+
+
+def _label(part: FilePart | DataPart, name: str) -> str:
+    """The type of a part, to be read where its name does not tell it."""
+    essence = _essence(part)
+    is_told = name.lower().endswith(_SUFFIXES.get(essence, ()))
+    return f" {_one_line(essence)}" if essence and not is_told else ""
+
+
+def _essence(part: FilePart | DataPart) -> str:
+    """A media type without its parameters."""
+    return part.media_type.partition(";")[0].strip().lower()
 
 
 def _free(folder: Path, name: str) -> Path:

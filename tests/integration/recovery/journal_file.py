@@ -9,6 +9,7 @@ from pathlib import Path
 from synapse.core.events import Recorded
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task
+from synapse.service.journal import rebuild
 from synapse.stores.sqlite import SqliteStore
 
 _PAGE = 500
@@ -50,3 +51,12 @@ def all_events(store: Path) -> list[Recorded]:
             await opened.close()
 
     return asyncio.run(read())
+
+
+def is_whole(store: Path) -> None:
+    """Every task is exactly what its events amount to."""
+    replayed: dict[str, Task] = {}
+    for recorded in all_events(store):
+        task_id = recorded.event.task_id
+        replayed[task_id] = rebuild(replayed.get(task_id), (recorded.event,))
+    assert {task.id: task for task in all_tasks(store)} == replayed

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from synapse.core.task import Task
-from synapse.service.journal import rebuild
 from tests.integration.chaos.house import LINE_RULES, House, RunningHost, open_house, steps_of, until
-from tests.integration.recovery.journal_file import all_events, all_tasks
+from tests.integration.recovery.journal_file import all_tasks, is_whole
 
 pytestmark = pytest.mark.integration
 
@@ -145,12 +143,3 @@ def test_no_message_is_accepted_before_the_disk_has_it() -> None:
 
 def is_telling(line: str) -> bool:
     return ("sync" in line and line.endswith("= 0")) or "HTTP/1.1 2" in line
-
-
-def is_whole(store: Path) -> None:
-    """Every task is exactly what its events amount to."""
-    replayed: dict[str, Task] = {}
-    for recorded in all_events(store):
-        task_id = recorded.event.task_id
-        replayed[task_id] = rebuild(replayed.get(task_id), (recorded.event,))
-    assert {task.id: task for task in all_tasks(store)} == replayed

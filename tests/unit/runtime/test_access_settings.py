@@ -153,3 +153,20 @@ def test_a_key_set_on_this_machine_may_be_had_without_tls() -> None:
 
     assert access.jwt is not None
     assert access.jwt.jwks_url == "http://127.0.0.1:9000/keys"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "hint"),
+    [
+        ("[auth]\napi_key = true", "[auth]: unknown setting 'api_key'", "did you mean 'api_keys'?"),
+        (jwt('jwk_file = "k"'), "[auth.jwt]: unknown setting 'jwk_file'", "did you mean 'jwks_file'?"),
+        ("[auth.jwt]\nisuer = 'a'", "[auth.jwt]: unknown setting 'isuer'", "did you mean 'issuer'?"),
+        ("[rate_limit]\nbrust = 1", "[rate_limit]: unknown setting 'brust'", "did you mean 'burst'?"),
+        ("[cors]\norigin = []", "[cors]: unknown setting 'origin'", "did you mean 'origins'?"),
+        ("[tls]\ncertificate = 'a'", "[tls]: unknown setting 'certificate'", "known here: cert, key"),
+    ],
+)
+def test_a_key_that_is_not_known_is_named_with_the_one_that_was_meant(text: str, what: str, hint: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        read(text)
+    assert (str(refused.value), refused.value.hint) == (f"{WHERE}: {what}", hint)

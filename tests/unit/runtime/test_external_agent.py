@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None:
     async def story() -> None:
         store = await SqliteStore.open(tmp_path / "store.db")
         try:
-            far = ExternalAgent(alias="far", url="https://far.example", name="Far", description="knows the weather")
+            card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
+            far = replace(FAR, description="knows the weather", card=card)
             resident = Resident(
                 resident_entry("far", "a2a", FakeClock()),
                 external_agent(far, tmp_path, FakeClock()),
@@ -48,7 +50,9 @@ def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None:
                 registry=FileRegistry(tmp_path / "registry"),
                 settings=Settings(home=tmp_path),
             )
-            assert resident.as_agent().description == "knows the weather"
+            shown = resident.as_agent()
+            assert shown.description == "knows the weather"
+            assert (shown.input_modes, shown.output_modes) == (("text",), ("image/png",))
         finally:
             await store.close()
 

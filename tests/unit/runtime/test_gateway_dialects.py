@@ -34,6 +34,7 @@ from synapse.runtime.gateway_cards import GatewayCards
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.gateway_dialects import GatewayChoice, gateway_dialects
 from synapse.runtime.gateway_discovery import is_discovery
+from synapse.service.acceptance import MODES
 from synapse.transports.http import first_endpoint
 from synapse.transports.routing import Endpoint, RouteTable
 
@@ -253,6 +254,20 @@ def test_a_version_gets_its_pure_card() -> None:
     assert "supportedInterfaces" not in former
     assert former["supportsAuthenticatedExtendedCard"] is True
     assert "security" in former
+
+
+@pytest.mark.parametrize(
+    ("agent", "taken", "given"),
+    [
+        (LISTED, [*MODES, "*/*"], [*MODES]),
+        (replace(LISTED, input_modes=("text/plain",)), ["text/plain"], [*MODES]),
+        (replace(LISTED, input_modes=("text",), output_modes=("image/png",)), ["text"], ["image/png"]),
+    ],
+)
+def test_a_card_says_what_its_agent_takes_and_gives(agent: ListedAgent, taken: list[str], given: list[str]) -> None:
+    for version in ("1.0", "0.3", ""):
+        shown = json.loads(cards().body(agent, version))
+        assert (shown["defaultInputModes"], shown["defaultOutputModes"]) == (taken, given)
 
 
 def test_switches_and_an_open_gateway_take_fields_away() -> None:

@@ -73,3 +73,29 @@ def test_a_log_that_has_grown_large_is_set_aside_while_it_is_written(
     assert kept == list(range(kept[0], 50)), "the newest are all there, in their order"
     assert path.stat().st_size <= 1200
     assert aside.stat().st_size <= 1200
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_without_space_is_nothing_that_the_person_at_the_terminal_sees(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.log").symlink_to("/dev/full")
+    log_to(tmp_path, "a")
+    for number in range(3):
+        log.warning("store_failed", extra={"number": number})
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_log_that_cannot_be_set_aside_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LARGEST_LOG", 300)
+    path = log_to(tmp_path / "logs", "a")
+    aside = path.with_suffix(".log.1")
+    aside.mkdir()  # nothing can take its place
+    for number in range(10):
+        log.info("told", extra={"number": number})
+    aside.rmdir()
+    log.info("told", extra={"number": 10})
+    log.info("told", extra={"number": 11})
+
+    assert [line["number"] for line in (*lines(aside), *lines(path))] == list(range(12))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from synapse.core.auth_methods import AuthMethods
+from synapse.core.overriding import override
 from synapse.dialects.dialect import Dialect, WireRequest
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.runtime.gateway_cards import GatewayCards
@@ -111,12 +112,14 @@ class _Page(HTMLParser):
         self.open: list[str] = []
         self.loads: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # type: ignore[explicit-override]  # typing.override needs Python 3.12
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag != "meta":
             self.open.append(tag)
         self.loads += [value or "" for name, value in attrs if name in ("src", "href")]
 
-    def handle_endtag(self, tag: str) -> None:  # type: ignore[explicit-override]  # as above
+    @override
+    def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
 
@@ -127,6 +130,7 @@ def test_the_page_is_whole_and_loads_nothing_from_elsewhere() -> None:
 
     assert page.open == []
     assert page.loads == ["openapi.json"]
+    assert (b"<code>/ws</code>" in told.body, b"`" in told.body.partition(b"<pre>")[0]) == (True, False)
     assert b"<script" not in told.body
     assert b"default-src 'none'" in dict(told.headers)[b"content-security-policy"]
     assert b"/agents/{agentId}/v1/message:send" in told.body

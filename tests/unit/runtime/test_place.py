@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import InvalidRequest, NameTaken
+from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
+from synapse.core.overriding import override
 from synapse.core.store import IsAlive
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import start_time
-from synapse.runtime.place import check_name, take_inbox
-from synapse.runtime.settings import BUNDLED_PROFILES, Settings
+from synapse.runtime.place import check_name, take_inbox, take_place
+from synapse.runtime.settings import BUNDLED_PROFILES, Settings, load_settings
 from synapse.stores.memory import MemoryStore
+from tests.fakes.clock import FakeClock
 
 SETTINGS = Settings(profile_folders=(BUNDLED_PROFILES,))
 OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
@@ -54,7 +57,8 @@ class HeldForAMoment(MemoryStore):
         super().__init__()
         self._times = times
 
-    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:  # type: ignore[explicit-override]  # see runtime.logs
+    @override
+    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
         self._times -= 1
         return self._times < 0 and await super().claim_inbox(inbox, holder, is_alive)
 
@@ -76,8 +80,20 @@ def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
         await store.claim_inbox("reviewer", OTHER, lambda _: True)
         await asyncio.wait_for(take_inbox(entry(), store, registry), 0.5)
 
-    with pytest.raises(NameTaken, match="synapse-codex-8120 is named 'reviewer' already"):
+    with pytest.raises(NameTaken, match="synapse-codex-8120 goes by 'reviewer' already"):
         asyncio.run(run())
+
+
+def test_a_port_that_an_agent_has_is_told_with_its_name(tmp_path: Path) -> None:
+    settings = load_settings(environ={"SYNAPSE_HOME": str(tmp_path), "SYNAPSE_UDS_DIR": str(tmp_path / "s")})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        other = entry()
+        other.port = port
+        FileRegistry(settings.registry).write(other)
+
+        with pytest.raises(PortTaken, match=f"port {port} is taken by synapse-codex-8121"):
+            take_place("codex", [port], name="", port=port, settings=settings, clock=FakeClock())
 
 
 def entry() -> AgentEntry:

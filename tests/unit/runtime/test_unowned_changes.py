@@ -18,7 +18,7 @@ from synapse.runtime.settings import load_settings
 from synapse.runtime.unowned import Unowned
 from synapse.service.journal import Journal
 from synapse.stores.sqlite import SqliteStore
-from tests.fakes.facts import TASK, opened
+from tests.fakes.facts import TASK, numbered, opened
 
 Story = Callable[[Unowned, SqliteStore, Task], Awaitable[None]]
 
@@ -70,5 +70,35 @@ def test_an_agent_that_runs_after_all_changes_its_tasks_itself(tmp_path: Path, m
 
         with pytest.raises(Conflict, match="runs"):
             await unowned.change(task, DeleteTask(task_id=TASK))
+
+    left(tmp_path, story)
+
+
+def test_everything_that_waits_is_found_however_much_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAGE", 2)
+
+    async def story(unowned: Unowned, store: SqliteStore, task: Task) -> None:
+        more = [await Journal(store).record(opened(numbered(number), at=number)) for number in range(1, 5)]
+        system = {"sender": {"sender_id": "synapse-system"}}
+        await Journal(store).record(opened(numbered(9), at=9, metadata=system))
+
+        assert [found.id for found in await unowned.waiting()] == [one.id for one in (task, *more)]
+
+    left(tmp_path, story)
+
+
+def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAGE", 2)
+
+    async def story(unowned: Unowned, store: SqliteStore, task: Task) -> None:
+        for number in range(1, 5):
+            agent = "synapse-claude-8100" if number == 4 else "synapse-codex-8120"
+            await Journal(store).record(opened(numbered(number), at=number, agent_id=agent))
+
+        def is_codex(found: Task) -> bool:
+            return found.agent_id == "synapse-codex-8120"
+
+        assert [found.id for found in await unowned.recent(2, is_codex)] == [numbered(3), numbered(2)]
+        assert len(await unowned.recent(50, is_codex)) == 4
 
     left(tmp_path, story)

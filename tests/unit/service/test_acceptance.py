@@ -10,7 +10,7 @@ import pytest
 
 from synapse.core.errors import UnsupportedMediaType
 from synapse.core.message import DataPart, FilePart, Part, TextPart
-from synapse.service.acceptance import ANYTHING, MODES, Acceptance, message_digest
+from synapse.service.acceptance import ANYTHING, MODES, TEXT, Acceptance, message_digest, shown_modes
 from tests.fakes.desk import say
 
 STRICT = Acceptance(media_types=MODES)
@@ -38,6 +38,29 @@ def test_a_strict_agent_refuses_a_part_of_another_type_and_names_its_own() -> No
     with pytest.raises(UnsupportedMediaType, match="image/x-other") as refused:
         STRICT.check(message)
     assert refused.value.hint == "it takes text/plain, application/json, application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        DataPart(data={"k": 1}),
+        FilePart(content=b"x"),
+        FilePart(url="https://example.com/x"),
+        TextPart(text="# a", media_type="text/markdown"),
+    ],
+)
+def test_a_part_that_names_no_type_is_judged_by_what_it_is(part: Part) -> None:
+    only_text = Acceptance(media_types=TEXT)
+
+    only_text.check(say("hello"))
+    with pytest.raises(UnsupportedMediaType) as refused:
+        only_text.check(replace(say("hello"), parts=(TextPart(text="a"), part)))
+    assert refused.value.hint == "it takes text/plain"
+
+
+def test_a_card_says_that_everything_is_taken_only_where_it_is() -> None:
+    assert shown_modes(STRICT.as_text.split()) == MODES
+    assert shown_modes(ANYTHING.as_text.split()) == (*MODES, "*/*")
 
 
 def test_a_message_is_known_again_by_what_it_says_unless_its_id_is_a_cue() -> None:

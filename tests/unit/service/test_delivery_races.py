@@ -42,15 +42,6 @@ def typed_late(turn: Turn) -> list[TurnEvent]:
     return [Typing(), LATE]
 
 
-async def raised(desk: Desk, task: Task) -> Task:
-    """Wait until a person is asked about the task."""
-    async with asyncio.timeout(5):
-        async for update in desk.feed.follow(task.id, None):
-            if update.task.attention:
-                return update.task
-    raise AssertionError(f"{task.id} ended and nobody was asked")
-
-
 def test_a_message_canceled_before_its_intent_is_never_typed() -> None:
     async def story() -> None:
         driver = hesitant()
@@ -168,7 +159,7 @@ def test_a_deadline_ends_doubt_that_nobody_decided() -> None:
         desk = Desk(FakeDriver(doubtful))
         desk.driver.go_on.clear()
         async with working(desk):
-            task = await raised(desk, await desk.send("now", metadata={"ttl": 10}))
+            task = await desk.raised(await desk.send("now", metadata={"ttl": 10}))
             desk.clock.advance(11)
             await desk.doubts.expire()
 
@@ -221,7 +212,7 @@ def test_a_retry_that_meets_the_proof_does_not_type_again() -> None:
         desk = Desk(driver, store)
         async with working(desk):
             task = await committed(store, asyncio.ensure_future(desk.send("now")))
-            await committed(store, asyncio.ensure_future(raised(desk, task)))
+            await committed(store, asyncio.ensure_future(desk.raised(task)))
             driver.go_on.set()
             await waiting(store, 1)
             retry = ResolveTask(task_id=task.id, verdict="retry")
@@ -240,7 +231,7 @@ def test_a_person_who_saw_it_delivered_gets_the_answer_of_the_turn() -> None:
         desk = Desk(FakeDriver(doubtful))
         desk.driver.go_on.clear()
         async with working(desk):
-            task = await raised(desk, await desk.send("now"))
+            task = await desk.raised(await desk.send("now"))
             told = await desk.service.handle(ResolveTask(task_id=task.id, verdict="delivered"), Caller(via_socket=True))
             assert (told.state, told.attention) == (TaskState.WORKING, "")
             assert desk.driver.confirmed
@@ -259,7 +250,7 @@ def test_a_doubt_that_is_canceled_does_not_hold_up_the_queue() -> None:
         driver.go_on.clear()
         driver.holds_before = Answered
         async with working(Desk(driver)) as desk:
-            task = await raised(desk, await desk.send("one"))
+            task = await desk.raised(await desk.send("one"))
             other = await desk.send("two")
             await desk.service.handle(CancelTask(task.id), Caller())
             await desk.reached(other, "submitted")

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from typing_extensions import override
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Doubted, Turn, TurnEvent, Typing
 from synapse.core.message import TextPart
+from synapse.core.overriding import override
 from synapse.core.requests import CancelTask, ResolveTask
 from synapse.core.task import Task, TaskState
 from tests.fakes.desk import Desk, working
@@ -21,15 +21,6 @@ LATE = Answered(parts=(TextPart(text="late"),), source="screen")
 
 def doubtful(_turn: Turn) -> list[TurnEvent]:
     return [Typing(), Doubted("no proof"), LATE]
-
-
-async def raised(desk: Desk, task: Task) -> Task:
-    """Wait until a person is asked about the task."""
-    async with asyncio.timeout(5):
-        async for update in desk.feed.follow(task.id, None):
-            if update.task.attention:
-                return update.task
-    raise AssertionError(f"{task.id} ended and nobody was asked")
 
 
 def as_failed(task_id: str) -> ResolveTask:
@@ -59,7 +50,7 @@ def test_what_is_in_doubt_before_enter_is_taken_out_of_the_input(
         driver = Droppable(doubtful)
         driver.go_on.clear()
         async with working(Desk(driver)) as desk:
-            task = await raised(desk, await desk.send("one"))
+            task = await desk.raised(await desk.send("one"))
             ended: Task = await desk.service.handle(end(task.id), Caller(via_socket=True))
             assert (ended.state, driver.is_dropped, driver.interrupts) == (state, True, 0)
 

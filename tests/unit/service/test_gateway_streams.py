@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from synapse.core.errors import AgentExited, StoreFailed, Unauthenticated
 from synapse.core.events import Recorded, Update
+from synapse.core.overriding import override
 from synapse.core.requests import FollowTask, GetTask, ListTasks, SendAndFollow, SendAndWait, SubscribeTask, ToAgent
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.service.gateway_waits import MOST_MISSES

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from typing_extensions import override
 
 from synapse.core.errors import StoreFailed
 from synapse.core.events import Recorded
+from synapse.core.overriding import override
 from synapse.core.push import ID_HEADER, TOKEN_HEADER, DeliveryState
 from synapse.core.task import TaskId, TaskState
 from synapse.service.push_outbox import Posted, may_succeed

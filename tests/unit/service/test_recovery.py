@@ -39,6 +39,20 @@ def test_a_queued_task_goes_on_after_a_restart() -> None:
     asyncio.run(story())
 
 
+def test_instructions_for_an_agent_that_is_gone_are_not_told_to_the_next_one() -> None:
+    async def story() -> None:
+        before = Desk()
+        task = await before.intake.instruct("you are codex-8120")
+        after = Desk(store=before.store)
+        await after.recover()
+        ended = await after.task(task.id)
+
+        assert after.worker.waiting == ()
+        assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
+
+    asyncio.run(story())
+
+
 def test_a_task_that_ran_has_failed_because_its_program_is_gone() -> None:
     async def story() -> None:
         before = Desk()

@@ -11,8 +11,9 @@ from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Doubted, Failed, Submitted, Turn, TurnEvent, Typing
 from synapse.core.errors import Conflict
 from synapse.core.message import TextPart
+from synapse.core.overriding import override
 from synapse.core.requests import ResolveTask
-from synapse.core.task import Task, TaskState
+from synapse.core.task import TaskState
 from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver, echo
 
@@ -25,25 +26,20 @@ class ClearingDriver(FakeDriver):
 
     is_dropping = False
 
-    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:  # type: ignore[explicit-override]  # typing.override needs Python 3.12
+    @override
+    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         self.is_dropping = False
         async for event in super().take_turn(turn):
             if self.is_dropping and event == NEVER:
                 return
             yield event
 
-    def drop(self) -> bool:  # type: ignore[explicit-override]  # see above
+    @override
+    def drop(self) -> bool:
         self.drops += 1
         self.is_dropping = True
         self.go_on.set()
         return True
-
-
-async def in_doubt(desk: Desk, task: Task) -> None:
-    async with asyncio.timeout(5):
-        async for update in desk.feed.follow(task.id, None):
-            if update.task.attention:
-                return
 
 
 def test_the_text_is_taken_out_before_it_is_typed_again() -> None:
@@ -56,7 +52,7 @@ def test_the_text_is_taken_out_before_it_is_typed_again() -> None:
     async def story() -> None:
         async with working(Desk(driver)) as desk:
             task = await desk.send("hello")
-            await in_doubt(desk, task)
+            await desk.raised(task)
             await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
             ended = await desk.finished(task)
 
@@ -76,7 +72,7 @@ def test_a_text_that_turns_out_to_be_taken_is_not_typed_again() -> None:
         driver.holds_before = Submitted
         async with working(Desk(driver)) as desk:
             task = await desk.send("hello")
-            await in_doubt(desk, task)
+            await desk.raised(task)
             with pytest.raises(Conflict):
                 await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
             ended = await desk.finished(task)

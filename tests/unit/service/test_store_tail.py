@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from synapse.core.errors import StoreLocked
 from synapse.core.events import Recorded, Update
+from synapse.core.overriding import override
 from synapse.core.task import TaskId, TaskState
 from synapse.service import store_tail
 from synapse.service.feed import Feed
@@ -28,9 +29,8 @@ class WatchedStore(MemoryStore):
         self.is_locked = False
         self._looked = asyncio.Event()
 
-    async def read_after(  # type: ignore[explicit-override]  # typing.override needs Python 3.12
-        self, seq: int, *, task_id: TaskId | None = None, limit: int = 500
-    ) -> Sequence[Recorded]:
+    @override
+    async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
         if task_id is None:
             self.looks += 1
             self._looked.set()

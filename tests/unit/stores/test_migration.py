@@ -52,16 +52,7 @@ HIDDEN: Final[Sequence[TaskEvent]] = (
 # Seqs 1, 2, 15 and 16 were those of tasks that have been pruned.
 LOG: Final = (*DONE[:2], *QUEUED, *GOING_ON[:2], *DONE[2:], *GOING_ON[2:], *HIDDEN)
 LAST_SEQ: Final = 16
-STALL: Final = """
-import sqlite3, sys, time
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-for name in ("context_key", "id_key", "text_key"):
-    connection.create_function(name, 1, hash)
-connection.execute("PRAGMA cache_size = 1")  # so that what is not committed is in the files, too
-connection.executescript("BEGIN IMMEDIATE;" + sys.stdin.read())
-print("in the middle", flush=True)
-time.sleep(60)
-"""
+KILLED_MIGRATION: Final = Path(__file__).with_name("killed_migration.py")
 
 
 @pytest.fixture
@@ -156,18 +147,14 @@ def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
     look(path, story)
 
 
-def test_a_migration_that_is_killed_in_the_middle_is_done_by_the_next(path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", STALL, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(dict(migrations())[4])
-        process.stdin.close()
-        assert process.stdout.readline() == "in the middle\n"
-        process.kill()
+def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_by_the_next(
+    path: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    migrating = [sys.executable, "-P", str(KILLED_MIGRATION), str(path), str(folder)]
+    subprocess.run(migrating, check=True, timeout=60)
+    places = list(folder.iterdir())
 
-    look(path, compare)
+    assert len(places) > dict(migrations())[4].count(";"), "each statement of the script was one"
+    for place in places:
+        look(place / path.name, compare)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest, StoreFailed, StoreFull, StoreLocked, TaskNotFound, VersionConflict
+from synapse.core.errors import InvalidRequest, StoreFailed, StoreLocked, TaskNotFound, VersionConflict
 from synapse.core.events import Recorded, TaskEvent, TaskOpened
 from synapse.core.lifecycle import replay
 from synapse.core.store import KnownMessage, TaskQuery
@@ -23,10 +23,9 @@ from synapse.core.task import TaskState
 from synapse.stores import sqlite_appends, sqlite_reader, sqlite_writer
 from synapse.stores.rows import micros
 from synapse.stores.sqlite import SqliteStore
-from synapse.stores.sqlite_file import connect, open_file
+from synapse.stores.sqlite_file import connect
 from synapse.stores.sqlite_location import lock_path
 from synapse.stores.sqlite_prune import prune_some
-from synapse.stores.sqlite_writer import Writer
 from tests.fakes.facts import TASK, after, handed, hidden, message, moved, noted, numbered, opened
 
 
@@ -43,12 +42,6 @@ def lock_held(path: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
-    done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    writer.submit(sqlite_appends.encode(replay(events), events, "", done))
-    return done
 
 
 async def a_round_of_the_loop() -> None:
@@ -110,27 +103,6 @@ def test_a_lock_of_sqlite_itself_is_told_after_a_bound(tmp_path: Path) -> None:
 
         await store.append(replay([opened()]), [opened()])
         await store.close()
-
-    run(story)
-
-
-def test_a_full_disk_is_told_and_hits_only_what_does_not_fit(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-
-    async def story() -> None:
-        connection = open_file(path, lock_timeout=1)
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {pages + 20}")
-        writer = Writer(path, connection, lock_timeout=1)
-        large = opened(numbered(2), message=message("x" * 200_000))
-
-        small, too_large, behind = submit(writer, opened()), submit(writer, large), submit(writer, opened(numbered(3)))
-
-        with pytest.raises(StoreFull) as refused:
-            await too_large
-        assert "df -h" in refused.value.hint
-        assert [await done for done in (small, behind)] == [1, 2]
-        await writer.close()
 
     run(story)
 

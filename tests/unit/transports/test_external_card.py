@@ -14,6 +14,7 @@ from synapse.transports.external_card import (
     checked_address,
     choose_interface,
     is_card,
+    modes_in,
     shown_text,
 )
 
@@ -169,3 +170,12 @@ def test_an_interface_may_be_on_another_host_or_relative() -> None:
 def test_an_interface_that_cannot_be_called_is_refused(url: str) -> None:
     with pytest.raises(ExternalAgentFailed, match="its card gives the address"):
         choose_interface({"supportedInterfaces": [interface(url)]}, HOME)
+
+
+def test_a_card_names_what_its_agent_takes_for_all_skills_and_for_single_ones() -> None:
+    skills = [{"inputModes": ["image/png", "text"]}, {"outputModes": ["text/csv"]}, "none"]
+    card = {"defaultInputModes": ["text", "*/*", "a\x1bb", 5, "text/plain; charset=utf-8"], "skills": skills}
+
+    assert modes_in(card, "Input") == ("text", "*/*", "text/plain; charset=utf-8", "image/png")
+    assert modes_in(card, "Output") == ("text/csv",)
+    assert modes_in({"skills": {}}, "Input") == ()

@@ -191,13 +191,39 @@ def test_a_file_that_breaks_leaves_what_was_read(tmp_path: Path, caplog: pytest.
     assert [record.message for record in caplog.records] == ["key_set_unreadable"] * 2
 
 
-@pytest.mark.parametrize("content", [None, "{}"])
-def test_a_gateway_does_not_start_with_a_file_that_is_no_set(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"{}", "it has no list 'keys'"),
+        (b"\xff", "it is not JSON"),
+        (b"-----BEGIN PUBLIC KEY-----", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b'{"kty": "EC", "crv": "P-256"}', "it has no list 'keys'"),
+        (b'{"keys": []}', "none of its keys can check a signature"),
+        (b'{"keys": ["a", {"kty": "oct", "k": "c2VjcmV0"}, {"kty": "EC"}]}', "none of its keys can check a signature"),
+    ],
+)
+def test_a_gateway_does_not_start_with_a_file_that_is_no_set(tmp_path: Path, content: bytes | None, why: str) -> None:
+    path = tmp_path / "keys.json"
     if content is not None:
-        (tmp_path / "keys.json").write_text(content, encoding="utf-8")
+        path.write_bytes(content)
 
-    with pytest.raises(InvalidSettings, match="no key set"):
-        KeySetFile(tmp_path / "keys.json")
+    with pytest.raises(InvalidSettings) as refused:
+        KeySetFile(path)
+    assert why in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "JSON Web Key Set" in refused.value.hint
+
+
+def test_a_set_that_is_emptied_later_lets_nobody_in_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(Issuer("first").key_set()), encoding="utf-8")
+    keys = KeySetFile(path)
+
+    path.write_text('{"keys": []}', encoding="utf-8")
+
+    assert keys.find("first") is None
 
 
 def test_a_set_comes_from_its_own_address_or_not_at_all(clock: FakeClock) -> None:
