@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from synapse.cli.hosts import ask, refusal, stands_still, standstill
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, StoreFull, SynapseError, UnsupportedOperation
 from synapse.core.json_text import decode_object, object_in
 from synapse.registries.files import FileRegistry, is_alive
@@ -124,10 +124,11 @@ def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry
 
 def _answers(entry: AgentEntry) -> bool:
     try:
-        ask(entry, "GET", "/status", timeout=1.0)
+        body = ask(entry, "GET", "/status", timeout=1.0)
     except SynapseError:
         return False
-    return True
+    # Its program was gone before anybody could send to it; the host is about to say why.
+    return body.get("state") != EXITED
 
 
 def _failed_start(said: Path, why: str) -> SynapseError:

@@ -2,33 +2,80 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from synapse.cli.exit_codes import DONE, exit_code
 from synapse.cli.hosts import ask, open_registry
-from synapse.cli.speech import give_json, say
-from synapse.cli.stored import take_back
+from synapse.cli.show_queue import waiting_for
+from synapse.cli.speech import complain, described, give_json, say
+from synapse.cli.stored import take_back_each
 from synapse.cli.survey import find_task
 from synapse.cli.task_view import short_id, status_of
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import SynapseError
 from synapse.core.json_text import object_in
 
+Found = tuple[AgentEntry, dict[str, Any]]
+Canceled = dict[str, Any] | SynapseError
+"""The task as it is now, or why it could not be canceled."""
+
 EXAMPLES = """
-synapse queue                 shows what waits
-synapse cancel 54241e7e       the short id is enough
+synapse queue                      shows what waits
+synapse cancel 54241e7e            the short id is enough
+synapse cancel 54241e7e 9e20dd1e   several
+synapse cancel --queue codex       all that waits for codex; what it works on goes on
 """
 
 
 def run(arguments: list[str]) -> int:
-    """Cancel a task and return the exit code."""
+    """Cancel tasks and return the exit code: of the first failure, if any."""
     parser = VerbParser("cancel", examples=EXAMPLES)
-    parser.add_argument("task", metavar="TASK")
+    parser.add_argument("tasks", nargs="*", metavar="TASK")
+    parser.add_argument("--queue", metavar="AGENT", help="take back every message that waits for this agent")
     options = parser.parse_args(arguments)
-    entry, found = find_task(options.task, open_registry())
-    if entry.pid:
-        task = object_in(ask(entry, "POST", f"/tasks/{found['id']}/cancel", {}), "task")
+    if bool(options.tasks) == bool(options.queue):
+        parser.error("name the tasks to cancel, or say --queue AGENT")
+    registry = open_registry()
+    if options.queue:
+        # The last one first: while one is taken back, its agent may take the next.
+        found = list(reversed(waiting_for(options.queue, registry)))
     else:
-        task = take_back(str(found["id"]))
+        # All are found before the first is canceled: a wrong id cancels nothing.
+        found = [find_task(task, registry) for task in options.tasks]
+    canceled = _canceled(found)
     if options.json:
-        give_json({"task": task})
+        told = [_as_fields(task) for _, task in canceled]
+        give_json(told[0] if len(options.tasks) == 1 else told)
+    elif not found:
+        say("nothing waits")
+    else:
+        for entry, task in canceled:
+            _tell(entry, task)
+    return next((exit_code(task.code) for _, task in canceled if isinstance(task, SynapseError)), DONE)
+
+
+def _canceled(found: list[Found]) -> list[tuple[AgentEntry, Canceled]]:
+    """Cancel each, whatever becomes of another: it may have ended meanwhile."""
+    left = [(entry, str(task["id"])) for entry, task in found if not entry.pid]
+    taken_back = zip((entry for entry, _ in left), take_back_each([task_id for _, task_id in left]), strict=True)
+    return [*((entry, _asked(entry, task)) for entry, task in found if entry.pid), *taken_back]
+
+
+def _asked(entry: AgentEntry, task: dict[str, Any]) -> Canceled:
+    try:
+        return object_in(ask(entry, "POST", f"/tasks/{task['id']}/cancel", {}), "task")
+    except SynapseError as error:
+        return error
+
+
+def _as_fields(task: Canceled) -> dict[str, Any]:
+    return {"error": described(task)} if isinstance(task, SynapseError) else {"task": task}
+
+
+def _tell(entry: AgentEntry, task: Canceled) -> None:
+    if isinstance(task, SynapseError):
+        complain(task, as_json=False)
     else:
         say(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
-    return 0

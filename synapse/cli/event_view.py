@@ -23,6 +23,7 @@ from synapse.dialects.synapse.projection import STATE_NAMES
 from synapse.service.gateway_directory import left_name
 from synapse.service.origin import sender_in
 
+_AGENT_COLUMNS = 13
 _WORD_COLUMNS = 14
 
 
@@ -34,7 +35,8 @@ def line_of(update: Update) -> str:
     word, detail = told
     at = update.event.at if update.event is not None else update.task.updated_at
     task = update.task
-    begin = f"{at.astimezone():%H:%M:%S}  {left_name(task)}  {task.short_id}  {word:{_WORD_COLUMNS}}"
+    agent = left_name(task).removeprefix("synapse-")
+    begin = f"{at.astimezone():%H:%M:%S}  {agent:{_AGENT_COLUMNS}}  {task.short_id}  {word:{_WORD_COLUMNS}}"
     return f"{begin}  {plain(detail)}".rstrip()
 
 

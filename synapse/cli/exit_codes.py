@@ -100,9 +100,10 @@ BY_ERROR = {
 
 # The next step where the error itself names none.
 HINTS = {
-    "task_not_found": "`synapse list` and `synapse queue` show the tasks; finished ones are kept for `keep_days`",
+    "task_not_found": "`synapse tasks` shows the last ones; finished ones are kept for `keep_days`",
     "task_not_cancelable": "`synapse status TASK` shows how it ended",
     "task_finished": "`synapse status TASK` shows how it ended",
+    "message_id_reused": "another message needs another `--message-id`; without one it gets its own",
     "priority_out_of_range": "a priority is 1 to 5; 3 is the usual one, 5 interrupts  (synapse send --help)",
 }
 

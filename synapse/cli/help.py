@@ -7,6 +7,7 @@ from synapse.cli.speech import give
 USAGE = """\
 usage: synapse PROFILE [--name NAME] [--port PORT] [--no-instructions] [-- ARGUMENTS]
        synapse VERB …
+       synapse --version
 
 A profile is a program that is run as an agent: claude, codex, gemini, opencode, copilot, dummy, or your own.
 """

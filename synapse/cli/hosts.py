@@ -228,14 +228,18 @@ def refusal(told: "dict[str, Any]", otherwise: str) -> "SynapseError":
 
 
 def _elsewhere(target: str, registry: FileRegistry) -> str:
-    """What to do about a target that is known and no agent of this machine, or an empty string."""
+    """What to do about a target that is known and no living agent of this machine, or an empty string."""
     if target == GATEWAY:
         return NO_AGENT
-    alias = target.removeprefix("@")
-    known = os.path.join(os.path.dirname(registry.folder), "external", f"{alias}.json")
-    if "/" in alias or not os.path.exists(known):
+    alias, home = target.removeprefix("@"), os.path.dirname(registry.folder)
+    if "/" in alias:
         return ""
-    return f'it is an agent from elsewhere: `synapse external send {alias} "…"`, or through a gateway that runs'
+    if os.path.exists(os.path.join(home, "external", f"{alias}.json")):
+        return f'it is an agent from elsewhere: `synapse external send {alias} "…"`, or through a gateway that runs'
+    # A given name, a full id, or a profile and port has left a log.
+    if any(os.path.exists(os.path.join(home, "logs", f"{begin}{alias}.log")) for begin in ("", "synapse-")):
+        return f"it has ended  (synapse logs {alias}; with `synapse send --queue` a message waits for its next start)"
+    return ""
 
 
 def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, registry: FileRegistry) -> Answer:

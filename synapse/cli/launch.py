@@ -27,7 +27,8 @@ def run(arguments: list[str]) -> int:
     settings = load_settings()
     # Before its options are read: a mistyped verb has those of the verb.
     require_profile(profile, settings)
-    parser = VerbParser(profile, summary=f"run {profile} in this terminal, as an agent", examples=EXAMPLES, json=False)
+    summary = f"run {profile} in this terminal, as an agent"
+    parser = VerbParser(profile, summary=summary, examples=EXAMPLES, json=False, program=profile)
     add_host_options(parser)
     # How `synapse start` runs a host: without a terminal, and with errors that it can read.
     for hidden in ("--headless", "--json"):

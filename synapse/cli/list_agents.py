@@ -2,7 +2,7 @@
 
 from synapse.cli.hosts import open_gateways, open_registry
 from synapse.cli.question_view import next_step, question_in, target_of, title_of
-from synapse.cli.render import plain, table
+from synapse.cli.render import plain, short_path, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.survey import Asked, ask_all, current_task
 from synapse.cli.task_view import UNVERIFIED, message_of, sender_of
@@ -20,6 +20,7 @@ synapse list
 synapse list --json | jq -r '.[].agent_id'
 """
 NOT_RESPONDING = "not_responding"
+QUEUED = "queued"
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
 
 
@@ -70,26 +71,45 @@ def attention_lines(asked: list[Asked]) -> list[str]:
             lines.append(f"! {name} asks a person: {title_of(question)}  ({command})")
         elif state_of(one) == WAITING:
             lines.append(f"! {name} waits for a person: {plain(str(one.body.get('why', '')))}  (synapse attach {name})")
-        for item in objects_in(one.body, "attention"):
-            if item.get("question_id"):
-                continue  # it has its own line
-            task_id = str(item.get("task_id", ""))[:8]
-            text = plain(str(item.get("text", "")))
-            lines.append(f"! {name}, task {task_id}: {text}{decision(task_id, str(item.get('receipt', 'typed')))}")
+        lines += _task_lines(name, objects_in(one.body, "attention"))
     return lines
+
+
+def _task_lines(name: str, items: "list[dict[str, Any]]") -> list[str]:
+    """One line for each task that needs a person, but one for all that are held for the same reason."""
+    lines: list[str] = []
+    held: dict[str, list[str]] = {}
+    for item in items:
+        if item.get("question_id"):
+            continue  # it has its own line
+        task_id, receipt = str(item.get("task_id", ""))[:8], str(item.get("receipt", "typed"))
+        text = plain(str(item.get("text", "")))
+        if receipt == QUEUED:
+            held.setdefault(text, []).append(task_id)
+        else:
+            lines.append(f"! {name}, task {task_id}: {text}{decision(task_id, receipt)}")
+    return lines + [_held_line(name, text, task_ids) for text, task_ids in held.items()]
+
+
+def _held_line(name: str, text: str, task_ids: list[str]) -> str:
+    first, *more = task_ids
+    if not more:
+        return f"! {name}, task {first}: {text}{decision(first, QUEUED)}"
+    return f"! {name}, {len(task_ids)} messages: {text}  (synapse cancel --queue {name} takes all back)"
 
 
 def decision(task_id: str, receipt: str) -> str:
     """What to type about a task that needs a person: what was typed is in doubt, what waits can be taken back."""
     if receipt == "typed":
         return f"  (synapse resolve {task_id} --delivered|--retry|--fail)"
-    return f"  (synapse cancel {task_id} takes it back)" if receipt == "queued" else ""
+    return f"  (synapse cancel {task_id} takes it back)" if receipt == QUEUED else ""
 
 
 def _row(one: Asked) -> tuple[str, ...]:
     entry = one.entry
     name = f"{entry.name} ({entry.agent_type})" if entry.name else short_name(entry)
-    return (name, state_of(one).replace("_", " "), str(entry.port or ""), str(entry.pid), _work(one), entry.working_dir)
+    folder = short_path(entry.working_dir)
+    return (name, state_of(one).replace("_", " "), str(entry.port or ""), str(entry.pid), _work(one), folder)
 
 
 def _work(one: Asked) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from synapse.cli.hosts import open_gateways, open_registry
-from synapse.cli.speech import give, give_json
+from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser, whole_number
 from synapse.core.address import matching
 from synapse.core.errors import AmbiguousTarget, NotFound
@@ -36,9 +36,10 @@ def run(arguments: list[str]) -> int:
     lines = [line for path in files for line in last_lines(path, options.lines)]
     if options.json:
         give_json({"files": [str(path) for path in files], "lines": lines})
-    else:
-        for line in lines:
-            give(line)
+    elif not lines:
+        say(f"nothing was logged yet  ({', '.join(map(str, files))})")
+    for line in () if options.json else lines:
+        give(line)
     return 0
 
 

@@ -23,6 +23,7 @@ VERBS = {
     "reply": ("reply", "answer the request that this agent works on"),
     "broadcast": ("broadcast", "send a message to all agents of this folder"),
     "queue": ("show_queue", "what waits for the agents"),
+    "tasks": ("show_tasks", "what was sent lately, and what became of it"),
     "cancel": ("cancel", "stop a task, or take a queued message back"),
     "approvals": ("approvals", "what all agents wait for a person to decide"),
     "approve": ("approve", "allow what an agent asks for"),

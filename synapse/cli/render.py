@@ -51,6 +51,13 @@ def plain(text: str) -> str:
 _ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
+def short_path(path: str) -> str:
+    """A folder as people write it: `~` is their home."""
+    home = os.path.expanduser("~").rstrip(os.sep)
+    is_inside = home and (path == home or path.startswith(home + os.sep))
+    return f"~{path[len(home) :]}" if is_inside else path
+
+
 def safe(text: str) -> str:
     """An agent's own words, as they are; on a terminal without anything that could act there."""
     if not sys.stdout.isatty():

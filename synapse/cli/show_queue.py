@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from synapse.cli.hosts import find_agent, open_registry
 from synapse.cli.render import table
 from synapse.cli.speech import give, give_json, say
-from synapse.cli.stored import stored_queue
+from synapse.cli.stored import is_of, stored_queue
 from synapse.cli.survey import ask_all, warn_of_silent
 from synapse.cli.task_view import attention_of, message_of, sender_of, short_id
 from synapse.cli.verb_parser import VerbParser
@@ -19,6 +21,7 @@ EXAMPLES = """
 synapse queue                 of all agents, also of those that do not run
 synapse queue codex
 synapse cancel 54241e7e       takes a message back
+synapse cancel --queue codex  takes back all that waits for codex
 """
 TITLES = ("AGENT", "TASK", "PRIORITY", "FROM", "MESSAGE")
 
@@ -28,16 +31,7 @@ def run(arguments: list[str]) -> int:
     parser = VerbParser("queue", examples=EXAMPLES)
     parser.add_argument("agent", nargs="?", metavar="AGENT")
     options = parser.parse_args(arguments)
-    registry = open_registry()
-    stored = stored_queue({entry.inbox: entry for entry in registry.entries() if entry.inbox})
-    if options.agent:
-        stored = [(owner, task) for owner, task in stored if _is_of(options.agent.removeprefix("@"), owner)]
-    left = [(owner, task) for owner, task in stored if not owner.pid]
-    asked = ask_all(_living(options.agent, registry, is_known=bool(left)), "GET", "/queue")
-    warn_of_silent(asked)
-    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")]
-    listed = {task.get("id") for _, task in waiting}
-    waiting += [(owner, task) for owner, task in stored if task.get("id") not in listed]
+    waiting = waiting_for(options.agent, open_registry())
     if options.json:
         give_json([{"agent_id": entry.agent_id, "task": task} for entry, task in waiting])
         return 0
@@ -58,6 +52,19 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def waiting_for(agent: str | None, registry: FileRegistry) -> list[tuple[AgentEntry, dict[str, Any]]]:
+    """What waits for one agent or for all, whether they run or not. Raises AgentNotFound."""
+    stored = stored_queue({entry.inbox: entry for entry in registry.entries() if entry.inbox})
+    if agent:
+        stored = [(owner, task) for owner, task in stored if is_of(agent.removeprefix("@"), owner)]
+    left = [(owner, task) for owner, task in stored if not owner.pid]
+    asked = ask_all(_living(agent, registry, is_known=bool(left)), "GET", "/queue")
+    warn_of_silent(asked)
+    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")]
+    listed = {task.get("id") for _, task in waiting}
+    return waiting + [(owner, task) for owner, task in stored if task.get("id") not in listed]
+
+
 def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> list[AgentEntry]:
     """The running agents to ask: all, or the one that is meant, if it runs."""
     if not agent:
@@ -68,14 +75,3 @@ def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> lis
         if not is_known:
             raise
         return []
-
-
-def _is_of(agent: str, owner: AgentEntry) -> bool:
-    """Whether a message that was left belongs to `agent`: its name, its id, or its profile."""
-    return agent in (
-        owner.name,
-        owner.inbox,
-        owner.inbox.partition("@")[0],
-        owner.agent_id,
-        owner.agent_id.removeprefix("synapse-"),
-    )

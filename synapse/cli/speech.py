@@ -38,19 +38,37 @@ def complain(error: "SynapseError | OSError", *, as_json: bool, task_id: str = "
     code, message, hint = _described(error)
     if as_json:
         task = {"task_id": task_id} if task_id else {}
-        give_json({"error": {"code": code, "message": message, "hint": hint, **task}})
+        give_json({"error": {**described(error), **task}})
     else:
         say(f"Error: {message}" + (f"\n{hint}" if hint else ""))
     return exit_code(code)
 
 
+def described(error: "SynapseError | OSError") -> "dict[str, str]":
+    """An error for a machine."""
+    code, message, hint = _described(error)
+    return {"code": code, "message": message, "hint": hint}
+
+
 def _described(error: "SynapseError | OSError") -> "tuple[str, str, str]":
     if isinstance(error, OSError):
+        if error.filename is None and _has_lost_its_folder():
+            return "error", "the folder that this shell is in is not there any more", "go to one that is: cd"
         place = f": {error.filename}" if error.filename else ""
         return "error", f"{error.strerror or error}{place}", ""
     from synapse.cli.exit_codes import HINTS
 
     return error.code, str(error), error.hint or HINTS.get(error.code, "")
+
+
+def _has_lost_its_folder() -> bool:
+    import os
+
+    try:
+        os.getcwd()
+    except OSError:
+        return True
+    return False
 
 
 def _write(stream: "TextIO | None", text: str, end: str = "\n") -> None:

@@ -29,16 +29,19 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] == ["gateway"]:
         return _start_gateway(arguments[1:])
     ours, theirs = split_at_dashes(arguments)
-    parser = VerbParser("start", examples=EXAMPLES)
+    wanted = next((word for word in ours if not word.startswith("-")), "PROFILE")
+    parser = VerbParser("start", examples=EXAMPLES, program="" if wanted == SCRIPTED else wanted)
     parser.add_argument("profile", metavar="PROFILE", help="or `scripted`, or `gateway`")
     parser.add_argument("script", nargs="?", metavar="FILE", help="the script, after `scripted`")
     add_host_options(parser)
     options = parser.parse_args(ours)
     settings = load_settings()
-    if (options.profile == SCRIPTED) != bool(options.script):
-        parser.error("a FILE follows `scripted`, and only that")
+    if options.profile == SCRIPTED and not options.script:
+        parser.error("a FILE follows `scripted`")
     if options.profile != SCRIPTED:
         require_profile(options.profile, settings)
+        if options.script:
+            parser.refuse(options.script)
     launch = Launch(
         verb=[options.profile, *([options.script] if options.script else [])],
         name=options.name,

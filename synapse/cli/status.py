@@ -9,10 +9,11 @@ from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry, st
 from synapse.cli.list_agents import as_fields, attention_lines, decision, state_of
 from synapse.cli.list_agents import run as list_agents
 from synapse.cli.question_view import next_step, question_in, question_lines, question_of
-from synapse.cli.render import painted, plain
+from synapse.cli.render import painted, plain, short_path
 from synapse.cli.speech import give, give_json
 from synapse.cli.survey import Asked, current_task, find_task, is_task_id
 from synapse.cli.task_view import (
+    FINISHED,
     attention_of,
     message_of,
     note_of,
@@ -26,10 +27,11 @@ from synapse.cli.task_view import (
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentNotFound, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, TaskNotFound
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
 
+LEAST_OF_AN_ID = 4
 EXAMPLES = """
 synapse status codex               what it does, and since when
 synapse status codex --explain     how that is known: what each source says
@@ -62,6 +64,9 @@ def _agent_or_task(target: str, registry: FileRegistry) -> Asked | tuple[AgentEn
             return find_task(target, registry)
         except TaskNotFound as missing:
             raise (missing if is_task_id(target) else error) from None
+        except AmbiguousTask as several:
+            # A name as `d1` begins many an id; nobody types so little of one.
+            raise (error if len(target) < LEAST_OF_AN_ID else several) from None
     return Asked(entry, ask(entry, "GET", "/status"))
 
 
@@ -76,7 +81,7 @@ def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
     if body.get("gate"):
         give(f"  gate     nothing is typed: {plain(str(body['gate']))}")
     place = f"in {entry.gateway}" if entry.gateway else f"port {entry.port}"
-    give(f"  where    {place}, pid {entry.pid}, {entry.working_dir}")
+    give(f"  where    {place}, pid {entry.pid}, {plain(short_path(entry.working_dir))}")
     task = current_task(body)
     if task:
         give(f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}")
@@ -116,7 +121,8 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     elif note_of(task):
         give(f"  note     {plain(note_of(task))}")
     if reply_of(task):
-        give("  answer\n" + "\n".join(plain(line) for line in reply_of(task).splitlines()))
+        title = "answer" if status_of(task) in FINISHED else "said so far"
+        give("\n".join([f"  {title}", *(plain(line) for line in reply_of(task).splitlines())]))
 
 
 def _show_question(question: dict[str, Any], target: str, agent: str) -> None:

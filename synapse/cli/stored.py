@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from synapse.cli.hosts import current_folder
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import TaskNotFound
+from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.task import Task
 from synapse.dialects.synapse.projection import task_object
 from synapse.runtime.settings import load_settings
 from synapse.runtime.unowned import Unowned, open_unowned
+from synapse.service.gateway_directory import left_name
+from synapse.service.recovery import is_instruction
 
 T = TypeVar("T")
 
@@ -36,18 +38,44 @@ def stored_queue(living: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[s
     return [(living.get(task.inbox) or owner(task), task_object(task)) for task in shown]
 
 
-def take_back(task_id: str) -> dict[str, Any]:
-    """Cancel a task whose agent does not run. Raises TaskNotCancelable, Conflict or StoreFailed."""
+def recent_tasks(agent: str, limit: int) -> list[Task]:
+    """The tasks that changed last, of all agents or of one, the latest first; not what each is told at its start."""
 
-    async def cancel(unowned: Unowned) -> Task:
-        return await unowned.take_back(await unowned.find(task_id))
+    def is_wanted(task: Task) -> bool:
+        return not is_instruction(task) and (not agent or is_of(agent, owner(task)))
 
-    return task_object(_with_store(cancel, task_id))
+    try:
+        return _with_store(lambda unowned: unowned.recent(limit, is_wanted), "")
+    except TaskNotFound:
+        return []
+
+
+def is_of(agent: str, owner: AgentEntry) -> bool:
+    """Whether what is in the store belongs to `agent`: its name, its id, or its profile."""
+    short_id = owner.agent_id.removeprefix("synapse-")
+    profile = short_id.rpartition("-")[0]
+    return agent in (owner.name, owner.inbox, owner.inbox.partition("@")[0], owner.agent_id, short_id, profile)
+
+
+def take_back_each(task_ids: Sequence[str]) -> list[dict[str, Any] | SynapseError]:
+    """Cancel tasks whose agents do not run; one that cannot be canceled has its error instead. Raises StoreFailed."""
+
+    async def cancel(unowned: Unowned) -> list[dict[str, Any] | SynapseError]:
+        told = list[dict[str, Any] | SynapseError]()
+        for task_id in task_ids:
+            try:
+                told.append(task_object(await unowned.take_back(await unowned.find(task_id))))
+            except SynapseError as error:
+                told.append(error)
+        return told
+
+    return _with_store(cancel, task_ids[0]) if task_ids else []
 
 
 def owner(task: Task) -> AgentEntry:
-    """An entry without a process, for showing."""
-    return AgentEntry(task.agent_id, task.agent_id, name=task.agent_id, inbox=task.inbox)
+    """An entry without a process, for showing: by the given name, which its next agent has too, or the short id."""
+    name = left_name(task).removeprefix("synapse-")
+    return AgentEntry(task.agent_id, task.agent_id, name=name, inbox=task.inbox)
 
 
 def _with_store(act: Callable[[Unowned], Awaitable[T]], wanted: str) -> T:

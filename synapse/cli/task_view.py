@@ -28,11 +28,12 @@ def receipt_of(task: "dict[str, Any]") -> str:
 
 def receipt_lines(task: "dict[str, Any]") -> "list[str]":
     """Each step of the message's way, with its time and evidence."""
-    steps = objects_in(object_in(task, "metadata"), "receipts")
-    return [
-        f"{step.get('step', ''):<13} {step.get('at', '')}  {step.get('source', '')}: {step.get('evidence', '')}"
-        for step in steps
-    ]
+    return [_receipt_line(step) for step in objects_in(object_in(task, "metadata"), "receipts")]
+
+
+def _receipt_line(step: "dict[str, Any]") -> str:
+    evidence = f": {step['evidence']}" if step.get("evidence") else ""
+    return f"{step.get('step', ''):<13} {step.get('at', '')}  {step.get('source', '')}{evidence}"
 
 
 def attention_of(task: "dict[str, Any]") -> str:

@@ -7,6 +7,7 @@ from synapse.cli.main import VERBS
 from synapse.cli.render import line_width
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidRequest
+from synapse.core.overriding import override
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ LARGEST = 10**9
 class VerbParser(ArgumentParser):
     """Parses what follows a verb.
 
-    Raises InvalidRequest instead of ending the process, so that `--json` gets its error object.
+    Raises InvalidRequest instead of ending the process, so that `--json` gets its error object. `program` is the one
+    that gets what stands behind `--`.
     """
 
-    def __init__(self, verb: str, *, examples: str, summary: str = "", json: bool = True) -> None:
+    def __init__(self, verb: str, *, examples: str, summary: str = "", json: bool = True, program: str = "") -> None:
         lines = "\n".join(f"  {line}" for line in examples.strip().splitlines())
         super().__init__(
             prog=f"synapse {verb}",
@@ -33,10 +35,12 @@ class VerbParser(ArgumentParser):
             formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, width=min(line_width(), 100)),
             allow_abbrev=False,
         )
+        self._program = program
         if json:
             self.add_argument("--json", action="store_true", help="the result for machines")
 
-    def error(self, message: str) -> "NoReturn":  # type: ignore[explicit-override]  # typing.override needs Python 3.12
+    @override
+    def error(self, message: str) -> "NoReturn":
         # Its own words are for programmers; there is no other way to learn what it found wrong.
         number = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message, re.DOTALL)
         if number:
@@ -49,15 +53,21 @@ class VerbParser(ArgumentParser):
             message = f"{choice[1]} must be one of {choice[3].replace(chr(39), '')}, not {choice[2]}"
         _, unknown, words = message.partition("unrecognized arguments: ")
         if unknown:
-            self._refuse(words.split(" ")[0].partition("=")[0])
+            self.refuse(words.split(" ")[0].partition("=")[0])
         raise InvalidRequest(message, hint=f"{self.prog} --help")
 
-    def _refuse(self, word: str) -> "NoReturn":
-        if not word.startswith("-"):
-            raise InvalidRequest(f"'{word}' is one word too many", hint=f"{self.prog} --help")
-        meant = nearest(word, list(self._known_options()))
-        hint = f"did you mean {meant}?  ({self.prog} --help)" if meant else f"{self.prog} --help"
-        raise InvalidRequest(f"unknown option {word}", hint=hint)
+    def refuse(self, word: str) -> "NoReturn":
+        """Raises InvalidRequest: this verb has no such word."""
+        is_option = word.startswith("-")
+        meant = nearest(word, list(self._known_options())) if is_option else None
+        hints = [f"did you mean {meant}?  ({self.prog} --help)"] if meant else []
+        if self._program:
+            # Whoever knows the program well types its own options where they always did.
+            ours = self.prog.removesuffix(f" {self._program}")
+            theirs = word if is_option else "…"
+            hints.append(f"what is for {self._program} itself follows `--`:  {ours} {self._program} -- {theirs}")
+        what = f"unknown option {word}" if is_option else f"'{word}' is one word too many"
+        raise InvalidRequest(what, hint="\n".join(hints) or f"{self.prog} --help")
 
     def _known_options(self) -> "Iterable[str]":
         """The long options of the verb, and those of its actions."""

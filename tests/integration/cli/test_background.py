@@ -147,3 +147,21 @@ def test_a_host_that_does_not_end_is_killed_only_by_force(
 
         assert process.wait(5) == -signal.SIGKILL
     assert registry.written() == []
+
+
+def test_what_a_background_program_showed_before_it_left_is_told(
+    registry: FileRegistry, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    profiles = tmp_path / ".synapse" / "profiles"
+    profiles.mkdir(parents=True)
+    leaving = """command = ["sh", "-c", "echo there is no licence for this machine; exit 3"]"""
+    (profiles / "leaving.toml").write_text(leaving, encoding="utf-8")
+
+    if main(["synapse", "start", "leaving"]) == 0:
+        # It was so slow to leave that its host was up before.
+        for entry in registry.written():
+            wait_until_gone(entry.pid)
+        assert main(["synapse", "logs", "leaving"]) == 0
+
+    told = "".join(capsys.readouterr())
+    assert "the program ended with status 3; its terminal showed:\n  there is no licence for this machine\n" in told

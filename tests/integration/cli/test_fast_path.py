@@ -57,7 +57,7 @@ def test_a_plain_command_imports_only_our_own_light_modules(tmp_path: Path, argu
 
 def test_help_and_list_do_without_the_heavy_ones(tmp_path: Path) -> None:
     environ = Session(tmp_path).environ
-    heavy = {"asyncio", "dataclasses", "msgspec", "pathlib", "rich", "sqlite3", "subprocess", "typing", "uvicorn"}
+    heavy = {"asyncio", "dataclasses", "msgspec", "pathlib", "sqlite3", "subprocess", "typing", "uvicorn"}
 
     assert not modules_of([*COMMAND, "--help"], environ) & (heavy | {"argparse", "re"})
     assert not modules_of([*COMMAND, "list"], environ) & heavy

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from synapse.core.agent import AgentEntry
+from synapse.core.overriding import override
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import start_time
 
@@ -120,14 +121,16 @@ _BECOMES = {"canceled": "canceled", "retry": "submitted", "fail": "submitted"}
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # type: ignore[explicit-override]  # see runtime.logs
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has left is no error here."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     fake: FakeHost
 
-    def log_message(self, format: str, *args: Any) -> None:  # type: ignore[explicit-override]  # noqa: A002 - as the parent
+    @override
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the parent has it
         """Say nothing."""
 
     def do_GET(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from synapse.cli.render import short_path
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
 from synapse.runtime.logs import log_to
@@ -30,7 +31,7 @@ def test_list_is_a_table_of_who_is_here(synapse: Cli, start: HostFactory, home: 
     assert claude.split()[:3] == ["claude-8100", "ready", "8100"]
     assert codex.startswith("reviewer (codex)  working  8120")
     assert "review the design (+2 queued)" in codex
-    assert str(home) in codex
+    assert short_path(str(home)) in codex
     assert "\x1b" not in ran.out
 
 
@@ -152,6 +153,36 @@ def test_cancel_takes_a_message_back(synapse: Cli, start: HostFactory) -> None:
 
     assert ran.code == 0
     assert task["status"] == "canceled"
+
+
+def test_cancel_takes_back_several_and_goes_on_when_one_cannot_be(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    first, second = host.open(MESSAGE), host.open(MESSAGE)
+    left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
+    synapse("cancel", left["id"])
+
+    ran = synapse("cancel", left["id"], first["id"], second["id"], "--json")
+
+    (one, other), error = [one["task"]["status"] for one in ran.json[:2]], ran.json[2]["error"]
+    assert (ran.code, one, other, error["code"]) == (7, "canceled", "canceled", "task_not_cancelable")
+
+
+def test_cancel_takes_back_all_that_waits_for_an_agent(synapse: Cli) -> None:
+    for text in ("one", "two"):
+        synapse("send", "reviewer", text, "--queue")
+    synapse("send", "writer", "three", "--queue")
+
+    ran = synapse("cancel", "--queue", "reviewer")
+
+    assert (ran.code, ran.err.count(" is canceled")) == (0, 2)
+    assert [one["agent_id"] for one in synapse("queue", "--json").json] == ["writer"]
+
+
+@pytest.mark.parametrize("wrong", [(), ("54241e7e", "--queue", "codex")])
+def test_cancel_wants_tasks_or_a_queue(synapse: Cli, wrong: tuple[str, ...]) -> None:
+    ran = synapse("cancel", *wrong)
+
+    assert (ran.code, "name the tasks to cancel, or say --queue AGENT" in ran.err) == (2, True)
 
 
 def test_cancel_of_an_unknown_task_is_not_found(synapse: Cli, start: HostFactory) -> None:
@@ -295,6 +326,16 @@ def test_a_message_that_is_held_can_be_taken_back(synapse: Cli, start: HostFacto
     assert "(synapse cancel 54241e7e takes it back)" in synapse("list").err
 
 
+def test_messages_that_are_held_for_the_same_reason_have_one_line(synapse: Cli, start: HostFactory) -> None:
+    held = [{"task_id": f"{number:08}-1", "text": "held", "receipt": "queued"} for number in range(50)]
+    start().state["attention"] = [*held, {"task_id": "54241e7e-1", "text": "in doubt", "receipt": "typed"}]
+
+    doubt, all_held = synapse("list").err.splitlines()
+
+    assert doubt.startswith("! codex-8120, task 54241e7e: in doubt")
+    assert all_held == "! codex-8120, 50 messages: held  (synapse cancel --queue codex-8120 takes all back)"
+
+
 def test_nobody_attaches_to_a_script(synapse: Cli, start: HostFactory) -> None:
     start("scripted", 8180)
 
@@ -302,3 +343,29 @@ def test_nobody_attaches_to_a_script(synapse: Cli, start: HostFactory) -> None:
 
     assert ran.code == 7
     assert "has no terminal" in ran.err
+
+
+def test_what_a_task_has_said_so_far_is_not_called_its_answer(synapse: Cli, start: HostFactory) -> None:
+    task = start().open(MESSAGE)
+    task |= {"status": "working", "artifacts": [{"parts": [{"type": "text", "text": "half of it"}]}]}
+
+    assert synapse("status", task["id"]).out.endswith("  said so far\nhalf of it\n")
+    task["status"] = "completed"
+    assert synapse("status", task["id"]).out.endswith("  answer\nhalf of it\n")
+
+
+def test_an_agent_that_has_logged_nothing_says_so(synapse: Cli, home: Path) -> None:
+    (home / "logs").mkdir()
+    (home / "logs" / "synapse-codex-8120.log").touch()
+
+    ran = synapse("logs", "codex")
+
+    assert (ran.code, ran.out, ran.err.startswith("nothing was logged yet")) == (0, "", True)
+
+
+@pytest.mark.parametrize("target", ["reviewer", "codex-8120", "synapse-codex-8120", "@reviewer"])
+def test_an_agent_that_has_ended_is_told_from_one_that_never_was(synapse: Cli, home: Path, target: str) -> None:
+    log_of(home, "synapse-codex-8120")
+
+    assert f"it has ended  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
+    assert "it has ended" not in synapse("send", "codex-8121", "hi").err

@@ -18,6 +18,16 @@ from tests.unit.cli.conftest import Cli, HostFactory
         (["keys", "create", "ci", "--expire=30d"], "unknown option --expire", "did you mean --expires?"),
         (["stop", "codex", "--whatsoever"], "unknown option --whatsoever", "synapse stop --help"),
         (["config", "set", "x"], "'set' is one word too many", "synapse config --help"),
+        (["dummy", "--resume"], "unknown option --resume", "follows `--`:  synapse dummy -- --resume"),
+        (
+            ["dummy", "fix it"],
+            "'fix' is one word too many",
+            "what is for dummy itself follows `--`:  synapse dummy -- …",
+        ),
+        (["start", "dummy", "--resume"], "unknown option --resume", "follows `--`:  synapse start dummy -- --resume"),
+        (["start", "dummy", "fix it"], "'fix it' is one word too many", "synapse start dummy -- …"),
+        (["start", "dummy", "--nam", "x"], "unknown option --nam", "did you mean --name?  (synapse start --help)"),
+        (["start", "scripted"], "a FILE follows `scripted`", "synapse start --help"),
         (["gateway", "--port", "abc"], "--port must be a whole number, not 'abc'", "synapse gateway --help"),
         (
             ["external", "send", "a", "b", "--timeout", "x"],
@@ -169,3 +179,16 @@ def test_settings_are_shown_as_they_are_written(synapse: Cli) -> None:
 
     assert "allow_private_webhooks  false" in shown
     assert "instructions            true" in shown
+
+
+def test_a_folder_that_was_removed_under_the_shell_is_told(
+    synapse: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    ran = synapse("start", "dummy")
+
+    assert (ran.code, "the folder that this shell is in is not there any more" in ran.err) == (1, True)

@@ -46,7 +46,8 @@ def test_a_running_agent_gets_it_at_once(synapse: Cli, start: HostFactory, home:
 def test_a_profile_means_the_agent_that_will_run_in_this_folder(synapse: Cli, home: Path) -> None:
     task = synapse("send", "codex-8120", "later", "--queue", "--json").json["task"]
 
-    assert "codex-8120" in synapse("status", task["id"][:8]).out
+    assert "at codex-8120 (not running)" in synapse("status", task["id"][:8]).out
+    assert synapse("queue").out.splitlines()[1].split()[0] == "codex-8120"
     assert "(not running)" in synapse("status", task["id"][:8]).out
 
 
@@ -165,3 +166,13 @@ async def hold(path: Path, inbox: str) -> None:
     parent = os.getppid()
     assert await store.claim_inbox(inbox, f"{parent}:{start_time(parent)}", holder_is_alive)
     await store.close()
+
+
+def test_the_name_of_an_agent_that_is_gone_is_not_taken_for_the_beginning_of_many_tasks(synapse: Cli) -> None:
+    ids = [synapse("send", "reviewer", str(number), "--queue", "--json").json["task"]["id"] for number in range(17)]
+    first_letters = [task_id[0] for task_id in ids]
+    shared = max(first_letters, key=first_letters.count)
+
+    ran = synapse("status", shared)
+
+    assert (ran.code, f"No agent found matching '{shared}'" in ran.err) == (3, True)

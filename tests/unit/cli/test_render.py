@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.cli.render import cut, plain, table, width
+from synapse.cli.render import cut, plain, short_path, table, width
 
 
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("🙂", 2), ("", 0)])
@@ -40,3 +40,19 @@ def test_only_the_elastic_column_is_cut(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_there_is_no_colour_without_a_terminal() -> None:
     assert "\x1b" not in table(("STATE",), [("ready",)], elastic=0)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/houses/ann", "~"),
+        ("/houses/ann/project", "~/project"),
+        ("/houses/anna", "/houses/anna"),
+        ("/", "/"),
+        ("", ""),
+    ],
+)
+def test_a_folder_of_ones_own_is_shown_short(path: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/houses/ann")
+
+    assert short_path(path) == shown
