@@ -18,7 +18,7 @@ from synapse.core.errors import AgentExited, SynapseError
 from synapse.core.registry import Registry
 from synapse.drivers.pty.composer import forget_files_before
 from synapse.runtime.courier import HostCourier
-from synapse.runtime.ids import new_context_id, new_id
+from synapse.runtime.ids import new_context_id, new_id, new_task_id
 from synapse.runtime.pushing import open_pushing
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
@@ -149,6 +149,7 @@ class AgentParts:
             registry=self._registry,
             clock=self._clock,
             new_id=new_id,
+            new_task_id=new_task_id,
             new_context_id=new_context_id,
             limits=limits,
             push_configs=self._pushing.configs,

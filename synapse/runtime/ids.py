@@ -12,8 +12,17 @@ _VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789ab
 
 
 def new_id() -> str:
-    """Return an id that nothing else has: of a task, a message, or a conversation. A UUID of version 4."""
+    """Return an id that nothing else has: of a message, or whatever else. A UUID of version 4."""
     return next(_IDS)
+
+
+def new_task_id() -> str:
+    """Return the id of a new task: a UUID of version 8, which begins at random and ends with the time.
+
+    People type its beginning. And what is kept in the order of its end is kept in the order in which it came.
+    """
+    noise = next(_IDS)
+    return f"{noise[:14]}8{noise[15:24]}{_now()}"
 
 
 def new_context_id() -> str:
@@ -22,8 +31,13 @@ def new_context_id() -> str:
     Nobody types one, so its beginning need not be its own; and what is kept in the order of its id is then kept in the
     order in which it came.
     """
-    when = f"{time.time_ns() // 1_000_000:012x}"
+    when = _now()
     return f"{when[:8]}-{when[8:]}-7{next(_IDS)[15:]}"
+
+
+def _now() -> str:
+    """Milliseconds since 1970."""
+    return f"{time.time_ns() // 1_000_000:012x}"
 
 
 def _mint() -> Iterator[str]:

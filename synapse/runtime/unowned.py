@@ -22,7 +22,7 @@ from synapse.core.requests import ChangeTask, DeleteTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.registries.processes import UNKNOWN, start_time
-from synapse.runtime.ids import new_context_id, new_id
+from synapse.runtime.ids import new_context_id, new_task_id
 from synapse.runtime.place import holder_is_alive
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
@@ -66,7 +66,7 @@ class Unowned:
         now = self._clock.now()
         seconds = ttl or self._settings.message_ttl
         opened = TaskOpened(
-            task_id=TaskId(new_id()),
+            task_id=TaskId(new_task_id()),
             at=now,
             agent_id=agent_id,
             inbox=inbox,

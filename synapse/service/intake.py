@@ -36,7 +36,7 @@ from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import DEFAULT_PRIORITY, INTERRUPT_PRIORITY, Task, TaskId, TaskState
 from synapse.core.wire_errors import InvalidField, PushNotSupported
 from synapse.service import outcomes
-from synapse.service.absences import WAITS_FOR
+from synapse.service.absences import WAITS_FOR, was_asked
 from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
@@ -79,6 +79,7 @@ class Intake:
         registry: Registry,
         clock: Clock,
         new_id: Callable[[], str],
+        new_task_id: Callable[[], str],
         new_context_id: Callable[[], str],
         limits: Limits,
         push_configs: PushConfigs | None = None,
@@ -94,6 +95,7 @@ class Intake:
         self._registry = registry
         self._clock = clock
         self._new_id = new_id
+        self._new_task_id = new_task_id
         self._new_context_id = new_context_id
         self._limits = limits
         self._push_configs = push_configs
@@ -283,7 +285,7 @@ class Intake:
             raise TaskNotFound(request.in_reply_to)
         sender, _ = sender_of(request.sender, caller, ())
         asked = task.metadata.get(WAITS_FOR)
-        if asked and caller.is_agent and caller.agent_id != asked:
+        if asked and caller.is_agent and not self._was_asked(task, caller):
             raise SenderMismatch(f"{asked} was asked, so {sender.sender_id} cannot answer", hint="send a new message")
         followed = self._feed.is_followed(task.id)
         now = self._clock.now()
@@ -297,6 +299,10 @@ class Intake:
         if not followed:
             await self._open(replace(request, in_reply_to=""), caller)
         return task
+
+    def _was_asked(self, task: Task, caller: Caller) -> bool:
+        callers = (entry for entry in self._registry.entries() if entry.agent_id == caller.agent_id)
+        return any(was_asked(task, entry) for entry in callers)
 
     async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await self._store.find_message(self._me.inbox, scope, message.message_id)
@@ -343,7 +349,7 @@ class Intake:
         deadline: datetime | None = None,
     ) -> TaskOpened:
         return TaskOpened(
-            task_id=TaskId(self._new_id()),
+            task_id=TaskId(self._new_task_id()),
             at=self._clock.now(),
             agent_id=self._me.agent_id,
             inbox=self._me.inbox,

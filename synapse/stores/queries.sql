@@ -76,10 +76,13 @@ WHERE task = (SELECT number FROM tasks WHERE key = ?2 AND id = ?1) AND seq > ?3 
 -- name: appends_of_all
 SELECT seq, id, body FROM appends CROSS JOIN tasks ON tasks.number = appends.task WHERE seq > ? ORDER BY seq;
 
+-- name: find_task
+SELECT id FROM tasks WHERE key = ?1 AND id = ?2 AND hidden = 0 AND ?3 IN ('', inbox);
+
 -- name: find_tasks
 SELECT id FROM tasks INDEXED BY tasks_by_key
-WHERE key BETWEEN ?1 AND ?2 AND id >= ?3 AND id < ?4 AND hidden = 0 AND ?5 IN ('', inbox)
-ORDER BY number DESC LIMIT ?6;
+WHERE id >= ?1 AND id < ?2 AND hidden = 0 AND ?3 IN ('', inbox)
+ORDER BY number DESC LIMIT ?4;
 
 -- name: holder
 SELECT holder FROM inboxes WHERE inbox = ?;

@@ -80,7 +80,8 @@ class SqliteStore:
 
     async def find(self, prefix: str, *, inbox: str = "", limit: int = 10) -> Sequence[TaskId]:
         """Ids that begin with `prefix`, hidden ones excluded, newest first."""
-        return await self._by_key.look(lambda connection: sqlite_reader.find(connection, prefix, inbox, limit))
+        reader = self._by_key if sqlite_reader.is_whole_id(prefix) else self._by_looking
+        return await reader.look(lambda connection: sqlite_reader.find(connection, prefix, inbox, limit))
 
     async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
         """The task that claimed the message id, if any; an empty inbox or scope means any."""

@@ -13,7 +13,7 @@ from synapse.core.events import MessageAdded, StateChanged, TaskEvent, TaskOpene
 from synapse.core.task import Task, TaskId
 from synapse.stores.event_rows import encode_events
 from synapse.stores.rows import encode_task, micros
-from synapse.stores.sqlite_keys import context_key, id_key, text_key
+from synapse.stores.sqlite_keys import id_key, text_key
 from synapse.stores.sqlite_queries import Row, query, read_many, write_many
 
 _LONG: Final = 64
@@ -30,7 +30,18 @@ _NO_MESSAGE: Final[Row] = (None, None, None)
 class Append:
     """What one `append` writes, ready to be bound, and who waits for it."""
 
-    __slots__ = ("body", "claim", "digest", "done", "events", "message_key", "snapshot", "task", "version_before")
+    __slots__ = (
+        "body",
+        "claim",
+        "digest",
+        "done",
+        "events",
+        "key",
+        "message_key",
+        "snapshot",
+        "task",
+        "version_before",
+    )
 
     def __init__(self, task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[int]) -> None:
         """Raises ValueError, TypeError or RecursionError for what JSON cannot hold."""
@@ -39,6 +50,7 @@ class Append:
         self.digest = digest
         self.done = done
         self.version_before = task.version - len(events)
+        self.key = id_key(task.id)
         self.body = encode_events(events)
         # The first append holds all of the task.
         self.snapshot = encode_task(task) if self.version_before and _needs_snapshot(self) else None
@@ -96,7 +108,7 @@ class _Batch:
         self._seq = last_seq
         self._places = places
         self._claimed = claimed
-        self._latest: dict[TaskId, Task] = {}
+        self._latest: dict[TaskId, Append] = {}
         self._appends: list[Row] = []
         self._snapshots: dict[int, Row] = {}
 
@@ -107,11 +119,11 @@ class _Batch:
         self._seq += len(append.events)
         place = self._places.setdefault(task.id, _Place(self._seq, 0, None))
         known = self._latest.get(task.id)
-        if append.version_before != (known.version if known else place.version):
+        if append.version_before != (known.task.version if known else place.version):
             raise VersionConflict("somebody else changed the task first")
         if append.claim in self._claimed:
             raise VersionConflict("somebody else claimed the message id first")
-        self._latest[task.id] = task
+        self._latest[task.id] = append
         message = _NO_MESSAGE
         if append.claim:
             self._claimed.add(append.claim)
@@ -126,12 +138,13 @@ class _Batch:
         new: list[Row] = []
         changed: list[Row] = []
         more: Counter[Group] = Counter()
-        for task_id, task in self._latest.items():
+        for task_id, append in self._latest.items():
+            task = append.task
             number, version, group = self._places[task_id]
             if version:
                 changed.append((number, task.state.value, micros(task.updated_at), task.version, task.hidden))
             else:
-                new.append(_task_row(number, task))
+                new.append(_task_row(number, append.key, task))
             if group:
                 more[group] -= 1
             if not task.hidden:
@@ -144,8 +157,8 @@ class _Batch:
 
 
 def _stored(connection: sqlite3.Connection, appends: Sequence[Append]) -> dict[TaskId, _Place]:
-    """The tasks of these appends that are there already; others may have ids that begin like theirs."""
-    rows = read_many(connection, "stored_tasks", [(id_key(append.task.id),) for append in appends])
+    """The tasks of these appends that are there already, and others whose ids have the same numbers."""
+    rows = read_many(connection, "stored_tasks", [(append.key,) for append in appends])
     return {
         TaskId(task_id): _Place(number, version, None if hidden else (inbox, scope, state))
         for task_id, number, version, inbox, scope, state, hidden in rows
@@ -168,20 +181,21 @@ def _needs_snapshot(append: Append) -> bool:
     )
 
 
-def _task_row(number: int, task: Task) -> Row:
+def _task_row(number: int, key: int, task: Task) -> Row:
+    created = micros(task.created_at)
     return (
         number,
-        id_key(task.id),
+        key,
         task.id,
         task.inbox,
         task.agent_id,
         task.scope,
-        context_key(task.context_id),
+        id_key(task.context_id),
         task.context_id,
         task.parent_id,
-        micros(task.created_at),
+        created,
         task.state.value,
-        micros(task.updated_at),
+        created if task.updated_at is task.created_at else micros(task.updated_at),
         task.version,
         task.hidden,
     )

@@ -13,7 +13,7 @@ from typing import Final
 
 from synapse.core.errors import StoreTooNew, StoreUnsafe
 from synapse.stores.sqlite_errors import corrupt, locked
-from synapse.stores.sqlite_keys import context_key, id_key, text_key
+from synapse.stores.sqlite_keys import id_key, text_key
 from synapse.stores.sqlite_location import lock_path, prepare_location
 from synapse.stores.sqlite_queries import migrations
 
@@ -118,8 +118,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreUnsafe(
             f"SQLite cannot use its write-ahead log for {path}", hint="set SYNAPSE_HOME to a folder on a local disk"
         )
-    for function in (context_key, id_key, text_key):
-        connection.create_function(function.__name__, 1, function, deterministic=True)
+    # Schema 4 had a function of its own for each kind of id.
+    for name, function in {"context_key": id_key, "id_key": id_key, "text_key": text_key}.items():
+        connection.create_function(name, 1, function, deterministic=True)
     # Another process may have migrated the file while this one waited for the lock.
     for number, script in _pending(connection, path):
         try:

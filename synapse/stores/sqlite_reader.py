@@ -17,13 +17,15 @@ from synapse.core.task import EXPIRED, Task, TaskId, TaskState
 from synapse.stores.compact_json import compact_json
 from synapse.stores.cursor import Cursor
 from synapse.stores.rows import micros
-from synapse.stores.sqlite_keys import context_key, id_key, last_id_key, text_key
+from synapse.stores.sqlite_keys import id_key, text_key
 from synapse.stores.sqlite_queries import query
 from synapse.stores.sqlite_texts import recorded_in, task_in
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 _LARGEST: Final = 2**63 - 1
 _MOST_TEXTS: Final = 8
+_WHOLE_ID: Final = 36
+"""Letters of an id; see `runtime.ids`."""
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 _HAS_EXPIRED: Final = compact_json({"reason": EXPIRED})[1:-1]
 
@@ -41,10 +43,16 @@ def load(connection: Connection, task_id: TaskId) -> Task:
     return _found(connection, task_id, row)
 
 
+def is_whole_id(prefix: str) -> bool:
+    """Whether it is found by its key. Of a shorter one all ids are looked through: only people type those."""
+    return len(prefix) >= _WHOLE_ID
+
+
 def find(connection: Connection, prefix: str, inbox: str, limit: int) -> list[TaskId]:
-    last = prefix + _LAST_CHARACTER
-    keys = id_key(prefix), last_id_key(prefix)
-    rows = connection.execute(query("find_tasks"), (*keys, prefix, last, inbox, limit))
+    if is_whole_id(prefix):
+        rows = connection.execute(query("find_task"), (id_key(prefix), prefix, inbox))
+    else:
+        rows = connection.execute(query("find_tasks"), (prefix, prefix + _LAST_CHARACTER, inbox, limit))
     return [TaskId(task_id) for (task_id,) in rows]
 
 
@@ -178,7 +186,7 @@ def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]
             values.append(value)
     if wanted.context_id:
         conditions.append(f"{table}.context_key = ?")
-        values.append(context_key(wanted.context_id))
+        values.append(id_key(wanted.context_id))
     if wanted.states and wanted.states <= _OPEN:
         conditions.append(f"{table}.state IN ('submitted', 'working', 'input_required', 'auth_required')")
     if wanted.states:

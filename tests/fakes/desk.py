@@ -105,6 +105,7 @@ class Desk:
             registry=FixedRegistry(),
             clock=self.clock,
             new_id=self._new_id,
+            new_task_id=self._new_id,
             new_context_id=self._new_id,
             limits=limits,
             push_configs=self.push_configs,
