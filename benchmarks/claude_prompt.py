@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from http.client import HTTPConnection
 from itertools import count
@@ -35,8 +35,8 @@ PROGRAM = "claude"
 _SETTINGS = "--settings"
 
 _ROUNDS, _FEW_ROUNDS = 30, 5
-_QUIET_SECONDS = 0.15
-"""So long a CLI must have been quiet before Synapse calls it ready; for tmux it is waited for here."""
+_REST_SECONDS = 0.3
+"""Twice as long as a CLI must have been quiet before Synapse calls it ready."""
 _START_SECONDS = 90.0
 _ASKED_SECONDS = 30.0
 _SENT = "`synapse send` → the prompt is at the model"
@@ -60,7 +60,11 @@ def run(effort: Effort) -> list[Row]:
         _agent(ours),
         _pane(theirs) as pane,
     ):
-        contenders = {"synapse": partial(_send, ours, model), "tmux": partial(_paste, pane, model)}
+        at_rest = partial(_at_rest, ours, pane)
+        contenders = {
+            "synapse": partial(at_rest, partial(_send, ours, model)),
+            "tmux": partial(at_rest, partial(_paste, pane, model)),
+        }
         interleave(1, contenders)  # the first prompt of a session takes longer
         found = interleave(rounds, contenders)
         reported = [_report(*_hook(ours)) for _ in range(rounds)]
@@ -108,9 +112,16 @@ def _is_ready(bench: Workbench) -> bool:
     return status.get("state") == "ready" and not status.get("gate") and not status.get("current_task")
 
 
+def _at_rest(bench: Workbench, pane: _Pane, measure: Callable[[], float]) -> float:
+    """Measure once both CLIs have nothing left to do: the one that was asked last still answers, on the same cores."""
+    wait_until(partial(_is_ready, bench), "Claude Code is ready again", _ASKED_SECONDS)
+    wait_until(pane.is_ready, "Claude Code shows its prompt again", _ASKED_SECONDS)
+    time.sleep(_REST_SECONDS)
+    return measure()
+
+
 def _send(bench: Workbench, model: ModelServer) -> float:
     name, text = _message()
-    wait_until(partial(_is_ready, bench), "Claude Code is ready again", _ASKED_SECONDS)
     begun = _CLOCK.now()
     command = [str(Path(sys.executable).with_name("synapse")), "send", AGENT, text]
     unseen = subprocess.DEVNULL
@@ -174,8 +185,6 @@ def _pane(bench: Workbench) -> Generator[_Pane]:
 
 def _paste(pane: _Pane, model: ModelServer) -> float:
     name, text = _message()
-    wait_until(pane.is_ready, "Claude Code shows its prompt again", _ASKED_SECONDS)
-    time.sleep(_QUIET_SECONDS)
     begun = _CLOCK.now()
     pane.tmux("set-buffer", "--", text, ";", "paste-buffer", "-p", "-d", ";", "send-keys", "Enter")
     return _until_asked(model, name) - begun.timestamp()

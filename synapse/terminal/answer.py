@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from synapse.terminal.echo import compact
 from synapse.terminal.keystrokes import keystrokes
@@ -24,10 +24,33 @@ _TELLING: Final = 8
 _TELLING_END: Final = 40
 
 
-def answer_text(lines: Sequence[str], text: str, profile: Profile) -> str:
-    """Return what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found."""
-    forms = {compact(keystrokes(text, profile, bracketed_paste=pasted).shown) for pasted in (False, True)}
-    starts = sorted({start for form in forms for start in _places_below_message(lines, form, profile)}, reverse=True)
+class _Place(NamedTuple):
+    """Where the program shows the message: its row, the row below it, and whether that is just the message."""
+
+    row: int
+    below: int
+    is_exact: bool
+
+
+def count_shown(lines: Sequence[str], text: str, profile: Profile) -> int:
+    """How often `lines` show `text` before it is typed: those places are of earlier messages that said the same.
+
+    With a rule for the echo nobody has to know: the last echo is ours.
+    """
+    return 0 if profile.answer.echo is not None else len(_places(lines, _forms(text, profile), profile))
+
+
+def answer_text(lines: Sequence[str], text: str, profile: Profile, *, earlier: int = 0) -> str:
+    """Return what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found.
+
+    `earlier` is what `count_shown` said before the text was typed.
+    """
+    forms = _forms(text, profile)
+    found = _places(lines, forms, profile)
+    # Fewer than that are left where the screen was cleared.
+    ours = found[earlier:] or found[-1:]
+    exact = [place for place in ours if place.is_exact]
+    starts = sorted({place.below for place in exact or ours}, reverse=True)
     starts = starts or _places_below_end(lines, forms, profile) or _places_without_message(lines, profile)
     answers = [_answer_from(lines, start, profile) for start in starts]
     if profile.answer.echo is not None:
@@ -42,14 +65,26 @@ def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
     return _dedented([_blanked(line, profile.answer.strip) for line in kept])
 
 
-def _places_below_message(lines: Sequence[str], wanted: str, profile: Profile) -> list[int]:
-    """Return the row below each place where the program shows the message."""
-    if profile.envelope:
-        header = wanted[: wanted.find("]") + 1] or wanted
-        begins = [(row, _beginning(lines, row, header, profile)) for row in range(len(lines))]
-    else:
-        begins = _bare_beginnings(lines, wanted, profile)
-    return [_message_end(lines, row, at, wanted, profile.answer.strip) for row, at in begins if at >= 0]
+def _forms(text: str, profile: Profile) -> set[str]:
+    """The message as it is shown, without blanks: pasted, and by plain keys."""
+    return {compact(keystrokes(text, profile, bracketed_paste=pasted).shown) for pasted in (False, True)}
+
+
+def _places(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[_Place]:
+    """Return where the program shows the message, from the top."""
+    found = set[_Place]()
+    for wanted in forms:
+        if profile.envelope:
+            header = wanted[: wanted.find("]") + 1] or wanted
+            begins = [(row, _beginning(lines, row, header, profile), True) for row in range(len(lines))]
+        else:
+            begins = _bare_beginnings(lines, wanted, profile)
+        found |= {
+            _Place(row, _message_end(lines, row, at, wanted, profile.answer.strip), is_exact)
+            for row, at, is_exact in begins
+            if at >= 0
+        }
+    return sorted(found)
 
 
 def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) -> int:
@@ -61,20 +96,28 @@ def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) ->
     return at if at < len(compact(lines[row])) else -1
 
 
-def _bare_beginnings(lines: Sequence[str], wanted: str, profile: Profile) -> list[tuple[int, int]]:
-    """Where rows begin with a message that has no header, behind the prompt alone; else where they end with it."""
-    strict, loose = list[tuple[int, int]](), list[tuple[int, int]]()
+def _bare_beginnings(lines: Sequence[str], wanted: str, profile: Profile) -> list[tuple[int, int, bool]]:
+    """Where rows begin with a message that has no header, behind the prompt alone, and where they end with it."""
+    begins = list[tuple[int, int, bool]]()
     for row, line in enumerate(lines):
         echo = profile.answer.echo.search(line) if profile.answer.echo else None
         if profile.answer.echo is not None and echo is None:
             continue
         shown, at = compact(line), len(compact(line[: echo.end()])) if echo else 0
         is_wrapped = len(shown) - at >= _TELLING and wanted.startswith(shown[at:])
-        if shown[at:] == wanted or is_wrapped:
-            strict.append((row, at))
+        if shown[at:] == wanted or is_wrapped or _goes_on(lines, row, shown[at:], wanted):
+            begins.append((row, at, True))
         elif shown.endswith(wanted):
-            loose.append((row, len(shown) - len(wanted)))
-    return strict or loose
+            begins.append((row, len(shown) - len(wanted), False))
+    return begins
+
+
+def _goes_on(lines: Sequence[str], row: int, begun: str, wanted: str) -> bool:
+    """Whether the rows below go on with the message to its very end, as those of a paste do."""
+    while begun and len(begun) < len(wanted) and wanted.startswith(begun) and row + 1 < len(lines):
+        row += 1
+        begun += compact(lines[row])
+    return begun == wanted
 
 
 def _places_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[int]:

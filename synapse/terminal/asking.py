@@ -28,6 +28,8 @@ _LONG_GRACE: Final = 2.5
 """The same where nothing is known but that it waits: some say so before they paint it."""
 _STEADY: Final = 0.5
 """So long a dialog is seen to be the same before it counts while the program goes on painting."""
+_STEADY_FRAME: Final = 0.05
+"""The same where each picture is a whole frame: the next may still add to it."""
 _TELLING_LENGTH: Final = 30
 _LOOK_THERE: Final = "look at its terminal"
 
@@ -163,7 +165,8 @@ class Asking:
         if self._changing is None or self._changing[0] != dialog.digest:
             self._changing = dialog.digest, now
         is_quiet = look.quiet_for >= self._profile.times.quiet
-        if not is_quiet and not self._has_passed(self._changing[1] + _STEADY, now):
+        patience = _STEADY_FRAME if look.paints_frames else _STEADY
+        if not is_quiet and not self._has_passed(self._changing[1] + patience, now):
             return shown
         self._changing = None
         return dialog

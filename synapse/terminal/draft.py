@@ -11,6 +11,7 @@ from typing import Final
 from synapse.terminal.edited_line import EditedLine
 from synapse.terminal.keys import Key, KeyParser, Kind
 
+_SUSPENDS: Final = "z"
 # Ctrl-C and Ctrl-\ also throw away what waits in the kernel; Ctrl-D hands it over.
 _ENDS_LINE: Final = frozenset("cd\\")
 _UNKNOWN: Final = EditedLine("?")
@@ -31,14 +32,18 @@ class PersonDraft:
         """True if a line was begun and not ended; a key whose effect is not known counts as a beginning."""
         return bool(self._line.text)
 
-    def typed(self, data: bytes) -> bool:
+    def typed(self, data: bytes, *, suspending_drops_line: bool = False) -> bool:
         """Take what came from the person's terminal, cut anywhere; False if no key was pressed.
 
         A terminal answers the program's queries on the same line, and tells of its focus: that is not the person.
         """
         keys = self._keys.feed(data)
         for key in keys:
-            self._line = self._after(key)
+            if key.kind is Kind.CONTROL and key.text == _SUSPENDS:
+                # A program that edits its own line has it still when it goes on.
+                self._line = EditedLine() if suspending_drops_line else self._line
+            else:
+                self._line = self._after(key)
         return self._keys.pending == _ESCAPE or any(key.kind not in _NO_PRESS for key in keys)
 
     def _after(self, key: Key) -> EditedLine:

@@ -86,6 +86,8 @@ class Look:
     """Seconds since a person last pressed a key."""
     person_drafting: bool = False
     """A person's keys say that their line is half typed (see `draft`), though the screen may not show it."""
+    paints_frames: bool = False
+    """The program paints in synchronized updates (DECSET 2026): what is not half painted is a whole frame."""
 
     @property
     def is_half_painted(self) -> bool:
@@ -122,6 +124,7 @@ class Evidence:
         now: float,
         person_idle_for: float = float("inf"),
         person_drafting: bool = False,
+        paints_frames: bool = False,
     ) -> Look:
         """Judge what is on the screen now, and return it together with the verdict."""
         dialog = None if picture is None else find_dialog(picture, self._profile)
@@ -133,10 +136,12 @@ class Evidence:
             quiet_for=quiet_for,
             person_idle_for=person_idle_for,
             person_drafting=person_drafting,
+            paints_frames=paints_frames,
         )
         if picture is None or look.is_half_painted:
             return look
-        self._say(Source.DIALOG, WAITING if dialog else "", f"a dialog is open: {look.dialog}" if dialog else "", now)
+        opened = f"a dialog is open: {look.dialog}" if dialog else "no dialog is open"
+        self._say(Source.DIALOG, WAITING if dialog else "", opened, now)
         self._read_title(picture, now)
         self._read_screen(picture, quiet_for, now)
         self._judge(now)
@@ -189,7 +194,8 @@ class Evidence:
         if quiet_for >= needed:
             self._say(Source.QUIET, READY, rule, now)
         else:
-            self._say(Source.QUIET, "" if self._verdict.state == STARTING else WORKING, rule, now)
+            state = "" if self._verdict.state == STARTING else WORKING
+            self._say(Source.QUIET, state, f"it has just printed something; {rule}", now)
 
     def _say(self, source: Source, state: str, detail: str, now: float) -> None:
         before = self._claims.get(source)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from synapse.core.agent import AGENT_STATES
 from synapse.core.errors import InvalidProfile
+from synapse.core.extension import Extensions, read_extensions
 from synapse.core.question import QuestionKind
 from synapse.terminal.fields import Fields
 from synapse.terminal.rules import (
@@ -126,6 +127,8 @@ class Profile:
     """State → what the window's title then matches."""
     answer: AnswerRule = field(default_factory=AnswerRule)
     signals: Signals = field(default_factory=Signals)
+    extensions: Extensions = ()
+    """The extensions of A2A that its agents declare."""
 
     @property
     def reads_lines(self) -> bool:
@@ -161,6 +164,7 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         titles=_titles(top.table("titles")),
         answer=_answer(top.table("answer")),
         signals=_signals(top.table("signals")),
+        extensions=read_extensions(top.value("extensions", []), f"profile '{name}'", InvalidProfile),
     )
     top.done()
     _require_regions(profile)

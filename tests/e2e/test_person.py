@@ -91,10 +91,15 @@ def begin_ada(here: Session, terminal: Terminal) -> None:
     """Run an agent in the person's terminal, and wait until others can see it."""
     terminal.run("dummy", "--name", "ada", "--no-instructions")
     terminal.wait(">")
+    wait_for_ada(here, terminal)
+
+
+def wait_for_ada(here: Session, terminal: Terminal) -> None:
+    """Wait until she is listed and answers."""
     for _ in range(200):
-        if any(agent["name"] == "ada" for agent in here.run("list", "--json").json):
+        if any(agent["name"] == "ada" and agent["status"] == "ready" for agent in here.run("list", "--json").json):
             return
-    pytest.fail(f"ada is not listed; her terminal shows:\n{terminal.screen()}")
+    pytest.fail(f"ada is not there; her terminal shows:\n{terminal.screen()}")
 
 
 def test_a_person_works_in_the_cli_sends_with_an_at_sign_and_gets_the_shell_back(
@@ -157,7 +162,7 @@ def test_attach_shows_the_screen_types_and_leaves_the_agent_running(here: Sessio
     assert here.run("list", "--json").json[0]["pid"] == agent["pid"]
 
 
-def test_ctrl_z_gives_the_shell_and_fg_the_program_back(here: Session, terminal: Terminal) -> None:
+def test_ctrl_z_gives_the_shell_and_fg_the_program_back_for_messages_too(here: Session, terminal: Terminal) -> None:
     begin_ada(here, terminal)
     terminal.press("C-z")
     terminal.wait("$")
@@ -165,8 +170,10 @@ def test_ctrl_z_gives_the_shell_and_fg_the_program_back(here: Session, terminal:
     terminal.wait("in the shell")
 
     terminal.type("fg")
-    terminal.type("again")
+    wait_for_ada(here, terminal)
+    answered = here.run("send", "ada", "again", "--response", "--timeout", "20")
 
+    assert answered.out == "echo: again\n", answered
     terminal.wait("echo: again")
 
 

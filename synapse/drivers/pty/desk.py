@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from synapse.core.clock import Clock
+from synapse.drivers.pty.line_discipline import edits_lines
 from synapse.drivers.pty.notices import Notices
 from synapse.drivers.pty.pump import Pump
+from synapse.drivers.pty.suspending import Suspending
 from synapse.drivers.pty.watched_screen import WatchedScreen
 from synapse.terminal.at_line import Action, AtLine, Clear, Forward, Resolve, Say, Send
 from synapse.terminal.picture import Picture
@@ -49,7 +51,13 @@ class Desk:
     """Implements the pump's PersonDesk. Without a routing no line is looked at."""
 
     def __init__(
-        self, pump: Pump, screen: WatchedScreen, clock: Clock, profile: Profile, routing: LineRouting | None
+        self,
+        pump: Pump,
+        screen: WatchedScreen,
+        clock: Clock,
+        profile: Profile,
+        routing: LineRouting | None,
+        suspending: Suspending,
     ) -> None:
         self._pump = pump
         self._screen = screen
@@ -60,6 +68,7 @@ class Desk:
         self._at_line = AtLine(self._resolve, profile.clear_keys) if routing else None
         self._looked_at = (-1, 0.0)
         self._remnant: _Remnant | None = None
+        self._suspending = suspending
 
     def say(self, text: str) -> None:
         """Tell the person something. Any thread."""
@@ -72,7 +81,7 @@ class Desk:
     def typed(self, data: bytes) -> None:
         self._notices.key_seen()
         if self._at_line is None:
-            self._pump.input.write(data)
+            self._forward(data)
             return
         if _MAY_BEGIN_LINE.search(data):
             # A line that is typed in the first moments is worth a short wait.
@@ -88,7 +97,8 @@ class Desk:
     def tick(self) -> float | None:
         self._wipe_remnant(self._clock.monotonic())
         erasing = _LOOK_SECONDS if self._remnant is not None else None
-        waits = [wait for wait in (self._notices.tick(), self._look(), erasing) if wait is not None]
+        moments = (self._notices.tick(), self._look(), erasing, self._suspending.tick())
+        waits = [wait for wait in moments if wait is not None]
         return min(waits, default=None)
 
     def _look(self) -> float | None:
@@ -129,7 +139,7 @@ class Desk:
         lines stay on the screen although the input is empty.
         """
         picture = self._screen.picture()
-        found = self._find_label(picture) if picture and self._notices.reads_cooked_lines() else None
+        found = self._find_label(picture) if picture and edits_lines(self._pump.terminal) else None
         return _Remnant(self._screen.version, *found, self._clock.monotonic() + _LOAD_SECONDS) if found else None
 
     def _find_label(self, picture: Picture) -> tuple[int, str] | None:
@@ -158,11 +168,15 @@ class Desk:
         self._screen.feed(painting.encode())
         self._pump.show_person(painting.encode())
 
+    def _forward(self, data: bytes) -> None:
+        self._suspending.forwarding(data)
+        self._pump.input.write(data)
+
     def _perform(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
                 case Forward(data):
-                    self._pump.input.write(data)
+                    self._forward(data)
                 case Clear(data):
                     self._remnant = self._find_remnant()
                     self._pump.input.write(data)

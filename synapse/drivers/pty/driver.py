@@ -22,6 +22,7 @@ from synapse.drivers.pty.interrupting import press_interrupt
 from synapse.drivers.pty.lookout import Lookout
 from synapse.drivers.pty.partial_text import PartialText
 from synapse.drivers.pty.running_program import RunningProgram
+from synapse.drivers.pty.shown_answer import ShownAnswer
 from synapse.drivers.pty.signals.adapter import Sender
 from synapse.drivers.pty.station import Station, end_of
 from synapse.drivers.pty.typist import Typist
@@ -221,6 +222,7 @@ class PtyDriver:
 
     async def _take(self, text: str) -> AsyncGenerator[TurnEvent, None]:
         event: TurnEvent | None = None
+        shown = ShownAnswer(self._station, text)
         on_its_way, delivering = self._deliver(text)
         self._on_its_way = on_its_way
         async with aclosing(delivering) as events:
@@ -230,8 +232,8 @@ class PtyDriver:
         if isinstance(event, Submitted):
             has_worked = isinstance(on_its_way, Delivery) and on_its_way.saw_work
             tracker = TurnTracker(self._profile, self._now(), has_worked=has_worked)
-            partial = PartialText(self._station, text, reads_screen=self._find_sender() is None)
-            async with aclosing(Following(self._station, self._answerer, tracker, partial, text).events()) as events:
+            partial = PartialText(self._station, text, shown, reads_screen=self._find_sender() is None)
+            async with aclosing(Following(self._station, self._answerer, tracker, partial, shown).events()) as events:
                 async for event in events:
                     yield event
 

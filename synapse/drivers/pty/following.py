@@ -11,15 +11,14 @@ from synapse.core.question import Question
 from synapse.drivers.pty.answering import Answerer
 from synapse.drivers.pty.interrupting import press_again
 from synapse.drivers.pty.partial_text import PartialText
+from synapse.drivers.pty.shown_answer import ShownAnswer
 from synapse.drivers.pty.station import Station
 from synapse.drivers.pty.turn_events import turn_event
 from synapse.drivers.pty.typist import sooner
-from synapse.terminal.answer import answer_text
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.signals.report import INTERRUPTED
 from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Working
 
-_ANSWER_LINES: Final = 5000
 _SILENCE: Final = f"{DEGRADED}: it did not report its last turn, so that was judged by what its terminal shows"
 _SAID_NO: Final = "a person said no, which ended the turn"
 _OWN_WORDS: Final = (Source.SIGNAL, Source.TRANSCRIPT)
@@ -29,13 +28,13 @@ class Following:
     """One turn that was submitted."""
 
     def __init__(
-        self, station: Station, answerer: Answerer, tracker: TurnTracker, partial: PartialText, text: str
+        self, station: Station, answerer: Answerer, tracker: TurnTracker, partial: PartialText, shown: ShownAnswer
     ) -> None:
         self._station = station
         self._answerer = answerer
         self._tracker = tracker
         self._partial = partial
-        self._text = text
+        self._shown = shown
         self._question: Question | None = None
         self._asked_last = ""
         self._has_started = False
@@ -123,8 +122,7 @@ class Following:
         station = self._station
         if station.expected is not None and not station.heard.has_told:
             station.lookout.evidence.report(station.expected, "", _SILENCE, station.now())
-        shown = answer_text(station.program.screen.history(_ANSWER_LINES), self._text, station.profile)
-        return Answered(parts=_text_parts(shown), source="screen")
+        return Answered(parts=_text_parts(self._shown.read()), source="screen")
 
 
 def _text_parts(text: str) -> tuple[TextPart, ...]:

@@ -42,7 +42,8 @@ class Lookout:
         self._timer: asyncio.TimerHandle | None = None
         self._looked_version = -1
         self._looked_at = clock.monotonic()
-        self._cost = 0.0
+        self._costs = (0.0, 0.0)
+        """What the last two looks at something new took."""
         self._latest: Look | None = None
 
     def output_came(self) -> None:
@@ -72,12 +73,13 @@ class Lookout:
             now=now,
             person_idle_for=now - self._pump.last_key,
             person_drafting=self._pump.draft.is_open,
+            paints_frames=self._screen.paints_frames,
         )
         # The moment that was judged, not the end of judging: output may have become quiet between the two.
         self._looked_at = now
-        self._cost = self._clock.monotonic() - begun
         self._latest = look
         if is_new:
+            self._costs = (self._costs[1], self._clock.monotonic() - begun)
             # Whoever looks takes the edge that the others wait for.
             self.wake()
         return look
@@ -136,7 +138,8 @@ class Lookout:
         if not self._is_look_due():
             return
         self._is_told = True
-        dear = min(self._cost * _SHARE, _LONGEST_PAUSE)
+        # The smaller one: a single look that was held up by others says nothing of what the next will take.
+        dear = min(min(self._costs) * _SHARE, _LONGEST_PAUSE)
         pause = max(_AWAITED_SECONDS, dear) if self._waiters else _IDLE_SECONDS
         due_in = self._looked_at + pause - self._clock.monotonic()
         self._timer = self._loop.call_later(max(due_in, 0.0), self._due)

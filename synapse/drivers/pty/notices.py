@@ -12,12 +12,12 @@ On the ordinary screen a person's terminal may have begun further down than ours
 from __future__ import annotations
 
 import re
-import termios
 from collections import deque
 from typing import Final, Protocol
 
 from synapse.core.clock import Clock
 from synapse.core.envelope import sanitise
+from synapse.drivers.pty.line_discipline import edits_lines
 from synapse.drivers.pty.watched_screen import WatchedScreen
 from synapse.terminal.picture import Picture
 from synapse.terminal.reading import cells
@@ -80,13 +80,6 @@ class Notices:
         self.output_comes()
         self._until = 0.0
 
-    def reads_cooked_lines(self) -> bool:
-        """True if the kernel edits the program's lines."""
-        try:
-            return bool(termios.tcgetattr(self._terminal)[3] & termios.ICANON)
-        except termios.error:
-            return False
-
     def tick(self) -> float | None:
         """Show and take away what is due; return in how many seconds the next is."""
         if not self._waiting and not self._shown:
@@ -112,7 +105,7 @@ class Notices:
         picture = self._screen.picture()
         if picture is None:
             return
-        if self.reads_cooked_lines():
+        if edits_lines(self._terminal):
             line = line_above(self._shown, picture)
             self._screen.feed(line)
             self._shows.show_person(line)

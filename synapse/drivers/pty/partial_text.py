@@ -7,8 +7,8 @@ from typing import Final
 
 from synapse.core.agent import WORKING
 from synapse.core.driver import Said
+from synapse.drivers.pty.shown_answer import ShownAnswer
 from synapse.drivers.pty.station import Station
-from synapse.terminal.answer import answer_text
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.growth import Growth
 
@@ -24,9 +24,10 @@ _TELLING: Final = 30
 class PartialText:
     """Follows the text of one turn. `reads_screen` is for programs that do not tell what they say."""
 
-    def __init__(self, station: Station, text: str, *, reads_screen: bool) -> None:
+    def __init__(self, station: Station, text: str, shown: ShownAnswer, *, reads_screen: bool) -> None:
         self._station = station
         self._text = text
+        self._shown_answer = shown
         self._reads_screen = reads_screen
         self._growth = Growth()
         # A turn that is over soon costs no look.
@@ -65,5 +66,5 @@ class PartialText:
         beginning = self._text.partition("]")[0][:_TELLING]
         if not any(beginning in line for line in lines):
             return  # what stands there may be anything
-        if text := self._growth.receive(answer_text(lines, self._text, self._station.profile)):
+        if text := self._growth.receive(self._shown_answer.within(lines)):
             yield Said(text, Source.SCREEN)

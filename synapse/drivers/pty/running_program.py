@@ -16,6 +16,7 @@ from synapse.drivers.pty.desk import Desk, LineRouting
 from synapse.drivers.pty.lifeline import Lifeline
 from synapse.drivers.pty.pump import PersonStreams, Pump
 from synapse.drivers.pty.spawn import Launch, Program, drop_unread, set_size, spawn
+from synapse.drivers.pty.suspending import Suspending
 from synapse.drivers.pty.watched_screen import WatchedScreen, Watcher
 from synapse.terminal.profile import Profile
 
@@ -49,7 +50,9 @@ class RunningProgram:
         self.screen = WatchedScreen(launch.columns, launch.rows)
         self.on_output: Callable[[], None] = _nothing
         self.pump = Pump(program.terminal, self.screen, clock, person=company.person, on_output=self._output_came)
-        self._desk = Desk(self.pump, self.screen, clock, profile, company.routing)
+        resume = self._resume if company.suspend is None else None
+        suspending = Suspending(self.pump, self.screen, clock, profile, resume)
+        self._desk = Desk(self.pump, self.screen, clock, profile, company.routing, suspending)
         self._lifeline = Lifeline(
             program,
             stopped=lambda: self._from_thread(self._program_stopped),
@@ -161,6 +164,9 @@ class RunningProgram:
         # The loop may be closed by now: the host is on its way out and nobody wants to know.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
+
+    def _resume(self) -> None:
+        self._lifeline.resume()
 
     def _program_stopped(self) -> None:
         if self._company.suspend is not None:

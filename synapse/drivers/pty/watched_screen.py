@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _MOST_KEPT: Final = 1024 * 1024
 _LOAD_SECONDS: Final = 1.0
+_FRAME_END: Final = b"\x1b[?2026l"
+_ENDING: Final = 64
+"""Behind a frame there is hardly more than where the cursor goes."""
 
 Watcher = Callable[[bytes], None]
 """Gets every byte that the program prints, in the pump's thread and under the lock: it must not wait."""
@@ -33,6 +36,8 @@ class WatchedScreen:
         self._watchers: tuple[Watcher, ...] = ()
         self._version = 0
         self._picture: tuple[int, Picture] | None = None
+        self.paints_frames = False
+        """The program was seen to paint in synchronized updates, so that half a frame is known as such."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -63,6 +68,7 @@ class WatchedScreen:
         """Take what the program printed. Waits for the emulator when too much would have to be kept."""
         if len(self._kept) > _MOST_KEPT:
             self._loaded.wait()
+        self.paints_frames = self.paints_frames or _FRAME_END in data[-_ENDING:]
         with self._lock:
             self._version += 1
             if self._screen is None:

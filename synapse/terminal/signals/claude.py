@@ -72,10 +72,17 @@ def read_record(record: Record) -> Report | None:
     return None
 
 
-def hook_settings(url: str, header: str, secret: str) -> dict[str, Any]:
-    """Settings that make it report to `url`; HTTP hooks start no process."""
-    hook = {"type": "http", "url": url, "headers": {header: secret}}
-    return {"hooks": {name: [{"hooks": [{**hook, "timeout": seconds}]}] for name, seconds in HOOKS.items()}}
+def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") -> dict[str, Any]:
+    """Settings that make it report to `url`; HTTP hooks start no process.
+
+    But it waits for each of them, and so would every prompt; only a command can run beside it.
+    """
+    reporting: dict[str, Any] = {"type": "http", "url": url, "headers": {header: secret}}
+    hooks = {name: {**reporting, "timeout": seconds} for name, seconds in HOOKS.items()}
+    if prompt_command:
+        beside = {"type": "command", "command": prompt_command, "async": True}
+        hooks["UserPromptSubmit"] = {**beside, "timeout": HOOKS["UserPromptSubmit"]}
+    return {"hooks": {name: [{"hooks": [hook]}] for name, hook in hooks.items()}}
 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:

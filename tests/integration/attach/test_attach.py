@@ -209,6 +209,7 @@ def taking_visitor(here: Room) -> None:
 def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("looking only")
+        seat.sees("takes over · painted for 120 x 40 ")
         seat.types("not mine\r")
         seat.types("\x1c")
         seat.sees("your keys reach the agent now")
@@ -222,6 +223,7 @@ def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_
         try:
             async with room(dummy().command, tmp_path, company=Company(person=person)) as here:
                 await here.stage.ready()
+                here.stage.program.resize(120, 40)
                 await visit(here, story=story)
 
                 assert "not mine" not in here.stage.screen()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
-from synapse.core.agent import WORKING
+from synapse.core.agent import WAITING, WORKING
 from tests.integration.pty.terminals import BOUND, answer, line_program, staged, until
 
 # It takes the first interrupt for something else, as a busy program does with two Escapes that come at once.
@@ -64,5 +65,29 @@ def test_an_interrupt_that_was_missed_is_pressed_again() -> None:
             await stage.driver.interrupt()
 
             assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
+
+    asyncio.run(story())
+
+
+# It says nothing of itself but its question, and an interrupt would be an answer.
+ASKS_AT_ONCE = """
+import signal
+signal.signal(signal.SIGINT, lambda *_: print("answered", flush=True))
+print("Really? 1. Yes", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_program_that_asks_is_not_interrupted_even_if_its_prompt_is_not_known() -> None:
+    async def story() -> None:
+        profile = line_program(prompt=None, dialogs=[{"name": "really", "every": ["Really"]}])
+        async with staged((sys.executable, "-c", ASKS_AT_ONCE), profile) as stage:
+            await until(lambda: stage.driver.view().state == WAITING, "the question")
+
+            assert await stage.driver.interrupt() is False
+            stage.program.signal_foreground(signal.SIGINT)
+            await stage.sees("answered")
+            assert stage.screen().count("answered") == 1
 
     asyncio.run(story())

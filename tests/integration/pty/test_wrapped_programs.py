@@ -51,3 +51,23 @@ def test_a_database_shell_answers_at_its_prompt(tmp_path: Path) -> None:
             assert answer(await stage.turn("values (1), (21), (3);")) == "1\n21\n3"
 
     asyncio.run(story())
+
+
+def test_a_program_that_says_nothing_to_the_same_words_has_no_answer_the_second_time() -> None:
+    tells_once = """printf '> '; while read -r line; do [ "$told" ] || echo news; told=yes; printf '> '; done"""
+    profile = parse_profile(
+        {
+            "command": ["sh", "-c", tells_once],
+            "envelope": False,
+            "prompt": {"pattern": "^> (?P<text>.*)$", "at_cursor": True},
+            "times": {"quiet": 0.05, "settle": 0.1},
+        },
+        "once",
+    )
+
+    async def story() -> None:
+        async with staged(profile.command, profile) as stage:
+            assert answer(await stage.turn("anything new?")) == "news"
+            assert answer(await stage.turn("anything new?")) == ""
+
+    asyncio.run(story())

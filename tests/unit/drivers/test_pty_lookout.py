@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, TypeVarTuple
 
 import pytest
-from typing_extensions import override
 
+from synapse.core.overriding import override
 from synapse.drivers.pty import lookout as lookout_module
 from synapse.drivers.pty.lookout import Lookout
 from synapse.drivers.pty.pump import Pump
@@ -187,6 +187,23 @@ def test_a_look_that_took_long_does_not_put_off_the_next() -> None:
         await post.wait()
 
         assert "second" in shown(post)
+
+    on_post(scene)
+
+
+def test_one_look_that_was_held_up_does_not_put_off_the_next_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout_module, "_LONGEST_PAUSE", LONG_SECONDS)
+
+    async def scene(post: Post) -> None:
+        post.prints(b"first\r\n")
+        post.lookout.look()
+        post.watch(SlowScreen(post.clock))
+        post.prints(b"second\r\n")
+        post.lookout.look()
+        post.prints(b"third\r\n")
+        await post.wait()
+
+        assert "third" in shown(post)
 
     on_post(scene)
 

@@ -103,3 +103,14 @@ def test_a_program_that_cleaned_up_leaves_nothing_to_undo() -> None:
     assert b"\x1b[?2004l" in pasting
     assert b"\x1b[?1049l" not in pasting
     assert screen.leaving_bytes() == b""
+
+
+def test_a_program_that_paints_in_frames_is_known_by_the_end_of_one() -> None:
+    screen = WatchedScreen(40, 6)
+    screen.feed(b"plain\r\n")
+    assert not screen.paints_frames
+
+    screen.feed(b"\x1b[?2026hframe\x1b[?2026l\x1b[?25h")
+    screen.feed(b"plain\r\n")
+
+    assert screen.paints_frames

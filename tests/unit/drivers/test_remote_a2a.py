@@ -169,6 +169,7 @@ def test_what_a_stream_brings_is_handed_on_as_it_comes(threads: FileThreads) -> 
             Answered(parts=(TextPart(text="directly"),), source="a2a"),
         ),
         (task("COMPLETED", says="done"), Answered(parts=(TextPart(text="done"),), source="a2a")),
+        (task("COMPLETED", "handed over", says="done"), Answered(parts=(), source="a2a")),
         (task("INPUT_REQUIRED", says="which one?"), Asked((TextPart(text="which one?"),))),
         (task("AUTH_REQUIRED", says="log in"), Asked((TextPart(text="log in"),), authorization=True)),
         (task("REJECTED", says="not me"), Refused("not me")),
@@ -243,7 +244,7 @@ def test_an_agent_without_streams_is_looked_at_until_it_has_ended(threads: FileT
 def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(threads: FileThreads) -> None:
     remote = FakeRemote(
         tells=[[task("WORKING")]],
-        looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]],
+        looks=[task("WORKING")["task"], task("WORKING")["task"], task("COMPLETED", "done")["task"]],
         follows=[[ExternalAgentFailed("it has no such method")]],
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.answer import answer_text
+from synapse.terminal.answer import answer_text, count_shown
 from synapse.terminal.screen import Screen
 from tests.unit.terminal.bundled import bundled
 from tests.unit.terminal.golden_screens import picture
@@ -147,3 +147,35 @@ def test_a_bare_message_that_was_wrapped_is_found() -> None:
     lines = ["> select a_long_name", "from a_table;", "42", "> "]
 
     assert answer_text(lines, "select a_long_name from a_table;", line_profile(envelope=False)) == "42"
+
+
+def test_a_short_bare_message_of_several_lines_is_walked_over() -> None:
+    lines = ["1+1 2+2", "syntax error", "1+1", "2+2", "2", "4", ""]
+
+    assert answer_text(lines, "1+1\n2+2", quiet_profile(envelope=False)) == "2\n4"
+
+
+def test_what_an_earlier_message_of_the_same_words_was_told_is_no_answer() -> None:
+    profile = quiet_profile(envelope=False)
+    before = ["if (x == 5) 77", "77", "x = 6", ""]
+    earlier = count_shown(before, "if (x == 5) 77", profile)
+
+    assert earlier == 1
+    assert answer_text([*before[:-1], "if (x == 5) 77", ""], "if (x == 5) 77", profile, earlier=earlier) == ""
+    assert answer_text([*before[:-1], "if (x == 5) 77", "78", ""], "if (x == 5) 77", profile, earlier=earlier) == "78"
+
+
+def test_a_repetition_in_the_answer_is_kept_also_when_the_same_was_said_before() -> None:
+    profile = quiet_profile(envelope=False)
+    before = ["hello", "hello", ""]
+
+    lines = ["hello", "hello", "hello", "hello", ""]
+    assert answer_text(lines, "hello", profile, earlier=count_shown(before, "hello", profile)) == "hello"
+
+
+def test_where_the_screen_was_cleared_the_last_place_is_ours() -> None:
+    assert answer_text(["1+1", "2", ""], "1+1", quiet_profile(envelope=False), earlier=3) == "2"
+
+
+def test_with_a_rule_for_the_echo_earlier_places_do_not_matter() -> None:
+    assert count_shown(["> 1", "1", "> "], "1", line_profile(envelope=False)) == 0

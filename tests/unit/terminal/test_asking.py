@@ -251,3 +251,15 @@ def test_a_program_that_never_stops_painting_is_believed_after_a_while() -> None
     assert asking.see(look(*ONE, quiet_for=0.0), 0.0) is None
     assert asking.deadline is not None
     assert asked(asking.see(look(*ONE, quiet_for=0.0), asking.deadline)).title == "Go on?"
+
+
+def test_a_program_that_paints_whole_frames_is_believed_sooner() -> None:
+    asking = Asking(PROFILE)
+    painting = replace(look(*ONE, quiet_for=0.0), paints_frames=True)
+
+    assert asking.see(painting, 0.0) is None
+    assert asking.see(replace(painting, picture=look(*ONE[:3]).picture), 0.04) is None
+    assert asking.see(painting, 0.06) is None
+    assert asking.deadline is not None
+    assert asking.deadline < 0.06 + QUIET
+    assert asked(asking.see(painting, asking.deadline)).title == "Go on?"

@@ -53,3 +53,21 @@ def test_a_key_is_a_press(keys: bytes) -> None:
 )
 def test_what_the_terminal_itself_tells_is_no_press(told: bytes) -> None:
     assert not PersonDraft().typed(told)
+
+
+@pytest.mark.parametrize(("typed", "is_open"), [(b"abc\x1a", True), (b"\x1a", False), (b"\x1b[122;5u", False)])
+def test_a_program_that_edits_its_own_line_has_it_still_after_ctrl_z(typed: bytes, *, is_open: bool) -> None:
+    draft = PersonDraft()
+
+    draft.typed(typed)
+
+    assert draft.is_open is is_open
+
+
+@pytest.mark.parametrize(("typed", "is_open"), [(b"abc\x1a", False), (b"\x1a", False), (b"abc\x1ad", True)])
+def test_ctrl_z_drops_a_line_that_the_kernel_edits(typed: bytes, *, is_open: bool) -> None:
+    draft = PersonDraft()
+
+    draft.typed(typed, suspending_drops_line=True)
+
+    assert draft.is_open is is_open

@@ -56,6 +56,15 @@ def test_unknown_never_overwrites_known() -> None:
     assert (evidence.verdict.state, evidence.verdict.since) == (WORKING, 1.0)
 
 
+def test_without_its_prompt_a_line_program_works_and_of_any_other_nothing_is_known() -> None:
+    pages, lines = Evidence(page_profile(), 0.0), Evidence(line_profile(), 0.0)
+    pages.look(page(), quiet_for=9.0, now=1.0)
+    lines.look(screen_of("> "), quiet_for=9.0, now=1.0)
+
+    assert pages.look(HELP, quiet_for=9.0, now=2.0).state == READY
+    assert lines.look(screen_of("some output"), quiet_for=9.0, now=2.0).state == WORKING
+
+
 def test_half_a_frame_says_nothing() -> None:
     evidence = Evidence(page_profile(), 0.0)
     evidence.look(AT_WORK, quiet_for=9.0, now=1.0)

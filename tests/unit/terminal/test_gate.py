@@ -7,6 +7,7 @@ import pytest
 from synapse.core.agent import EXITED, STARTING, WAITING, WORKING
 from synapse.terminal.delivery import Closed, Delivery, Intend, Phase, Step, Withdrawn, Write
 from synapse.terminal.evidence import Look
+from synapse.terminal.gate import shut_for_sending
 from tests.unit.terminal.deliveries import PASTE
 from tests.unit.terminal.scenes import TEXT, dialog_page, look_at, page, page_profile, screen_of
 
@@ -97,3 +98,27 @@ class TestGate:
             steps += delivery.advance(look_at(page(), quiet_for=0.01), tick / 10)
 
         assert [type(step) for step in steps] == [Withdrawn]
+
+
+class TestSending:
+    """What is handed over without keys."""
+
+    @pytest.mark.parametrize(
+        ("look", "why"),
+        [
+            (look_at(None), "nothing is known of the screen yet"),
+            (look_at(page(), WORKING), "the agent is working"),
+            (look_at(dialog_page(), dialog="permission"), "a dialog is open: permission"),
+            (look_at(page(), person_idle_for=0.4), "a person typed 0.4 s ago"),
+            (look_at(page(), quiet_for=0.01), "output has only just stopped"),
+            (look_at(page(updating=True), quiet_for=0.2), "the program is painting"),
+        ],
+    )
+    def test_what_is_not_known_to_be_safe_is_not_sent(self, look: Look, why: str) -> None:
+        closed = shut_for_sending(look, page_profile())
+
+        assert closed is not None
+        assert closed.why.startswith(why)
+
+    def test_what_a_person_has_in_the_prompt_is_not_touched_by_it(self) -> None:
+        assert shut_for_sending(look_at(page("half a line"), person_drafting=True), page_profile()) is None

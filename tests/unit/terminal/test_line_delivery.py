@@ -30,6 +30,14 @@ class TestLinePrograms:
 
         assert step == Proven("screen", "the prompt is back below the message")
 
+    def test_a_text_above_the_prompt_proves_nothing_before_enter(self) -> None:
+        # Typed ahead, it is echoed where the cursor happened to be, and waits in the kernel.
+        echoed = screen_of("hello", "> " + TEXT, "> ")
+        delivery = typed_delivery(line_profile(), self.READY)
+
+        assert delivery.advance(look_at(echoed), 0.5) == ()
+        assert delivery.advance(look_at(echoed), 1.0) == (ENTER,)
+
     def test_a_screen_that_was_cleared_proves_it_by_its_empty_prompt(self) -> None:
         delivery = entered_delivery(line_profile(), self.READY, self.TYPED)
 

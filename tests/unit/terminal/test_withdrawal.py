@@ -37,6 +37,14 @@ def test_a_half_painted_line_of_ours_is_cleared_too() -> None:
     assert delivery.advance(look_at(screen_of("> " + TEXT[:20])), 0.1) == (Clear(),)
 
 
+def test_nothing_is_pressed_on_half_a_frame() -> None:
+    delivery = typed_delivery(page_profile(), page())
+
+    assert delivery.drop(0.0)
+    assert delivery.advance(look_at(page(TEXT, updating=True), quiet_for=0.1), 0.1) == ()
+    assert delivery.advance(look_at(page(TEXT)), 0.2) == (Clear(),)
+
+
 def test_the_keys_are_pressed_again_while_some_of_it_is_left_and_not_for_ever() -> None:
     delivery = typed_delivery(page_profile(), page())
     delivery.drop(0.0)

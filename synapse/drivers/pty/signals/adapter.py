@@ -49,8 +49,6 @@ class Prepared:
 
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    missing: str = ""
-    """Why its signals could not be switched on, or empty."""
 
 
 class NotTaken(Exception):

@@ -1,4 +1,7 @@
-"""Claude Code: HTTP hooks by `--settings`, for this launch only, and the transcript for interrupts."""
+"""Claude Code: hooks by `--settings`, for this launch only, and the transcript for interrupts.
+
+Its prompts are told by a pipe, beside the turn that they begin; the other hooks report over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from typing import Any, Final, cast
 from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surroundings
+from synapse.drivers.pty.signals.news_pipe import NewsPipe
 from synapse.drivers.pty.signals.tail import Tail, tail_from_now
 from synapse.drivers.pty.signals.ticker import Ticker
 from synapse.terminal.evidence import Source
@@ -44,7 +48,9 @@ class ClaudeSignals:
         self._around = around
         self._listener: Listener | None = None
         self._missing = ""
-        self._turn = ""
+        self._turn = self._ended = ""
+        """The turn that began last, and the one that was told last to be over."""
+        self._prompts = NewsPipe(around.folder / "prompts", self._take)
         self._tail: Tail | None = None
         self._end: Report | None = None
         """What it said when a turn seemed to be over; its terminal has not shown yet that it is ready."""
@@ -59,16 +65,17 @@ class ClaudeSignals:
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
         """Add our hooks to the person's own `--settings`, if they give one."""
         theirs, rest = claude.settings_argument(arguments)
-        ours = claude.hook_settings(self._around.url, self._around.secret_header, self._around.secret)
+        around = self._around
+        ours = claude.hook_settings(around.url, around.secret_header, around.secret, self._prompts.make())
         try:
             settings = claude.merged(self._read(theirs), ours)
         except (OSError, ValueError) as error:
             # It is Claude's to say what is wrong with them.
             self._missing = f"its hooks are off: --settings cannot be read ({error})"
-            return Prepared(arguments=arguments, missing=self._missing)
+            return Prepared(arguments=arguments)
         if settings.get("disableAllHooks") is True:
             self._missing = "its hooks are off: --settings says disableAllHooks"
-            return Prepared(arguments=arguments, missing=self._missing)
+            return Prepared(arguments=arguments)
         return Prepared(arguments=("--settings", str(self._write(settings)), *rest), env=self._proxies())
 
     def start(self, listener: Listener, _pid: int, /) -> None:
@@ -77,30 +84,15 @@ class ClaudeSignals:
             listener.lack(Source.SIGNAL, self._missing)
         else:
             listener.expect(Source.SIGNAL, "its hooks are switched on, and have said nothing yet")
+            self._prompts.open()
 
     def look(self) -> None:
         self._look()
 
     def receive(self, payload: Record) -> asyncio.Future[Json] | None:
-        if self._listener is None:
-            return None
-        self._asked += 1
-        report = claude.read_hook(payload, f"{self._around.new_session}-{self._asked}")
-        if report is None:
-            return None
-        if report.told is Told.WAITING:
-            return self._hold(payload, report)
-        if report.told is Told.SUBMITTED:
-            self._turn = report.turn
-            self._tail = tail_from_now(Path(word(payload, "transcript_path")))
-        if report.told is Told.ANSWERED:
-            # A Stop hook of the person's own may make it go on: then it is not ready, and another Stop follows.
-            self._end, self._end_until = report, asyncio.get_running_loop().time() + _END_SECONDS
-        else:
-            self._tell(report)
-        self._look()
-        self._ticker.start()
-        return None
+        # What became of a prompt may be told before anybody has read that there is one.
+        self._prompts.read()
+        return self._take(payload)
 
     async def answer(self, question_id: str, choice: Choice, /) -> bool:
         waiting = self._waiting.get(question_id)
@@ -116,10 +108,44 @@ class ClaudeSignals:
 
     def stop(self) -> None:
         self._ticker.stop()
+        self._prompts.close()
         self._listener = None
         for question_id in tuple(self._waiting):
             self._release(question_id)
         shutil.rmtree(self._around.folder, ignore_errors=True)
+
+    def _take(self, payload: Record) -> asyncio.Future[Json] | None:
+        if self._listener is None:
+            return None
+        self._asked += 1
+        report = claude.read_hook(payload, f"{self._around.new_session}-{self._asked}")
+        if report is None:
+            return None
+        if report.told is Told.WAITING:
+            return self._hold(payload, report)
+        if report.told is Told.SUBMITTED:
+            self._begin(payload, report)
+        else:
+            self._finish(report)
+        self._look()
+        self._ticker.start()
+        return None
+
+    def _begin(self, payload: Record, report: Report) -> None:
+        if report.turn == self._ended != "":
+            # The command was slow: the turn is over by now, and nothing may say that it works.
+            return
+        self._turn = report.turn
+        self._tail = tail_from_now(Path(word(payload, "transcript_path")))
+        self._tell(report)
+
+    def _finish(self, report: Report) -> None:
+        self._ended = report.turn
+        if report.told is Told.ANSWERED:
+            # A Stop hook of the person's own may make it go on: then it is not ready, and another Stop follows.
+            self._end, self._end_until = report, asyncio.get_running_loop().time() + _END_SECONDS
+        else:
+            self._tell(report)
 
     def _hold(self, payload: Record, report: Report) -> asyncio.Future[Json] | None:
         """Let the hook wait for an answer from elsewhere while its dialog is shown."""

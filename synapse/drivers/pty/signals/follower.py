@@ -10,9 +10,9 @@ from synapse.drivers.pty.signals.tail import Tail, tail_from_now
 from synapse.drivers.pty.signals.ticker import Ticker
 from synapse.terminal.signals.report import Record
 
-_BUSY_SECONDS: Final = 0.05
+_BUSY_SECONDS: Final = 0.02
 _IDLE_SECONDS: Final = 0.5
-_TICKS_PER_SEARCH: Final = 4
+_TICKS_PER_SEARCH: Final = 10
 _QUIET_SECONDS: Final = 2.0
 """A program that is silent for so long writes nothing that matters; its file is looked at less often."""
 _LARGEST_WHOLE: Final = 1024 * 1024

@@ -36,7 +36,7 @@ class Tail:
             return []
         self._at += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        return [record for line in lines if (record := _record(line)) is not None]
+        return [record for line in lines if (record := read_record(line)) is not None]
 
 
 def tail_from_now(path: Path) -> Tail:
@@ -51,12 +51,13 @@ def first_record(path: Path) -> Record:
     """The first line of a transcript, or nothing: in most of them it says whose it is."""
     try:
         with path.open("rb") as file:
-            return _record(file.readline(_LARGEST_READ)) or {}
+            return read_record(file.readline(_LARGEST_READ)) or {}
     except OSError:
         return {}
 
 
-def _record(line: bytes) -> Record | None:
+def read_record(line: bytes) -> Record | None:
+    """Return the JSON object that a line is, or None."""
     try:
         value: object = json.loads(line)
     except ValueError:

@@ -23,7 +23,7 @@ def test_the_settings_of_a_launch_are_private_and_go_with_it(tmp_path: Path) -> 
     prepared = signals.prepare(("--permission-mode", "manual"))
 
     flag, path, *rest = prepared.arguments
-    assert (flag, rest, prepared.missing, prepared.env) == ("--settings", ["--permission-mode", "manual"], "", {})
+    assert (flag, rest, prepared.env) == ("--settings", ["--permission-mode", "manual"], {})
     assert Path(path).stat().st_mode & 0o777 == 0o600
     assert Path(path).parent.stat().st_mode & 0o777 == 0o700
     assert "s3cret" not in " ".join(prepared.arguments)

@@ -1,0 +1,80 @@
+"""Ctrl-Z at a program that nobody can give the shell back for, or that goes on: messages are not kept away by it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+from synapse.core.agent import READY
+from tests.integration.pty.terminals import Stage, answer, line_program, staged, until
+
+pytestmark = pytest.mark.integration
+
+SILENT = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+while True:
+    if input('> ') == 'work':
+        signal.sigwait({signal.SIGUSR1})
+    else:
+        print('yes')
+"""
+
+LEAVING = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP, signal.SIGCONT})
+print('here')
+signal.sigwait({signal.SIGTSTP})
+signal.sigwait({signal.SIGCONT})
+print('back')
+input('> ')
+"""
+
+
+async def press(stage: Stage, keys: bytes) -> None:
+    """Type as a person who is attached, and wait until the terminal has the keys."""
+    before = stage.program.pump.last_key
+    stage.program.type_keys(keys)
+    await until(lambda: stage.program.pump.last_key > before, "the keys are typed")
+
+
+def test_what_stood_in_the_line_is_dropped_and_the_next_message_is_typed() -> None:
+    async def scenario() -> None:
+        async with staged((sys.executable, "-m", "synapse.tools.dummy"), line_program(answer={"echo": "^> "})) as stage:
+            await stage.ready()
+            await press(stage, b"half a line\x1a")
+
+            assert answer(await stage.turn("hello")) == "echo: hello"
+            assert "half a line" not in stage.screen()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_echoed_while_it_works_does_not_hide_the_next_prompt() -> None:
+    async def scenario() -> None:
+        async with staged((sys.executable, "-c", SILENT), line_program()) as stage:
+            await stage.ready()
+            await press(stage, b"work\r")
+            await until(lambda: not stage.screen().rpartition("> work")[2].strip(), "the line is read", stage.screen)
+            await press(stage, b"\x1a")
+            os.kill(stage.program.pid, signal.SIGUSR1)
+
+            await stage.ready()
+            assert stage.driver.view().state == READY
+
+    asyncio.run(scenario())
+
+
+def test_a_program_that_waits_to_be_continued_is_continued_where_no_shell_would() -> None:
+    async def scenario() -> None:
+        async with staged((sys.executable, "-c", LEAVING), line_program()) as stage:
+            await stage.sees("here")
+            stage.program.type_keys(b"\x1a")
+
+            await stage.sees("back")
+
+    asyncio.run(scenario())
