@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tests.conformance import (
+    a2a_extension_rows,
     a2a_gateway_rows,
     a2a_list_rows,
     a2a_push_rows,
@@ -24,6 +25,7 @@ CLAUSES: Final = (
     a2a_list_rows,
     a2a_push_rows,
     a2a_gateway_rows,
+    a2a_extension_rows,
     supervisor_rows,
     hub_rows,
 )

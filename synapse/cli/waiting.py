@@ -63,13 +63,13 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         say(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {_wanted(options)}")
         task = watch.wait(task_id, until, narrator)
     except TargetWaits as waits:
-        return report_waiting(entry, waits, options, task_id=task_id)
+        return report_waiting(watch.receiver, waits, options, task_id=task_id)
     except KeyboardInterrupt:
         look = task_id[:8] or short_name(entry)
         say(f"\nno longer waiting; what was sent goes on  (synapse status {look})")
         return exit_codes.INTERRUPTED
     except TimeoutError:
-        return complain(_too_late(entry, task_id), as_json=options.has("--json"), task_id=task_id)
+        return complain(_too_late(watch.receiver, task_id), as_json=options.has("--json"), task_id=task_id)
     except AgentNotResponding as error:
         if not task_id:
             raise
@@ -77,7 +77,7 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
         return complain(error, as_json=options.has("--json"), task_id=task_id)
     finally:
         watch.close()
-    return report(entry, task, options, asked=short_id(sent))
+    return report(watch.receiver, task, options, asked=short_id(sent))
 
 
 def is_answered(task: TaskFields) -> bool:
@@ -136,7 +136,6 @@ class Narrator:
     """Tells on stderr what a waiting person should know: receipts if asked for, and that a decision is needed."""
 
     def __init__(self, entry: AgentEntry, options: Options) -> None:
-        self._entry = entry
         self._name = short_name(entry)
         self._hindrance = self._told_hindrance = ""
         self._tells_receipts = options.has("--receipt") and not options.has("--json")
@@ -159,14 +158,15 @@ class Narrator:
             say(f"{self._name} needs a person: {plain(attention)}  (synapse attach {self._name})")
         self._attention = attention
 
-    def look(self) -> None:
+    def look(self, entry: AgentEntry) -> None:
         """Ask the agent's host what keeps it: no event of the task tells that a dialog is open."""
+        self._name = short_name(entry)
         try:
-            state = ask(self._entry, "GET", "/status", timeout=LOOK_SECONDS)
+            state = ask(entry, "GET", "/status", timeout=LOOK_SECONDS)
         except SynapseError:
             # Whoever waits finds out by itself that the host is gone; one that is stopped may yet go on.
-            if stands_still(self._entry):
-                self._tell(f"{self._name} does not respond: {standstill(self._entry)}")
+            if stands_still(entry):
+                self._tell(f"{self._name} does not respond: {standstill(entry)}")
             return
         question = question_in(state)
         if question:
@@ -204,7 +204,11 @@ class Narrator:
 
 def _create(own: AgentEntry, entry: AgentEntry, body: dict[str, Any]) -> str:
     """Open the task on our own host that waits for the reply, and tell the receiver of it."""
-    metadata = {"sender": body["metadata"]["sender"], "waits_for": entry.agent_id}
+    metadata = {
+        "sender": body["metadata"]["sender"],
+        "waits_for": entry.agent_id,
+        "waits_for_inbox": entry.inbox,
+    }
     # Without the message id: it is the receiver's, who may be ourselves.
     message = {"role": body["message"]["role"], "parts": body["message"]["parts"]}
     created = ask(own, "POST", "/tasks/create", {"message": message, "metadata": metadata})

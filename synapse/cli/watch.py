@@ -29,9 +29,9 @@ class Watch:
         registry: FileRegistry,
         monotonic: Callable[[], float],
         deadline: float,
-        pulse: Callable[[], None] = lambda: None,
+        pulse: Callable[[AgentEntry], None] = lambda _receiver: None,
     ) -> None:
-        """`pulse` is called when the wait begins, and whenever the task has been silent for a while."""
+        """`pulse` is given the receiver when the wait begins, and whenever the task has been silent for a while."""
         self._host = host
         self._receiver = receiver
         self._registry = registry
@@ -41,6 +41,11 @@ class Watch:
         self._stream: EventStream | None = None
         self._last_seen = ""
         self._missed = 0
+
+    @property
+    def receiver(self) -> AgentEntry:
+        """As it was seen last: one that was started again may have another port."""
+        return self._receiver
 
     def follow(self, task_id: str) -> None:
         """Open the stream, after the last event that was seen.
@@ -59,7 +64,13 @@ class Watch:
                 monotonic=self._monotonic,
             )
         except NoAnswer as silence:
-            raise not_responding(self._host) from silence
+            now = self._as_registered(self._host)
+            if now.socket == self._host.socket:
+                raise not_responding(self._host) from silence
+            # It was started again at another port, and has taken its tasks over.
+            self._host, self._receiver = now, self._as_registered(self._receiver)
+            self.follow(task_id)
+            return
         if isinstance(opened, Answer):
             raise refusal_of(opened)
         self._stream = opened
@@ -87,7 +98,7 @@ class Watch:
             if until(task):
                 return task
             if is_first:
-                self._pulse()
+                self._pulse(self._receiver)
             is_first = False
         raise not_responding(self._host)
 
@@ -110,11 +121,16 @@ class Watch:
                 if self._monotonic() >= self._deadline:
                     raise
                 self._look_after_receiver()
-                self._pulse()
+                self._pulse(self._receiver)
 
     def _look_after_receiver(self) -> None:
         """A receiver that was killed answers nobody, and our own host would not know."""
-        now = self._registry.find(self._receiver.agent_id) or self._receiver
-        self._missed = 0 if is_alive(now) else self._missed + 1
+        self._receiver = self._as_registered(self._receiver)
+        self._missed = 0 if is_alive(self._receiver) else self._missed + 1
         if self._missed >= MOST_MISSED_PULSES:
             raise not_responding(self._receiver)
+
+    def _as_registered(self, agent: AgentEntry) -> AgentEntry:
+        """The agent as it is here now, also at another port, else as it was."""
+        known = [entry for entry in self._registry.written() if entry.is_agent_of(agent.inbox, agent.agent_id)]
+        return max(known, key=is_alive, default=agent)

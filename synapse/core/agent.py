@@ -19,6 +19,7 @@ class AgentEntry:
         "agent_type",
         "cli_pid",
         "endpoint",
+        "extensions",
         "gateway",
         "inbox",
         "name",
@@ -48,6 +49,7 @@ class AgentEntry:
         started_at: str = "",
         gateway: str = "",
         takes: str = "",
+        extensions: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -66,10 +68,19 @@ class AgentEntry:
         self.gateway = gateway
         # The media types of the parts that it takes, with a space between; empty takes all.
         self.takes = takes
+        # The extensions of A2A that it declares, as JSON; see `core.extension`. Empty declares none.
+        self.extensions = extensions
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def is_agent_of(self, inbox: str, agent_id: str) -> bool:
+        """Whether this is the agent of that inbox; only of one whose inbox is not known, the one with that id.
+
+        The id holds the port. An agent that was started again may have another, and its own may be another agent's.
+        """
+        return self.inbox == inbox if inbox else self.agent_id == agent_id
 
 
 def entry_from(fields: "dict[str, object]") -> "AgentEntry | None":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from synapse.core.extension import Extensions
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAgent:
@@ -25,3 +27,5 @@ class ListedAgent:
     """The media types of what it takes; empty takes all."""
     output_modes: tuple[str, ...] = ()
     """The media types of what it gives, if they are known."""
+    extensions: Extensions = ()
+    """The extensions of A2A that it declares."""

@@ -292,6 +292,8 @@ class ToAgent:
 
     agent: str
     request: Request
+    extensions: frozenset[str] | None = None
+    """The extensions of A2A that the caller names; None in dialects that know of none, where none is required."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ def _trace_in(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def _with_trace(request: Request, trace: dict[str, str]) -> Request:
     match request:
-        case ToAgent(agent, inner):
-            return ToAgent(agent, _with_trace(inner, trace))
+        case ToAgent(request=inner):
+            return replace(request, request=_with_trace(inner, trace))
         case SendMessage():
             return _traced_message(request, trace)
         case SendAndWait(send):

@@ -132,6 +132,8 @@ class Call(NamedTuple):
     status: int = 200
     answer: Callable[[Any], WireAnswer] | None = None
     """How the whole answer is made, where it is more than a body with a status."""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """What its answer has beside the usual headers, unless it is an error."""
 
 
 class StreamCall(NamedTuple):
@@ -140,6 +142,8 @@ class StreamCall(NamedTuple):
     request: Request
     encode: Callable[[Update], WireEvent | None]
     encode_error: Callable[[SynapseError], WireAnswer] | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """The same as in Call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from synapse.dialects.dialect import (
     CallRoute,
     Dialect,
     DocumentRoute,
+    Headers,
     Params,
     Route,
     RpcTable,
@@ -31,26 +32,35 @@ _LEGACY_PREFIX: Final = "/v1/"
 """Below it the standard dialects have each of their paths once more, for hosts; a mount names its place itself."""
 
 
-def mounted(dialect: Dialect, prefix: str) -> Dialect:
+Address = Callable[[Call | StreamCall, str, Headers], Call | StreamCall]
+"""Makes of a question one to the agent that the path names; the headers may say more of how it is asked."""
+
+
+def addressed(call: Call | StreamCall, agent: str, _headers: Headers) -> Call | StreamCall:
+    """The question, of that agent."""
+    return call._replace(request=ToAgent(agent, call.request))
+
+
+def mounted(dialect: Dialect, prefix: str, address: Address = addressed) -> Dialect:
     """The dialect below `prefix`, which has `{agentId}` in it."""
     routes = tuple(
-        _mounted_route(route, prefix) for route in dialect.routes if not route.path.startswith(_LEGACY_PREFIX)
+        _mounted_route(route, prefix, address) for route in dialect.routes if not route.path.startswith(_LEGACY_PREFIX)
     )
-    return replace(dialect, routes=routes, rpc=for_agents(dialect.rpc) if dialect.rpc is not None else None)
+    return replace(dialect, routes=routes, rpc=_for_agents(dialect.rpc, address) if dialect.rpc is not None else None)
 
 
-def for_agents(rpc: RpcTable) -> RpcTable:
+def _for_agents(rpc: RpcTable, address: Address) -> RpcTable:
     """The same methods, asked of the agent that the path names."""
-    return replace(rpc, methods={name: _to_agent_rpc(ask) for name, ask in rpc.methods.items()})
+    return replace(rpc, methods={name: _to_agent_rpc(ask, address) for name, ask in rpc.methods.items()})
 
 
-def _mounted_route(route: AnyRoute, prefix: str) -> AnyRoute:
+def _mounted_route(route: AnyRoute, prefix: str, address: Address) -> AnyRoute:
     path = prefix + route.path
     match route:
         case Route() | StreamRoute():
             return replace(route, path=path, decode=_to_agent_decoder(route.decode))
         case CallRoute():
-            return replace(route, path=path, ask=_to_agent(route.ask))
+            return replace(route, path=path, ask=_to_agent(route.ask, address))
         case DocumentRoute():
             return replace(route, path=path)
         case _:
@@ -62,20 +72,16 @@ def _to_agent_decoder(decode: Callable[[WireRequest], Request]) -> Callable[[Wir
 
 
 def _to_agent(
-    ask: Callable[[WireRequest], Call | StreamCall | WireAnswer],
+    ask: Callable[[WireRequest], Call | StreamCall | WireAnswer], address: Address
 ) -> Callable[[WireRequest], Call | StreamCall | WireAnswer]:
     def ask_agent(wire: WireRequest) -> Call | StreamCall | WireAnswer:
         call = ask(wire)
-        return call if isinstance(call, WireAnswer) else _addressed(call, wire)
+        return call if isinstance(call, WireAnswer) else address(call, wire.params[AGENT], wire.headers)
 
     return ask_agent
 
 
 def _to_agent_rpc(
-    ask: Callable[[Params, WireRequest], Call | StreamCall],
+    ask: Callable[[Params, WireRequest], Call | StreamCall], address: Address
 ) -> Callable[[Params, WireRequest], Call | StreamCall]:
-    return lambda params, wire: _addressed(ask(params, wire), wire)
-
-
-def _addressed(call: Call | StreamCall, wire: WireRequest) -> Call | StreamCall:
-    return call._replace(request=ToAgent(wire.params[AGENT], call.request))
+    return lambda params, wire: address(ask(params, wire), wire.params[AGENT], wire.headers)

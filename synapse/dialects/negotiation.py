@@ -1,4 +1,4 @@
-"""What a request says about itself before it is read: the version of A2A that it speaks, and the extensions it knows.
+"""What a request says about itself before it is read: the version of A2A that it speaks.
 
 A2A-Version given                                    it decides alone; one that is not spoken here is refused
 none, `content` is a text                            supervisor, which alone has that
@@ -9,14 +9,13 @@ none, no message in the body                         not decided here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from synapse.core.wire_errors import ExtensionRequired, VersionNotSupported
-from synapse.dialects.dialect import Call, CallRoute, Dialect, Params, StreamCall, WireAnswer, WireRequest
+from synapse.core.wire_errors import VersionNotSupported
+from synapse.dialects.dialect import WireRequest
 
 A2A_1_0: Final = "a2a_v1"
 A2A_0_3: Final = "a2a_v0_3"
@@ -26,7 +25,6 @@ DIALECTS: Final[Mapping[str, str]] = {"1.0": A2A_1_0, "0.3": A2A_0_3}
 """The dialect of each version, newest first."""
 
 _VERSION: Final = b"a2a-version"
-_EXTENSIONS: Final = (b"a2a-extensions", b"x-a2a-extensions")
 
 
 def asked_dialect(wire: WireRequest) -> str:
@@ -87,47 +85,3 @@ class _Peeked(msgspec.Struct):
 
 
 _PEEK: Final = msgspec.json.Decoder(_Peeked)
-
-
-def requiring(dialect: Dialect, extensions: Iterable[str]) -> Dialect:
-    """The same dialect, which refuses requests that do not name these extensions."""
-    required = frozenset(extensions)
-    if not required:
-        return dialect
-    routes = tuple(
-        replace(route, ask=_checked(route.ask, required)) if isinstance(route, CallRoute) else route
-        for route in dialect.routes
-    )
-    rpc = dialect.rpc
-    if rpc is not None:
-        methods = {name: _checked_rpc(ask, required) for name, ask in rpc.methods.items()}
-        rpc = replace(rpc, methods=methods)
-    return replace(dialect, routes=routes, rpc=rpc)
-
-
-def _checked(
-    ask: Callable[[WireRequest], Call | StreamCall | WireAnswer], required: frozenset[str]
-) -> Callable[[WireRequest], Call | StreamCall | WireAnswer]:
-    def check_and_ask(wire: WireRequest) -> Call | StreamCall | WireAnswer:
-        _check(required, wire)
-        return ask(wire)
-
-    return check_and_ask
-
-
-def _checked_rpc(
-    ask: Callable[[Params, WireRequest], Call | StreamCall], required: frozenset[str]
-) -> Callable[[Params, WireRequest], Call | StreamCall]:
-    def check_and_ask(params: Params, wire: WireRequest) -> Call | StreamCall:
-        _check(required, wire)
-        return ask(params, wire)
-
-    return check_and_ask
-
-
-def _check(required: frozenset[str], wire: WireRequest) -> None:
-    named = {
-        uri.strip() for name, value in wire.headers if name in _EXTENSIONS for uri in value.decode("latin-1").split(",")
-    }
-    if missing := required - named:
-        raise ExtensionRequired(missing)

@@ -92,7 +92,8 @@ class Gateway:
         self._doors = ResidentDoors(self._me, self._registry, plan.settings)
         hosts = HostAgents(self._registry, self._client, self._clock, me=self._me.agent_id)
         # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
-        self.directory = GatewayDirectory(hosts, self._residents)
+        told = {agent.id: agent.extensions for agent in plan.config.agents}
+        self.directory = GatewayDirectory(hosts, self._residents, extensions=told)
         self._externals = GatewayExternals(
             plan.settings, store, self._registry, self._residents, self._clock, doors=self._doors
         )
@@ -193,8 +194,16 @@ class Gateway:
         )
         figures = FigureTaker(self.directory, self._store, self._store.pushes)
         return GatewayService(
-            self.directory, tasks, self._externals, describe, new_ticket=self._new_ticket, take_figures=figures.take
+            self.directory,
+            tasks,
+            self._externals,
+            self._describe,
+            new_ticket=self._new_ticket,
+            take_figures=figures.take,
         )
+
+    def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
+        return replace(describe(agent, state), extensions=self.directory.extensions_of(agent.name))
 
     def _new_ticket(self, caller: Caller) -> Ticket:
         return self._tickets.issue(caller, self._clock.now())
@@ -247,7 +256,10 @@ class Gateway:
             default_agent=self._config.default_agent,
         )
         dialects = gateway_dialects(
-            cards, hub_dialect(self.directory.name_of, self.gate.methods), status_dialect(self._me)
+            cards,
+            hub_dialect(self.directory.name_of, self.gate.methods),
+            status_dialect(self._me),
+            extensions_of=self.directory.extensions_of,
         )
         door.offer({dialect.name: dialect for dialect in dialects})
         dialects.append(operations_dialect(self._metrics, tuple(dialects), self.gate.methods, self._me.endpoint))

@@ -109,4 +109,5 @@ class GatewayCards:
             "version": agent.version,
             "input_modes": shown_modes(agent.input_modes),
             "output_modes": agent.output_modes or MODES,
+            "extensions": agent.extensions,
         }

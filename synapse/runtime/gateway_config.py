@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidSettings
+from synapse.core.extension import Extensions, read_extensions
 from synapse.runtime.place import NAME_RULE, is_name
 from synapse.transports.listener import LOOPBACK
 
@@ -48,6 +49,8 @@ class AgentConfig:
     advertise_grpc: bool = True
     advertise_0_3: bool = True
     advertise_supervisor: bool = True
+    extensions: Extensions = ()
+    """The extensions of A2A that it declares at the gateway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,7 @@ class GatewayConfig:
         return frozenset({variable}) if isinstance(variable, str) else frozenset()
 
 
+_EXTENSIONS: Final = "extensions"
 _NOT_IN_FILES: Final = frozenset({"no_auth"})
 """Switches that open the gateway are typed each time, where they are seen."""
 
@@ -127,7 +131,9 @@ def _agent(table: object, path: Path) -> AgentConfig:
     if not isinstance(table, dict) or not cast("dict[str, Any]", table).get("id"):
         raise InvalidSettings(f"{path}: an agent has no id", hint='id = "reviewer" is its name at the gateway')
     known = cast("dict[str, Any]", table)
-    agent = AgentConfig(**_values(AgentConfig, known, f"{path}: agent '{known['id']}'"))
+    place = f"{path}: agent '{known['id']}'"
+    extensions = read_extensions(known.pop(_EXTENSIONS, []), place, InvalidSettings)
+    agent = AgentConfig(**_values(AgentConfig, known, place, without=frozenset({_EXTENSIONS})), extensions=extensions)
     if not is_name(agent.id):
         raise InvalidSettings(f"{path}: '{agent.id}' cannot be an agent's id", hint=NAME_RULE)
     if agent.driver not in ("", SCRIPTED):

@@ -35,6 +35,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
+from synapse.dialects.extensions import ExtensionsOf, naming
 from synapse.dialects.hub.paths import NAME as HUB
 from synapse.dialects.mounting import AGENT, mounted
 from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect, spoken_dialect
@@ -54,10 +55,13 @@ _VERSIONS: Final = {A2A_1_0: "1.0", A2A_0_3: "0.3"}
 Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
 
 
-def gateway_dialects(cards: GatewayCards, *more: Dialect) -> list[Dialect]:
+def gateway_dialects(
+    cards: GatewayCards, *more: Dialect, extensions_of: ExtensionsOf = lambda _agent: ()
+) -> list[Dialect]:
     """Everything that a gateway speaks; the first words what belongs to none. `more` is served beside it."""
-    current = _with_cards(mounted(a2a_v1_dialect(), MOUNT), cards)
-    former = _with_cards(mounted(a2a_v0_3_dialect(), MOUNT), cards)
+    address = naming(extensions_of)
+    current = _with_cards(mounted(a2a_v1_dialect(), MOUNT, address), cards)
+    former = _with_cards(mounted(a2a_v0_3_dialect(), MOUNT, address), cards)
     return [
         mounted(supervisor_dialect(), MOUNT),
         discovery_dialect(cards),

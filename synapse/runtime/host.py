@@ -10,6 +10,7 @@ import gc
 import signal
 from typing import TYPE_CHECKING, Any
 
+from synapse.core.extension import to_text
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_parts import AgentParts
 from synapse.runtime.place import Place, leave_inbox, take_inbox
@@ -37,6 +38,7 @@ class Host:
         agent = await start(self._me)
         self._me.cli_pid = agent.cli_pid
         self._me.takes = agent.acceptance.as_text
+        self._me.extensions = to_text(agent.extensions)
         try:
             return await self._serve(agent, instructions=instructions)
         finally:

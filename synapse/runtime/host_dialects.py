@@ -56,17 +56,18 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
     )
     return [
         synapse_dialect(facts),
-        late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(), paths_1_0.MEDIA_TYPE),
-        late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3()),
-        late_dialect("jsonrpc", [("POST", "/")], lambda: _standard().json_rpc()),
-        late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry.takes, advertise_0_3)),
+        late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(entry.extensions), paths_1_0.MEDIA_TYPE),
+        late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3(entry.extensions)),
+        late_dialect("jsonrpc", [("POST", "/")], lambda: _standard().json_rpc(entry.extensions)),
+        late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry, advertise_0_3)),
     ]
 
 
-def _cards(facts: CardFacts, takes: str, advertise_0_3: bool) -> Dialect:
+def _cards(facts: CardFacts, entry: AgentEntry, advertise_0_3: bool) -> Dialect:
     own = agent_card(facts)
     shown = {"name": own["name"], "description": own["description"], "url": own["url"]}
-    dialect: Dialect = _standard().cards(**shown, takes=takes, advertise_0_3=advertise_0_3)
+    declared = {"takes": entry.takes, "extensions": entry.extensions}
+    dialect: Dialect = _standard().cards(**shown, **declared, advertise_0_3=advertise_0_3)
     return dialect
 
 

@@ -94,6 +94,7 @@ async def _start(
         cli_pid=program.pid,
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
+        extensions=profile.extensions,
         hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )

@@ -17,6 +17,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
 from synapse.core.errors import AgentNotResponding
+from synapse.core.extension import to_text
 from synapse.core.requests import Commanded, OnBehalf, Request
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, start_time
@@ -57,6 +58,7 @@ class Resident:
     ) -> None:
         self.entry = entry
         entry.takes = agent.acceptance.as_text
+        entry.extensions = to_text(agent.extensions)
         self._open_door = open_door or _no_door
         self._agent = agent
         self._store = store
@@ -80,6 +82,7 @@ class Resident:
             description=self._agent.description,
             input_modes=self._agent.input_modes,
             output_modes=self._agent.output_modes,
+            extensions=self._agent.extensions,
         )
 
     async def start(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from synapse.core.agent import AgentEntry
 from synapse.core.driver import Driver
+from synapse.core.extension import Extensions
 from synapse.core.message import Message
 from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.hook_reports import HookDoor
@@ -43,6 +44,8 @@ class RunningAgent:
     input_modes: tuple[str, ...] = ()
     """What its own card says that it takes, if it has one: then it is not us who refuses. Empty is `acceptance`."""
     output_modes: tuple[str, ...] = ()
+    extensions: Extensions = ()
+    """The extensions of A2A that it declares."""
     hook_door: HookDoor | None = None
     """Where hooks of its CLI report to, if it has any."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])

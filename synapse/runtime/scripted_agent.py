@@ -62,4 +62,5 @@ def play(script: Script, clock: Clock) -> RunningAgent:
         answers_directly=script.answers_directly,
         answer_at_once=driver.answer_at_once,
         acceptance=Acceptance(media_types=MODES if script.strict_types else (), cue_ids=script.cue_ids),
+        extensions=script.extensions,
     )

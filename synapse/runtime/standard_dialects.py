@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Final
 
 from synapse import __version__
+from synapse.core.extension import from_text
 from synapse.dialects import proto_json
 from synapse.dialects.a2a_v0_3 import card as card_0_3
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
@@ -14,6 +15,7 @@ from synapse.dialects.a2a_v1.errors import encode_error
 from synapse.dialects.a2a_v1.paths import CARD_PATH
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import CallRoute, Dialect, WireAnswer, WireRequest
+from synapse.dialects.extensions import extended
 from synapse.dialects.negotiation import asked_dialect, asked_version
 from synapse.service.acceptance import MODES, shown_modes
 from synapse.transports.documents import KeptDocument
@@ -24,24 +26,28 @@ CARD_SECONDS: Final = 60
 
 
 @cache
-def a2a_1_0() -> Dialect:
-    return a2a_v1_dialect()
+def a2a_1_0(extensions: str = "") -> Dialect:
+    """`extensions` is what the agent's entry says."""
+    return extended(a2a_v1_dialect(), from_text(extensions))
 
 
 @cache
-def a2a_0_3() -> Dialect:
-    return a2a_v0_3_dialect()
+def a2a_0_3(extensions: str = "") -> Dialect:
+    """The same for 0.3."""
+    return extended(a2a_v0_3_dialect(), from_text(extensions))
 
 
-def json_rpc() -> Dialect:
+def json_rpc(extensions: str = "") -> Dialect:
     """The methods of both."""
-    return rpc_dialect((a2a_1_0(), a2a_0_3()), asked_dialect)
+    return rpc_dialect((a2a_1_0(extensions), a2a_0_3(extensions)), asked_dialect)
 
 
-def cards(name: str, description: str, url: str, *, takes: str = "", advertise_0_3: bool = True) -> Dialect:
+def cards(
+    name: str, description: str, url: str, *, takes: str = "", extensions: str = "", advertise_0_3: bool = True
+) -> Dialect:
     """The card of a version when one is named, else one that clients of both can read, or only the current one.
 
-    `takes` is what the agent's entry says.
+    `takes` and `extensions` are what the agent's entry says.
     """
     about: dict[str, Any] = {
         "name": name,
@@ -50,6 +56,7 @@ def cards(name: str, description: str, url: str, *, takes: str = "", advertise_0
         "version": __version__,
         "input_modes": shown_modes(takes.split()),
         "output_modes": MODES,
+        "extensions": from_text(extensions),
     }
     legacy = (card_0_3.VERSION,) if advertise_0_3 else ()
     new = card_1_0.agent_card(card_1_0.CardFacts(**about, legacy_versions=legacy))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
 from synapse.core.errors import Conflict
 from synapse.core.registry import Registry
@@ -14,8 +15,15 @@ from synapse.service.journal import Journal
 
 WAITS_FOR: Final = "waits_for"
 """Metadata of a task that waits for a reply: the agent that was asked."""
+WAITS_FOR_INBOX: Final = "waits_for_inbox"
+"""Beside it, the inbox of that agent: it has the same when it is started again at another port."""
 GRACE_SECONDS: Final = 10.0
 """An agent may be away for so long, to be started again; its new host then tells what became of the request."""
+
+
+def was_asked(task: Task, entry: AgentEntry) -> bool:
+    """Whether the task waits for a reply of that agent."""
+    return entry.is_agent_of(task.metadata.get(WAITS_FOR_INBOX) or "", task.metadata[WAITS_FOR])
 
 
 class Absences:
@@ -41,8 +49,8 @@ class Absences:
         waiting = [task for task in self._journal.open_tasks() if not task.queued and task.metadata.get(WAITS_FOR)]
         if not waiting:
             return []
-        here = {entry.agent_id for entry in self._registry.entries()}
-        return [task for task in waiting if task.metadata[WAITS_FOR] not in here]
+        here = self._registry.entries()
+        return [task for task in waiting if not any(was_asked(task, entry) for entry in here)]
 
     async def _fail(self, task: Task) -> None:
         note = f"{task.metadata[WAITS_FOR]} is gone; what it had not begun waits for its next start"

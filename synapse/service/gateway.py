@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, UnsupportedOperation
+from synapse.core.extension import check_named
 from synapse.core.figures import Figures
 from synapse.core.listed_agent import ListedAgent
 from synapse.core.requests import (
@@ -92,6 +93,8 @@ class GatewayService:
 
     async def _handle(self, request: Request, caller: Caller) -> Any:
         if isinstance(request, ToAgent):
+            if request.extensions is not None:
+                check_named(self._directory.extensions_of(request.agent), request.extensions)
             return await self._tasks.handle(request.agent, request.request, caller)
         method = self._methods.get(type(request))
         if method is None:

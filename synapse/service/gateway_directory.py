@@ -8,12 +8,13 @@ An agent's name here is its given name, else its agent id. Agents come and go: w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.extension import Extensions, joined
 from synapse.core.requests import Commanded, Request
 from synapse.core.task import Task
 
@@ -35,6 +36,8 @@ class GatewayAgent:
     input_modes: tuple[str, ...] = ()
     """The media types of what it takes, in the words of its own card; empty when its entry says all."""
     output_modes: tuple[str, ...] = ()
+    extensions: Extensions = ()
+    """The extensions of A2A that it declares itself."""
 
     @property
     def name(self) -> str:
@@ -55,8 +58,10 @@ class AgentSource(Protocol):
 class GatewayDirectory:
     """Finds agents. Of two with the same name the one of the earlier source counts."""
 
-    def __init__(self, *sources: AgentSource) -> None:
+    def __init__(self, *sources: AgentSource, extensions: Mapping[str, Extensions] | None = None) -> None:
+        """`extensions` are those that agents of these names declare here, whatever they declare themselves."""
         self._sources = sources
+        self._extensions: Mapping[str, Extensions] = {} if extensions is None else extensions
 
     def agents(self) -> tuple[GatewayAgent, ...]:
         """Everybody who is here, by name."""
@@ -69,6 +74,11 @@ class GatewayDirectory:
     def find(self, name: str) -> GatewayAgent | None:
         """The agent of that name, if it is here."""
         return next((agent for source in self._sources for agent in source() if agent.name == name), None)
+
+    def extensions_of(self, name: str) -> Extensions:
+        """The extensions of A2A that the agent of that name declares here."""
+        here = self.find(name)
+        return joined(self._extensions.get(name, ()), here.extensions if here is not None else ())
 
     def owner(self, task: Task) -> GatewayAgent | None:
         """The agent whose task it is, if it is here."""

@@ -17,7 +17,7 @@ from synapse.core.requests import ChangeTask
 from synapse.core.task import Task, TaskState
 from synapse.core.wire_errors import InvalidField
 from synapse.service import outcomes
-from synapse.service.absences import WAITS_FOR
+from synapse.service.absences import WAITS_FOR, WAITS_FOR_INBOX
 from synapse.service.journal import Journal
 from synapse.service.origin import USER
 from synapse.service.questions import Questions
@@ -33,6 +33,7 @@ OUR_KEYS: Final = frozenset(
         USER,
         REPLIED,
         WAITS_FOR,
+        WAITS_FOR_INBOX,
         WAITER_LEFT,
         "sender",
         "sender_verified",

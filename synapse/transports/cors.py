@@ -16,9 +16,10 @@ from synapse.transports.served_app import ServedApp
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _HEADERS: Final = (
-    b"Authorization, Content-Type, X-API-Key, A2A-Version, A2A-Extensions, Last-Event-ID, If-None-Match, traceparent"
+    b"Authorization, Content-Type, X-API-Key, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID,"
+    b" If-None-Match, traceparent"
 )
-_SHOWN: Final = b"WWW-Authenticate, Retry-After, ETag, A2A-Version, A2A-Extensions"
+_SHOWN: Final = b"WWW-Authenticate, Retry-After, ETag, A2A-Version, A2A-Extensions, X-A2A-Extensions"
 _REMEMBERED_SECONDS: Final = b"600"
 
 

@@ -139,6 +139,7 @@ class GrpcServer:
         try:
             call, caller = await self._asked(service, method, path, given, context)
             result: Any = await self._service.handle(call.request, caller)
+            await _tell_headers(call, context)
             if isinstance(result, asyncio.Future):
                 result = await self._settled(result)  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
             return method.to_answer(cast("Call", call).encode(result))
@@ -155,6 +156,7 @@ class GrpcServer:
             encode = cast("StreamCall", call).encode
             updates: AsyncGenerator[Update, None] = await self._service.handle(call.request, caller)
             async with aclosing(self._until_stopped(updates)) as coming:
+                await _tell_headers(call, context)
                 async for update in coming:
                     event = encode(update)
                     if event is not None:
@@ -255,6 +257,13 @@ def _headers(context: Any) -> GrpcHeaders:
         (str(name).encode("ascii"), value if isinstance(value, bytes) else str(value).encode("utf-8"))
         for name, value in metadata
     ]
+
+
+async def _tell_headers(call: Call | StreamCall, context: Any) -> None:
+    """What an answer has as headers over HTTP goes ahead of it as metadata."""
+    if call.headers:
+        told = tuple((name.decode("ascii"), value.decode("ascii")) for name, value in call.headers)
+        await context.send_initial_metadata(told)
 
 
 async def _abort(service: GrpcService, path: str, error: Exception, context: Any) -> None:

@@ -224,7 +224,7 @@ class HttpApp:
             result = await self._patience.wait(result, receive, send)  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
         if call.answer is not None:
             return call.answer(result)
-        return WireAnswer(call.status, call.encode(result), media_type=route.media_type)
+        return WireAnswer(call.status, call.encode(result), call.headers, route.media_type)
 
     async def _stream(
         self,
@@ -237,7 +237,11 @@ class HttpApp:
         words.is_stream = True
         encode_error = words.encode_error or self._default.encode_error
         stream = EventStream(
-            call.encode, encode_error, closing=self._closed(), keep_alive=self.limits.keep_alive_seconds
+            call.encode,
+            encode_error,
+            closing=self._closed(),
+            keep_alive=self.limits.keep_alive_seconds,
+            headers=call.headers if isinstance(call, StreamCall) else (),
         )
         await stream.run(updates, receive, send)
 

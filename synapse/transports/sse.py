@@ -45,17 +45,19 @@ class EventStream:
         *,
         closing: asyncio.Future[None],
         keep_alive: float,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         self._encode = encode
         self._encode_error = encode_error
         self._closing = closing
         self._keep_alive = keep_alive
+        self._headers = (*HEADERS, *headers)
 
     async def run(self, updates: AsyncIterator[Update], receive: Receive, send: Send) -> None:
         """Send until the feed ends, the reader leaves or the server stops; then `updates` is closed."""
         ours: list[asyncio.Future[None]] = []
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             ours += [asyncio.ensure_future(self._write(updates, send)), asyncio.ensure_future(caller_left(receive))]
             await self._first_of(ours, send)
         finally:

@@ -20,7 +20,7 @@ from google.rpc import (  # type: ignore[import-untyped]  # pyright: ignore[repo
 )
 
 from synapse.core.overriding import override
-from tests.conformance.a2a_speakers import AbstractStream, JsonRpc10, Rest03
+from tests.conformance.a2a_speakers import AbstractStream, JsonRpc10, Rest03, Speaker
 from tests.conformance.a2a_words import WORDS, Event, Message, Refused, event_of
 from tests.conformance.wire_client import WireClient
 
@@ -72,7 +72,7 @@ class Grpc10(JsonRpc10):
         kind = "TaskPushNotificationConfig" if operation == "push" else f"{name.replace('Streaming', '')}Request"
         request = ParseDict({**params, "tenant": self._tenant}, getattr(v1, kind)())
         method = getattr(NEW_STUB_1_0(channel), name)
-        return method(request, timeout=PATIENCE, metadata=[("a2a-version", "1.0")])
+        return _told(self, method, request, ("a2a-version", "1.0"))
 
 
 class Grpc03(Rest03):
@@ -111,8 +111,25 @@ class Grpc03(Rest03):
 
     def _start(self, channel: Any, method: str, path: str, body: object) -> Any:
         name, request = _former_request(method, path, body)
-        call = getattr(NEW_STUB_0_3(channel), name)
-        return call(request, timeout=PATIENCE, metadata=[("x-agent-id", self._agent)])
+        method = getattr(NEW_STUB_0_3(channel), name)
+        return _told(self, method, request, ("x-agent-id", self._agent))
+
+
+def _told(speaker: Speaker, method: Any, request: Any, *metadata: tuple[str, str]) -> Any:
+    """What a method gives; with headers to name, those of the answer are heard before anything else of it is."""
+    if not speaker.naming:
+        return method(request, timeout=PATIENCE, metadata=metadata)
+    named = [(name.lower(), value) for name, value in speaker.naming.items()]
+    # Only a method with one answer hands out its call beside it; a stream is its own call.
+    begin = getattr(method, "with_call", None)
+    given = {"timeout": PATIENCE, "metadata": [*metadata, *named]}
+    if begin is not None:
+        told, call = begin(request, **given)
+    else:
+        told = call = method(request, **given)
+    heard: Any = call.initial_metadata()
+    speaker.heard = {str(name): str(value) for name, value in heard}
+    return told
 
 
 _FORMER: Final = (

@@ -11,8 +11,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from typing_extensions import override
-
+from synapse.core.overriding import override
 from tests.conformance.a2a_push_words import (
     Config,
     delete_push,
@@ -49,7 +48,7 @@ class Webhook:
                 self.end_headers()
 
             @override
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the parent has it
                 """Nothing on stderr."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

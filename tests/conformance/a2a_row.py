@@ -1,7 +1,7 @@
 """A clause of A2A that must be kept, as a row: id, versions, source, sentence, check.
 
 Rows are spoken by every binding of the versions that they name, to the agent of docs/examples/conformance.toml: at its
-own host, and through a gateway.
+own host, and through a gateway. Those about extensions are spoken to that of docs/examples/extensions.toml.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ SPEC: Final = "A2A 1.0.1"
 READINGS: Final = "contracts/README.md"
 HOST: Final = "host"
 GATEWAY: Final = "gateway"
+PLAIN: Final = "plain"
+EXTENDED: Final = "extended"
 HTTP: Final = frozenset({"JSONRPC", "REST"})
 EVERY_BINDING: Final = HTTP | {"GRPC"}
 
@@ -36,12 +38,13 @@ class Row:
     check: Callable[[Any], None]
     where: frozenset[str] = frozenset({HOST, GATEWAY})
     bindings: frozenset[str] = EVERY_BINDING
+    of: str = PLAIN
 
 
 ROWS: Final[list[Row]] = []
 
 
-def row(
+def row(  # noqa: PLR0913 - a row's columns
     id: str,  # noqa: A002 - its name in the table
     versions: tuple[str, ...],
     source: str,
@@ -49,12 +52,13 @@ def row(
     *,
     only: str = "",
     bindings: frozenset[str] = EVERY_BINDING,
+    of: str = PLAIN,
 ) -> Callable[[Callable[[Any], None]], None]:
-    """Add a clause that holds everywhere, or `only` at a host or a gateway, and in some `bindings`."""
+    """Add a clause that holds everywhere, or `only` at a host or a gateway, in some `bindings`; `of` which agent."""
 
     def add(check: Callable[[Any], None]) -> None:
         where = frozenset({only} if only else {HOST, GATEWAY})
-        ROWS.append(Row(id, versions, source, sentence, check, where, bindings))
+        ROWS.append(Row(id, versions, source, sentence, check, where, bindings, of))
 
     return add
 

@@ -42,6 +42,10 @@ class Speaker:
     def __init__(self, client: WireClient, mount: str = "") -> None:
         self.client = client
         self.mount = mount
+        self.naming: dict[str, str] = {}
+        """Headers that are sent besides."""
+        self.heard: dict[str, str] = {}
+        """The headers of the last answer that was no error, or began as none."""
 
     def send(self, message: Message, *, immediately: bool = False, history: int | None = None) -> Task | str:
         """The task, or the text of the message that the agent answered with. Raises Refused."""
@@ -88,19 +92,23 @@ class JsonRpc(Speaker):
         return JSON
 
     def call(self, operation: str, params: dict[str, Any]) -> Any:
-        reply = self.client.request("POST", self.mount or "/", self._body(operation, params), self.headers())
+        headers = {**self.headers(), **self.naming}
+        reply = self.client.request("POST", self.mount or "/", self._body(operation, params), headers)
         assert reply.status == 200, reply.body
-        return self._result(reply.json)
+        result = self._result(reply.json)
+        self.heard = reply.headers
+        return result
 
     @contextmanager
     def follow(self, operation: str, params: dict[str, Any], after: str = "") -> Generator[Iterator[Event]]:
-        headers = {**self.headers(), **({"Last-Event-ID": after} if after else {})}
+        headers = {**self.headers(), **self.naming, **({"Last-Event-ID": after} if after else {})}
         with closing(self.client.connection()) as connection:
             connection.request("POST", self.mount or "/", json.dumps(self._body(operation, params)).encode(), headers)
             response = connection.getresponse()
             assert response.status == 200
             if response.getheader("content-type") == "application/json":
                 self._result(json.loads(response.read()))
+            self.heard = {name.lower(): value for name, value in response.getheaders()}
             yield (self.event(self._result(data), seq) for seq, data in sse(response))
 
     def event(self, result: dict[str, Any], seq: str) -> Event:
@@ -220,8 +228,9 @@ class Rest(Speaker):
         return JSON
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        reply = self.client.request(method, self.place + path, body, self.headers())
+        reply = self.client.request(method, self.place + path, body, {**self.headers(), **self.naming})
         self.check(reply)
+        self.heard = reply.headers
         return reply.json if reply.body else None
 
     def check(self, reply: Reply) -> None:
@@ -229,12 +238,13 @@ class Rest(Speaker):
 
     @contextmanager
     def follow(self, method: str, path: str, body: object = None, after: str = "") -> Generator[Iterator[Event]]:
-        headers = {**self.headers(), **({"Last-Event-ID": after} if after else {})}
+        headers = {**self.headers(), **self.naming, **({"Last-Event-ID": after} if after else {})}
         with closing(self.client.connection()) as connection:
             connection.request(method, self.place + path, None if body is None else json.dumps(body).encode(), headers)
             response = connection.getresponse()
             if response.status != 200:
                 self.check(Reply(response.status, {}, response.read()))
+            self.heard = {name.lower(): value for name, value in response.getheaders()}
             yield (event_of(data, seq) for seq, data in sse(response))
 
     @override

@@ -16,6 +16,7 @@ from synapse.core.agent import AgentEntry, entry_from
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, str(ROOT / "bin" / "synapse")]
 CONFORMANCE = ROOT / "docs" / "examples" / "conformance.toml"
+EXTENSIONS = ROOT / "docs" / "examples" / "extensions.toml"
 PATIENCE = 30.0
 FOREIGN = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET", "PYTHONDONTWRITEBYTECODE")
 
@@ -58,6 +59,11 @@ def dummy_host(home: Path, name: str = "ada") -> Generator[AgentEntry]:
     finally:
         stopped = [*COMMAND, "stop", "--all", "--force"]
         subprocess.run(stopped, env=environ(home), cwd=home, check=False, capture_output=True, timeout=PATIENCE)
+
+
+def entry_of(home: Path, name: str) -> AgentEntry:
+    """The registry entry of an agent that is started by somebody else, such as a gateway."""
+    return _entry(home, name)
 
 
 def _entry(home: Path, name: str, host: subprocess.Popen[bytes] | None = None) -> AgentEntry:

@@ -12,6 +12,7 @@ from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, Asked, Submitted, TurnEvent
 from synapse.core.events import Update
+from synapse.core.extension import Extensions
 from synapse.core.listed_agent import ListedAgent
 from synapse.core.message import TextPart
 from synapse.core.requests import (
@@ -84,8 +85,12 @@ class World:
         self._direct: set[str] = set()
         self.store = next(iter(desks.values())).store
         self.entries = {"ada": ADA, "bob": BOB}
+        self.extensions: dict[str, Extensions] = {}
+        """What each agent declares itself."""
+        self.told: dict[str, Extensions] = {}
+        """What is told about agents at the gateway."""
         self.registration, self.unclaimed = FakeRegistration(), FakeUnclaimed()
-        self.directory = GatewayDirectory(self._agents)
+        self.directory = GatewayDirectory(self._agents, extensions=self.told)
         journal = Journal(self.store)
         tail = StoreTail(self.store, journal, look_seconds=0.001)
         feed = Feed(journal, self.store, source=tail)
@@ -106,7 +111,8 @@ class World:
         async def state() -> str:
             return READY
 
-        return GatewayAgent(entry=self.entries[name], command=command, state=state)
+        declared = self.extensions.get(name, ())
+        return GatewayAgent(entry=self.entries[name], command=command, state=state, extensions=declared)
 
     def answer_directly(self, name: str) -> None:
         """Let this agent answer with plain messages."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from synapse.core.extension import Extensions
+
 Wire = dict[str, Any]
 
 VERSION: Final = "0.3"
@@ -20,6 +22,7 @@ class CardFacts:
     version: str
     input_modes: tuple[str, ...]
     output_modes: tuple[str, ...]
+    extensions: Extensions = ()
 
 
 def agent_card(facts: CardFacts) -> Wire:
@@ -34,7 +37,7 @@ def agent_card(facts: CardFacts) -> Wire:
             {"url": facts.url, "transport": "HTTP+JSON"},
         ],
         "version": facts.version,
-        "capabilities": {"streaming": True, "pushNotifications": True, "stateTransitionHistory": False},
+        "capabilities": _capabilities(facts),
         "defaultInputModes": list(facts.input_modes),
         "defaultOutputModes": list(facts.output_modes),
         "skills": [
@@ -47,3 +50,10 @@ def agent_card(facts: CardFacts) -> Wire:
         ],
         "supportsAuthenticatedExtendedCard": False,
     }
+
+
+def _capabilities(facts: CardFacts) -> Wire:
+    capabilities: Wire = {"streaming": True, "pushNotifications": True, "stateTransitionHistory": False}
+    if facts.extensions:
+        capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
+    return capabilities

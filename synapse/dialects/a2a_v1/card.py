@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from synapse.core.extension import Extensions
 from synapse.dialects.a2a_v1.projection import Wire
 
 VERSION: Final = "1.0"
@@ -21,6 +22,7 @@ class CardFacts:
     input_modes: tuple[str, ...]
     output_modes: tuple[str, ...]
     legacy_versions: tuple[str, ...] = ()
+    extensions: Extensions = ()
 
 
 def agent_card(facts: CardFacts) -> Wire:
@@ -34,7 +36,7 @@ def agent_card(facts: CardFacts) -> Wire:
             for binding in ("JSONRPC", "HTTP+JSON")
         ],
         "version": facts.version,
-        "capabilities": {"streaming": True, "pushNotifications": True, "extendedAgentCard": False},
+        "capabilities": _capabilities(facts),
         "defaultInputModes": list(facts.input_modes),
         "defaultOutputModes": list(facts.output_modes),
         "skills": [
@@ -46,3 +48,10 @@ def agent_card(facts: CardFacts) -> Wire:
             }
         ],
     }
+
+
+def _capabilities(facts: CardFacts) -> Wire:
+    capabilities: Wire = {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
+    if facts.extensions:
+        capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
+    return capabilities

@@ -11,6 +11,7 @@ NAMES: Final[Mapping[str, str]] = {
     "response_expected": "responseExpected",
     "in_reply_to": "inReplyTo",
     "waits_for": "waitsFor",
+    "waits_for_inbox": "waitsForInbox",
     "waiter_left": "waiterLeft",
 }
 """The keys that are ours."""

@@ -12,7 +12,8 @@
     question = "Do you trust this folder?"
 
 Above all tables, and rarely needed: `cue_ids`, a pattern of message ids that are cues, so that the same one again is
-another message; and `strict_types = true`, which refuses parts of types that the agent's card does not name.
+another message; `strict_types = true`, which refuses parts of types that the agent's card does not name; and
+`extensions`, those of A2A that the agent declares, as `core.extension` reads them.
 
 The first rule that fits wins; a rule with both patterns fits when both do.
 """
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from synapse.core.errors import InvalidScript
+from synapse.core.extension import Extensions, read_extensions
 from synapse.core.message import Message
 from synapse.core.question import Question, QuestionKind
 from synapse.drivers.scripted.fields import Fields
@@ -62,6 +64,8 @@ class Script:
     """Message ids that name no message: the same one again is another message."""
     strict_types: bool = False
     """Whether it takes only parts of the types that its card names."""
+    extensions: Extensions = ()
+    """The extensions of A2A that it declares."""
 
     def rule_for(self, message: Message) -> Rule:
         """The first rule that fits, else the default."""
@@ -106,7 +110,7 @@ def parse_script(text: str, source: str = "script") -> Script:
         fields = Fields(tomllib.loads(text), source)
     except tomllib.TOMLDecodeError as wrong:
         raise InvalidScript(f"{source}: not TOML: {wrong}") from wrong
-    fields.refuse_unknown(("rule", "default", "startup", "cue_ids", "strict_types"))
+    fields.refuse_unknown(("rule", "default", "startup", "cue_ids", "strict_types", "extensions"))
     rules = tuple(_parse_rule(table, f"{source}: rule {number}") for number, table in enumerate(_tables(fields), 1))
     if not rules and "default" not in fields:
         raise InvalidScript(f"{source}: a script has at least one [[rule]] or a [default]")
@@ -116,6 +120,7 @@ def parse_script(text: str, source: str = "script") -> Script:
         startup=_parse_startup(fields),
         cue_ids=_pattern(fields, "cue_ids"),
         strict_types=fields.flag("strict_types", default=False),
+        extensions=_parse_extensions(fields),
     )
 
 
@@ -155,6 +160,12 @@ def _parse_startup(fields: Fields) -> Question | None:
     startup = Fields(fields.raw("startup"), f"{fields.where}: startup")
     startup.refuse_unknown(("question", *QUESTION_OPTIONS))
     return parse_question(startup, QuestionKind.STARTUP)
+
+
+def _parse_extensions(fields: Fields) -> Extensions:
+    if "extensions" not in fields:
+        return ()
+    return read_extensions(fields.raw("extensions"), fields.where, InvalidScript)
 
 
 def _pattern(fields: Fields, key: str) -> re.Pattern[str] | None:

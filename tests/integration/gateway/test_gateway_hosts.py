@@ -11,6 +11,7 @@ import pytest
 from synapse.core.agent import EXITED, READY, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotResponding, InvalidSettings, PortTaken, TaskNotCancelable
+from synapse.core.overriding import override
 from synapse.core.requests import CancelTask, Commanded, OnBehalf, Request
 from synapse.registries.files import FileRegistry
 from synapse.runtime.gateway_config import GatewayConfig
@@ -35,7 +36,8 @@ class CommandedService(InMemoryService):
         super().__init__(entry)
         self.asked: list[Request] = []
 
-    async def handle(self, request: Request, caller: Caller) -> Any:  # type: ignore[explicit-override]  # typing.override needs Python 3.12
+    @override
+    async def handle(self, request: Request, caller: Caller) -> Any:
         if not isinstance(request, OnBehalf):
             return await super().handle(request, caller)
         self.asked.append(request)

@@ -139,20 +139,23 @@ def wait_for(path: Path, ending: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_a_file_part_reaches_the_program_as_a_private_file(here: Session) -> None:
+def test_a_file_part_of_any_type_reaches_the_program_as_a_private_file(here: Session) -> None:
     ada = here.start("ada")
     body = text("read this")
     content = base64.b64encode(b"%PDF-1.7").decode()
-    body["message"]["parts"].append(
-        {"type": "file", "file": {"name": "doc.pdf", "mimeType": "application/pdf", "bytes": content}}
-    )
+    for file in ({"name": "doc.pdf", "mimeType": "application/pdf"}, {"mimeType": "image/png"}):
+        body["message"]["parts"].append({"type": "file", "file": {**file, "bytes": content}})
 
+    card = ask(ada, "GET", "/.well-known/agent-card.json")[1]
     task = ask(ada, "POST", "/tasks/send", body)[1]["task"]
     done = finished(ada, task["id"])
 
-    path = Path(done["artifacts"][0]["parts"][0]["text"].partition("[file: ")[2].partition("]")[0].replace("\n", ""))
-    assert path.read_bytes() == b"%PDF-1.7"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    typed = done["artifacts"][0]["parts"][0]["text"].replace("\n", "")
+    paths = [Path(place.partition("]")[0]) for place in typed.split("[file: ")[1:]]
+    assert "*/*" in card["defaultInputModes"]
+    assert [path.name for path in paths] == ["doc.pdf", "file.png"]
+    assert [path.read_bytes() for path in paths] == [b"%PDF-1.7"] * 2
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
 
 
 def finished(agent: dict[str, Any], task_id: str) -> dict[str, Any]:

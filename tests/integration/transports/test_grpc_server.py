@@ -138,7 +138,7 @@ def test_the_tenant_is_the_agent() -> None:
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
             task = await stub_of(channel).GetTask(a2a.GetTaskRequest(tenant="ada", id=TASK.id))
             assert task.id == TASK.id
-        assert service.asked == [(ToAgent("ada", GetTask(TASK.id, exact=True)), Caller(name="somebody"))]
+        assert service.asked == [(ToAgent("ada", GetTask(TASK.id, exact=True), frozenset()), Caller(name="somebody"))]
 
     run(conversation)
 

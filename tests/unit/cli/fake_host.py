@@ -38,6 +38,7 @@ class FakeHost:
             socket=str(home / f"{agent_id}.sock"),
             endpoint=f"http://localhost:{port}",
             working_dir=str(home),
+            inbox=name,
         )
         self.state: Fields = {"state": "ready", "why": "the prompt is empty", "source": "screen", "queue_depth": 0}
         self.requests: list[tuple[str, str, Fields]] = []

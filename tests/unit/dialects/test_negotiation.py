@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from synapse.core.errors import InvalidRequest
-from synapse.core.requests import GetStatus
-from synapse.core.wire_errors import ExtensionRequired, VersionNotSupported
-from synapse.dialects.dialect import Call, CallRoute, Dialect, DocumentRoute, RpcTable, WireAnswer, WireRequest
-from synapse.dialects.negotiation import asked_dialect, asked_version, requiring, spoken_dialect
+from synapse.core.wire_errors import VersionNotSupported
+from synapse.dialects.dialect import WireRequest
+from synapse.dialects.negotiation import asked_dialect, asked_version, spoken_dialect
 
 
-def wire(version: str | None = None, query: str = "", *more: tuple[bytes, bytes]) -> WireRequest:
-    headers = [(b"host", b"localhost"), *more]
+def wire(version: str | None = None, query: str = "") -> WireRequest:
+    headers = [(b"host", b"localhost")]
     if version is not None:
         headers.append((b"a2a-version", version.encode("latin-1")))
     return WireRequest("GET", "/tasks", query_string=query.encode(), headers=headers)
@@ -85,63 +83,3 @@ def test_the_message_tells_which_dialect_it_is_in(body: Any, dialect: str) -> No
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_what_cannot_be_read_tells_nothing(body: bytes) -> None:
     assert spoken_dialect(body) == ""
-
-
-def a_dialect() -> Dialect:
-    def encode(_result: object) -> bytes:
-        return b"{}"
-
-    def ask(_wire: WireRequest) -> Call:
-        return Call(GetStatus(), encode)
-
-    def document(_wire: WireRequest) -> WireAnswer:
-        return WireAnswer(200, b"{}")
-
-    routes = (
-        CallRoute(method="GET", path="/x", ask=ask),
-        DocumentRoute(method="GET", path="/card", answer=document),
-    )
-    rpc = RpcTable(
-        methods={"X": lambda _, wire: ask(wire)}, encode_fault=lambda _: b"{}", faults_as_events=frozenset("X")
-    )
-    return Dialect(name="x", routes=routes, encode_error=lambda _: WireAnswer(400, b"{}"), rpc=rpc)
-
-
-def ask_rest(dialect: Dialect, request: WireRequest) -> object:
-    route = dialect.routes[0]
-    assert isinstance(route, CallRoute)
-    return route.ask(request)
-
-
-def ask_rpc(dialect: Dialect, request: WireRequest) -> object:
-    assert dialect.rpc is not None
-    return dialect.rpc.methods["X"](b"", request)
-
-
-def test_a_dialect_that_requires_nothing_is_left_as_it_is() -> None:
-    dialect = a_dialect()
-
-    assert requiring(dialect, ()) is dialect
-
-
-@pytest.mark.parametrize("ask", [ask_rest, ask_rpc])
-def test_a_required_extension_must_be_named(ask: Any) -> None:
-    demanding = requiring(a_dialect(), ["urn:a", "urn:b"])
-
-    with pytest.raises(ExtensionRequired, match="urn:b"):
-        ask(demanding, wire(None, "", (b"a2a-extensions", b"urn:a")))
-    assert ask(demanding, wire(None, "", (b"a2a-extensions", b"urn:c, urn:a"), (b"a2a-extensions", b"urn:b")))
-    assert ask(demanding, wire(None, "", (b"x-a2a-extensions", b"urn:a,urn:b")))
-
-
-def test_documents_require_nothing_and_the_rest_of_the_dialect_stays() -> None:
-    dialect = a_dialect()
-    demanding = requiring(dialect, ["urn:a"])
-
-    assert demanding.routes[1] == dialect.routes[1]
-    assert demanding.rpc is not None
-    assert demanding.rpc.faults_as_events == frozenset("X")
-
-
-def test_a_dialect_without_methods_gets_none() -> None:
-    assert requiring(replace(a_dialect(), rpc=None), ["urn:a"]).rpc is None

@@ -42,6 +42,7 @@ def step(table: str) -> str:
         ("[startup]\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup: `question` must be a text, but it is mi"),
         ("[startup]\nask = 'a'\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup: there is no key `ask`"),
         ("strict_types = 1\n[default]\nsteps = [{ say = 'a' }]", "s.toml: `strict_types` must be true or false, not 1"),
+        ("extensions = 1\n[default]\nsteps = [{ say = 'a' }]", "s.toml: 'extensions' must be a list of tables, not 1"),
         ("cue_ids = '/(/'\n[default]\nsteps = [{ say = 'a' }]", "s.toml: `cue_ids` is not a regular expression: "),
     ],
 )
@@ -145,6 +146,14 @@ def test_it_is_known_before_whether_a_message_gets_a_plain_message_and_no_task(s
     message = Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hello"),))
 
     assert script.answers_directly(message) is directly
+
+
+def test_a_script_declares_extensions() -> None:
+    rest = step("{ say = 'a' }")
+
+    declared = parse_script(f"extensions = [{{ uri = 'urn:a', required = true }}]\n{rest}").extensions
+    assert [(one.uri, one.required) for one in declared] == [("urn:a", True)]
+    assert parse_script(rest).extensions == ()
 
 
 def test_a_script_says_which_ids_are_cues_and_whether_its_card_is_strict() -> None:

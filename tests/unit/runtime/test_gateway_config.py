@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.errors import InvalidSettings
+from synapse.core.extension import Extension
 from synapse.runtime.gateway_config import AgentConfig, GatewayConfig, load_config, require_file
 
 WHOLE = """
@@ -57,6 +58,12 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     assert config.agent("nobody") == AgentConfig(id="nobody")
 
 
+def test_the_extensions_of_an_agent_are_read(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "[[agents]]\nid = 'a'\nextensions = [{ uri = 'urn:a', required = true }]"))
+    assert config.agent("a").extensions == (Extension(uri="urn:a", required=True),)
+    assert config.agent("b").extensions == ()
+
+
 def test_variables_that_hold_secrets_are_known(tmp_path: Path) -> None:
     assert load_config(tmp_path / "none.toml").secret_variables == frozenset()
     config = load_config(write(tmp_path, "[auth.jwt]\nsecret_env = 'JWT_SECRET'"))
@@ -93,6 +100,9 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("[[agents]]\nid = 'a'\ndriver = 'scripted'", "go together"),
         ("[[agents]]\nid = 'a'\narguments = 'x'", "a list of texts"),
         ("[[agents]]\nid = 'a'\nprofile = 'x'\ndriver = 'scripted'\nscript = 'x'", "in one way only"),
+        ("[[agents]]\nid = 'a'\nextensions = 1", "agent 'a': 'extensions' must be a list of tables, not 1"),
+        ("[[agents]]\nid = 'a'\nextensions = [{ uri = 'x' }]", "agent 'a': extension 1: 'uri' must be a URI"),
+        ("[[agents]]\nid = 'a'\nextension = []", "did you mean 'extensions'"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, text: str, what: str) -> None:

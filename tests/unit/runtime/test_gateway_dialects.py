@@ -12,6 +12,7 @@ import pytest
 from synapse.core.auth_methods import AuthMethods
 from synapse.core.errors import InvalidRequest, SynapseError
 from synapse.core.events import Update
+from synapse.core.extension import Extension
 from synapse.core.listed_agent import ListedAgent
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.push import PushConfig
@@ -165,7 +166,7 @@ def test_canceling_and_following_go_by_the_task_too(body: object) -> None:
 def test_json_rpc_of_both_versions_is_served_at_each_base(path: str, method: str, is_former: bool) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": "t"}}
     call = asked("POST", path, body)
-    assert call.request == ToAgent("ada", GetTask("t", exact=True))
+    assert call.request == ToAgent("ada", GetTask("t", exact=True), frozenset())
     assert ("kind" in json.loads(call.encode(task("a2a_v1")))["result"]) == is_former
 
 
@@ -268,6 +269,29 @@ def test_a_card_says_what_its_agent_takes_and_gives(agent: ListedAgent, taken: l
     for version in ("1.0", "0.3", ""):
         shown = json.loads(cards().body(agent, version))
         assert (shown["defaultInputModes"], shown["defaultOutputModes"]) == (taken, given)
+
+
+def test_a_card_declares_the_extensions_of_its_agent() -> None:
+    plan = Extension(uri="urn:plan", required=True, params={"depth": 2})
+    for version in ("1.0", "0.3", ""):
+        shown = json.loads(cards().body(replace(LISTED, extensions=(plan,)), version))
+        assert shown["capabilities"]["extensions"] == [{"uri": "urn:plan", "required": True, "params": {"depth": 2}}]
+        assert "extensions" not in json.loads(cards().body(LISTED, version))["capabilities"]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "extensions"),
+    [
+        (SUPERVISOR_BODY, (), None),
+        (CURRENT_BODY, (), frozenset[str]()),
+        (CURRENT_BODY, ((b"a2a-extensions", b"urn:a"),), frozenset({"urn:a"})),
+        (FORMER_BODY, ((b"x-a2a-extensions", b"urn:a"),), frozenset({"urn:a"})),
+    ],
+)
+def test_extensions_are_named_in_the_standard_and_nowhere_else(body: object, headers: Any, extensions: object) -> None:
+    request = asked("POST", "/agents/ada/v1/message:send", body, headers).request
+    assert isinstance(request, ToAgent)
+    assert request.extensions == extensions
 
 
 def test_switches_and_an_open_gateway_take_fields_away() -> None:

@@ -11,7 +11,7 @@ from synapse.core.errors import SenderMismatch, TaskNotFound
 from synapse.core.requests import CreateTask, Reply
 from synapse.core.task import TaskState
 from tests.fakes.courier import Carried
-from tests.fakes.desk import CLAUDE, Desk, claude, say, working
+from tests.fakes.desk import CLAUDE, ME, Desk, claude, say, working
 
 
 def test_a_turn_without_a_reply_answers_its_sender_with_its_final_text() -> None:
@@ -151,5 +151,36 @@ def test_another_agent_cannot_answer_in_the_name_of_the_one_that_was_asked() -> 
             await desk.send("forged", in_reply_to=task.id, caller=Caller(agent_id="synapse-gemini-8110"))
         done = await desk.send("mine", in_reply_to=task.id, caller=Caller(agent_id=CLAUDE.agent_id))
         assert done.artifacts[0].text == "mine"
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_was_started_again_at_another_port_can_still_answer() -> None:
+    async def story() -> None:
+        desk = Desk()
+        metadata = {"waits_for": "synapse-claude-8109", "waits_for_inbox": CLAUDE.inbox}
+        task = await desk.service.handle(
+            CreateTask(message=say("review"), dialect="synapse", metadata=metadata), Caller()
+        )
+
+        for other in (ME.agent_id, "synapse-claude-8109"):
+            with pytest.raises(SenderMismatch):
+                await desk.send("forged", in_reply_to=task.id, caller=Caller(agent_id=other))
+        done = await desk.send("mine", in_reply_to=task.id, caller=Caller(agent_id=CLAUDE.agent_id))
+        assert done.artifacts[0].text == "mine"
+
+    asyncio.run(story())
+
+
+def test_another_agent_that_has_the_port_now_cannot_answer() -> None:
+    async def story() -> None:
+        desk = Desk()
+        metadata = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": "claude@/elsewhere"}
+        task = await desk.service.handle(
+            CreateTask(message=say("review"), dialect="synapse", metadata=metadata), Caller()
+        )
+
+        with pytest.raises(SenderMismatch):
+            await desk.send("not mine", in_reply_to=task.id, caller=Caller(agent_id=CLAUDE.agent_id))
 
     asyncio.run(story())

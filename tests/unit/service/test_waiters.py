@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.message import Json
 from synapse.core.overriding import override
 from synapse.core.requests import CreateTask
 from synapse.core.task import TaskState
@@ -46,16 +49,26 @@ def test_an_agent_that_exits_tells_the_waiters_of_what_it_never_took_and_keeps_i
     asyncio.run(story())
 
 
-def test_a_waiter_is_told_when_the_agent_that_it_waits_for_is_gone() -> None:
+GONE = {
+    "its id": {"waits_for": "synapse-gemini-8110"},
+    "its inbox, and another has its port": {"waits_for": CLAUDE.agent_id, "waits_for_inbox": "claude@/elsewhere"},
+    "what is no id": {"waits_for": ["synapse-gemini-8110"]},
+}
+HERE = {
+    "its id": {"waits_for": CLAUDE.agent_id},
+    "its inbox, at another port": {"waits_for": "synapse-claude-8109", "waits_for_inbox": CLAUDE.inbox},
+}
+
+
+@pytest.mark.parametrize("away", GONE.values(), ids=GONE)
+@pytest.mark.parametrize("present", HERE.values(), ids=HERE)
+def test_a_waiter_is_told_when_the_agent_that_it_waits_for_is_gone(away: Json, present: Json) -> None:
     async def story() -> None:
         desk = Desk()
-        metadata = {"waits_for": "synapse-gemini-8110"}
-        gone = await desk.service.handle(
-            CreateTask(message=say("review"), dialect="synapse", metadata=metadata), Caller()
-        )
-        there = await desk.service.handle(
-            CreateTask(message=say("review"), dialect="synapse", metadata={"waits_for": CLAUDE.agent_id}), Caller()
-        )
+        gone, there = [
+            await desk.service.handle(CreateTask(message=say("review"), dialect="synapse", metadata=metadata), Caller())
+            for metadata in (away, present)
+        ]
         absences = Absences(desk.journal, FixedRegistry(), desk.clock)
         await absences.give_up()
         assert (await desk.task(gone.id)).state is TaskState.SUBMITTED

@@ -40,6 +40,14 @@ def test_a_program_that_cannot_read_gets_neither_header_nor_instructions() -> No
     assert (profile.envelope, profile.instructions) == (False, False)
 
 
+def test_a_profile_may_declare_extensions() -> None:
+    profile = parse_profile({"command": ["bc"], "extensions": [{"uri": "urn:a", "required": True}]}, "bc")
+
+    assert [(one.uri, one.required) for one in profile.extensions] == [("urn:a", True)]
+    with pytest.raises(InvalidProfile, match="profile 'bc': extension 1: 'uri' must be a URI"):
+        parse_profile({"command": ["bc"], "extensions": [{"uri": "a"}]}, "bc")
+
+
 def test_a_command_may_be_one_word() -> None:
     assert parse_profile({"command": "bc"}, "bc").command == ("bc",)
 

@@ -70,6 +70,7 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
         "response_expected": True,
         "sender_task_id": "t-1",
         "waits_for": "synapse-codex-8120",
+        "waits_for_inbox": "codex@/proj",
         "waiter_left": True,
     }
 
@@ -82,6 +83,7 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
         "responseExpected": True,
         "senderTaskId": "t-1",
         "waitsFor": "synapse-codex-8120",
+        "waitsForInbox": "codex@/proj",
         "waiterLeft": True,
     }
     assert projection.task_object(a_task(metadata={"sender": "me"}))["metadata"] == {"sender": "me"}
