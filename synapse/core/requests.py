@@ -21,6 +21,8 @@ class Sender:
     sender_id: str
     sender_type: str = ""
     sender_endpoint: str = ""
+    inbox: str = ""
+    """Where a reply finds it, also at another port: the registry's word, never the message's."""
 
 
 @value

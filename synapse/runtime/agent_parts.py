@@ -32,6 +32,7 @@ from synapse.service.hook_reports import HookReports
 from synapse.service.instructions import initial_instructions
 from synapse.service.intake import Intake, Limits
 from synapse.service.journal import Journal
+from synapse.service.missed_replies import MissedReplies
 from synapse.service.questions import Questions
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
@@ -69,13 +70,16 @@ class AgentParts:
         self._doubts = Doubts(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
         self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
+        self._missed = MissedReplies(self._journal, store, self._intake, self._clock)
         self._delivering: asyncio.Future[None] | None = None
         self._pruned = self._looked_for_pushes = float("-inf")
         self.service = self._new_service()
 
     async def left(self) -> recovery.Plan:
         """What to do with the tasks that an earlier holder of the inbox left."""
-        return recovery.plan(await self._journal.take_over(self._me.inbox), self._clock.now())
+        left = recovery.plan(await self._journal.take_over(self._me.inbox), self._clock.now())
+        await self._missed.note_waiters_left(left.waiting)
+        return left
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Deliver, reply and sweep, until these are cancelled; the first ends when the agent is gone."""
@@ -89,8 +93,12 @@ class AgentParts:
         await self._intake.instruct(initial_instructions(self._me, self._registry.entries()))
 
     async def take_up(self, left: recovery.Plan) -> None:
-        """Go on with what an earlier host left. Those who wait for it are told, and can prove by whom."""
+        """Go on with what an earlier host left, and take the replies that it missed.
+
+        Those who wait for it are told, and can prove by whom.
+        """
         await self._intake.take_up(left)
+        await self._missed.take(left.waiting)
 
     async def say_farewell(self) -> None:
         """The agent was stopped: let the turn that runs record how it ended, and tell who waits for an answer."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from synapse.core.address import resolve
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentFailed, AgentNotResponding, TaskNotFound
+from synapse.core.errors import AgentFailed, AgentNotFound, AgentNotResponding, TaskNotFound
 from synapse.core.message import Message, MessageId, Part, Role
 from synapse.core.registry import Registry
 from synapse.core.requests import Sender
@@ -26,7 +26,7 @@ class HostCourier:
         self, to: Sender, sender_task_id: str, parts: tuple[Part, ...], *, failed: bool, inferred: bool
     ) -> None:
         """Raises TaskNotFound when nobody waits, AgentNotFound or AgentNotResponding when the agent is gone."""
-        entry = resolve(to.sender_id, list(self._registry.entries()))
+        entry = self._asker(to)
         body = self._body(sender_task_id, parts, {"failed": failed, "inferred": inferred})
         address = HostAddress(entry.socket, port=entry.port)
         try:
@@ -37,6 +37,16 @@ class HostCourier:
             raise TaskNotFound(sender_task_id)
         if answer.status >= 400:
             raise AgentFailed(f"{entry.agent_id} refused the reply: {answer.body.get('error')}")
+
+    def _asker(self, to: Sender) -> AgentEntry:
+        """The agent that asked, also at another port; its own may be another agent's by now."""
+        here = list(self._registry.entries())
+        if not to.inbox:
+            return resolve(to.sender_id, here)
+        for entry in here:
+            if entry.inbox == to.inbox:
+                return entry
+        raise AgentNotFound(to.sender_id)
 
     def _body(self, sender_task_id: str, parts: tuple[Part, ...], marks: dict[str, bool]) -> dict[str, Any]:
         sender = {

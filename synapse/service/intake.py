@@ -41,12 +41,12 @@ from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal
-from synapse.service.origin import USER, origin_metadata, sender_of
+from synapse.service.origin import SENDER_INBOX, USER, origin_metadata, sender_of
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
 from synapse.service.recovery import Plan, as_prompt, last_prompt
 from synapse.service.replies import Replies
-from synapse.service.waits import cycle, waits_in
+from synapse.service.waits import circle_closed_by, waits_for_one_of
 from synapse.service.worker import AgentWorker
 
 _LATELY_FINISHED: Final = 50
@@ -224,7 +224,7 @@ class Intake:
             return task
         if request.response_expected:
             # After it is durable: of two that would close a circle at the same time, at least one sees the other.
-            await self._refuse_circle(task, sender)
+            await self._refuse_circle(task)
         self._replies.expect(task)
         if admitted:
             await self._worker.enqueue(task, opened.message)
@@ -321,16 +321,16 @@ class Intake:
                 return
         raise InvalidField("parentId", f"there is no task '{parent_id}'")
 
-    async def _refuse_circle(self, task: Task, sender: str) -> None:
+    async def _refuse_circle(self, task: Task) -> None:
         """Raise WaitCycle when the sender and this agent would wait for each other; who waits here is told too."""
-        agents = cycle(await waits_in(self._store), (sender, self._me.agent_id))
-        if not agents:
+        circle = await circle_closed_by(task, self._store)
+        if not circle:
             return
-        error = WaitCycle(agents)
+        error = WaitCycle(tuple(party.agent_id for party in circle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
         for waiting in self._journal.open_tasks():
-            if not waiting.queued and waiting.metadata.get(WAITS_FOR) in (None, *agents):
+            if not waiting.queued and waits_for_one_of(circle, waiting):
                 await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
         raise error
 
@@ -376,10 +376,13 @@ class Intake:
         described = caller.is_agent or claimed not in ("", PERSON)
         sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
         metadata = {**request.metadata, **origin_metadata(sender, verified=verified)}
+        metadata.pop(SENDER_INBOX, None)  # replies go there, so a claim does not count
         if caller.name:
             metadata[USER] = caller.name
         if isinstance(request, SendMessage) and request.response_expected:
             metadata["response_expected"] = True
+            if sender.inbox:
+                metadata[SENDER_INBOX] = sender.inbox
             if request.sender_task_id:
                 metadata["sender_task_id"] = request.sender_task_id
         return sender.sender_id, metadata

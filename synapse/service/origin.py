@@ -17,6 +17,8 @@ from synapse.core.task import SHORT_ID_LENGTH, Task
 A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")
 USER: Final = "user"
 """The key of a task's metadata that names who asked for it, where callers have names: at a gateway."""
+SENDER_INBOX: Final = "sender_inbox"
+"""The inbox of a sender that waits for a reply: it has the same when it is started again at another port."""
 
 
 def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEntry]) -> tuple[Sender, bool]:
@@ -62,6 +64,7 @@ def sender_in(metadata: Json) -> Sender:
         sender_id=str(fields["sender_id"]),
         sender_type=str(fields.get("sender_type", "")),
         sender_endpoint=str(fields.get("sender_endpoint", "")),
+        inbox=str(metadata.get(SENDER_INBOX) or ""),
     )
 
 
@@ -93,8 +96,10 @@ def envelope_line(task: Task, message: Message) -> str:
 
 
 def _described(sender_id: str, claimed: Sender | None, entries: Iterable[AgentEntry]) -> Sender:
-    """Fill in type and endpoint from the registry, which knows better than a claim."""
+    """Fill in type, endpoint and inbox from the registry, which knows better than a claim."""
     for entry in entries:
         if entry.agent_id == sender_id:
-            return Sender(sender_id=sender_id, sender_type=entry.agent_type, sender_endpoint=entry.endpoint)
+            return Sender(
+                sender_id=sender_id, sender_type=entry.agent_type, sender_endpoint=entry.endpoint, inbox=entry.inbox
+            )
     return claimed if claimed is not None else Sender(sender_id=sender_id)

@@ -1,7 +1,8 @@
 """After a restart: what an earlier host of the same inbox left, and what becomes of it.
 
-Queued messages go on. What ran in a CLI that is gone has failed. What was typed but not proven is never typed again by
-itself: a person decides. Instructions were for the agent that is gone; the next one gets its own.
+Queued messages go on, and what waits for another agent's reply waits on. What ran in a CLI that is gone has failed.
+What was typed but not proven is never typed again by itself: a person decides. Instructions were for the agent that is
+gone; the next one gets its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from synapse.core.question import open_question
 from synapse.core.receipt import ReceiptStep
 from synapse.core.task import Task, TaskState
 from synapse.service import outcomes
+from synapse.service.absences import WAITS_FOR, WAITS_FOR_INBOX
 from synapse.service.origin import sender_in
 
 ANSWERS: Final = "answers_question"
@@ -27,20 +29,24 @@ TYPED_BEFORE_RESTART: Final = "typed shortly before the host ended; it is not ce
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to record, and which tasks to queue again."""
+    """What to record, which tasks to queue again, and which wait for another agent's reply."""
 
     facts: tuple[tuple[TaskEvent, ...], ...]
     queue: tuple[Task, ...]
+    waiting: tuple[Task, ...]
 
 
 def plan(left: Iterable[Task], now: datetime) -> Plan:
     """Decide about the open tasks that were found, oldest first."""
     facts: list[tuple[TaskEvent, ...]] = []
     queue: list[Task] = []
+    waiting: list[Task] = []
     for task in left:
         if is_instruction(task):
             note = "the agent whose instructions these are is gone"
             facts.append(outcomes.ended(task, now, TaskState.FAILED, outcomes.AGENT_EXITED, note))
+        elif is_waiting_for_reply(task):
+            waiting.append(task)
         elif is_waiting_in_queue(task):
             queue.append(task)
         elif is_in_doubt(task):
@@ -52,7 +58,7 @@ def plan(left: Iterable[Task], now: datetime) -> Plan:
             # What was asked in the middle of a turn went with the program; a question that ended one stays.
             note = "the program that worked on it is gone"
             facts.append(outcomes.ended(task, now, TaskState.FAILED, outcomes.AGENT_EXITED, note))
-    return Plan(tuple(facts), tuple(queue))
+    return Plan(tuple(facts), tuple(queue), tuple(waiting))
 
 
 def is_instruction(task: Task) -> bool:
@@ -75,6 +81,12 @@ def as_prompt(message: Message) -> Message:
 def is_waiting_in_queue(task: Task) -> bool:
     """Nothing of the task's last message was typed yet."""
     return task.queued and task.receipt is not None and task.receipt.step is ReceiptStep.QUEUED
+
+
+def is_waiting_for_reply(task: Task) -> bool:
+    """Another agent was asked, and can be found again: its reply comes, or it is seen that it is gone."""
+    asked = [task.metadata.get(key) for key in (WAITS_FOR, WAITS_FOR_INBOX)]
+    return not task.queued and all(isinstance(name, str) and name for name in asked)
 
 
 def is_in_doubt(task: Task) -> bool:

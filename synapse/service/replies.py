@@ -67,7 +67,7 @@ class Replies:
             return
         known = self._requests.pop(task.id, None)
         if known is not None and sender_task_id(task) and REPLIED not in task.metadata:
-            self._owed.put_nowait(_Owed(task, _final_words(task), failed=task.state is not TaskState.COMPLETED))
+            self._owed.put_nowait(_Owed(task, final_words(task), failed=task.state is not TaskState.COMPLETED))
 
     def leave(self, why: str) -> None:
         """The agent ends: who still waits for it is told, though the message stays queued for its next start."""
@@ -165,7 +165,7 @@ class Replies:
             await self._courier.carry(sender_in(task.metadata), waiting, parts, failed=failed, inferred=inferred)
 
 
-def _final_words(task: Task) -> tuple[Part, ...]:
+def final_words(task: Task) -> tuple[Part, ...]:
     """What the sender is told: the last artifact, or why there is none."""
     if task.state is TaskState.COMPLETED and task.artifacts:
         return task.artifacts[-1].parts

@@ -19,7 +19,7 @@ from synapse.core.wire_errors import InvalidField
 from synapse.service import outcomes
 from synapse.service.absences import WAITS_FOR, WAITS_FOR_INBOX
 from synapse.service.journal import Journal
-from synapse.service.origin import USER
+from synapse.service.origin import SENDER_INBOX, USER
 from synapse.service.questions import Questions
 from synapse.service.recovery import is_in_doubt
 from synapse.service.replies import REPLIED, Replies
@@ -38,6 +38,7 @@ OUR_KEYS: Final = frozenset(
         "sender",
         "sender_verified",
         "sender_task_id",
+        SENDER_INBOX,
         "response_expected",
         "in_reply_to",
         "ttl",

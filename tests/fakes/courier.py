@@ -22,6 +22,8 @@ class Carried:
 class FakeCourier:
     def __init__(self) -> None:
         self.carried: list[Carried] = []
+        self.inboxes: list[str] = []
+        """Those of the askers, as far as they are known."""
         self.nobody_waits = False
         self.nobody_answers = False
         self.something = asyncio.Event()
@@ -34,4 +36,5 @@ class FakeCourier:
             raise AgentNotResponding(to.sender_id, 8100, to.sender_type)
         if self.nobody_waits:
             raise TaskNotFound(sender_task_id)
+        self.inboxes.append(to.inbox)
         self.carried.append(Carried(to.sender_id, sender_task_id, text_of(parts), failed, inferred))

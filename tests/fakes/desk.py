@@ -21,6 +21,7 @@ from synapse.service.externals import Externals
 from synapse.service.feed import Feed
 from synapse.service.intake import Intake, Limits
 from synapse.service.journal import Journal
+from synapse.service.missed_replies import MissedReplies
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
 from synapse.service.replies import Replies
@@ -162,7 +163,11 @@ class Desk:
 
     async def recover(self) -> None:
         """Do what a new host does with what an earlier one left."""
-        await self.intake.take_up(recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now()))
+        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now())
+        missed = MissedReplies(self.journal, self.store, self.intake, self.clock)
+        await missed.note_waiters_left(left.waiting)
+        await self.intake.take_up(left)
+        await missed.take(left.waiting)
 
     async def reached(self, task: Task, step: str) -> Task:
         """Wait until the task's receipt has come as far as `step`."""

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 NAMES: Final[Mapping[str, str]] = {
     "sender_verified": "senderVerified",
     "sender_task_id": "senderTaskId",
+    "sender_inbox": "senderInbox",
     "response_expected": "responseExpected",
     "in_reply_to": "inReplyTo",
     "waits_for": "waitsFor",

@@ -177,6 +177,26 @@ def test_an_agent_that_is_killed_and_started_again_at_another_port_answers_those
                 assert (code, "done " in said) == (0, True), said
 
 
+def test_an_asker_that_is_killed_and_started_again_at_another_port_gets_the_reply() -> None:
+    with open_house() as house:
+        anna, bert = two_agents(house)
+        with asking(house, anna, "send", "bert", "what now? <<c0ffee000001>>", "--response") as waiting:
+            wait_until_it_waits(waiting)
+            until(lambda: is_at_work(bert), "bert to work")
+            # Who waits gives up on a host that stays away for seconds; on a slow machine a start takes as long.
+            with standing_still(waiting):
+                anna.kill()
+                with taken(anna.entry.port):
+                    again = house.start("quick", name="anna")
+            assert again.entry.agent_id != anna.entry.agent_id
+
+            with asking(house, bert, "reply", "looks good") as replying:
+                code, said, _ = ended(replying, bound=20)
+            assert code == 0, said
+            code, said, _ = ended(waiting, bound=20)
+            assert (code, "looks good" in said) == (0, True), said
+
+
 def test_a_forgotten_reply_is_what_the_turn_ended_with() -> None:
     with open_house() as house:
         anna, _ = two_agents(house)

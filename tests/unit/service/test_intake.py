@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -17,11 +16,10 @@ from synapse.core.errors import (
     SenderMismatch,
     TaskFinished,
     TaskNotFound,
-    WaitCycle,
 )
 from synapse.core.requests import CreateTask, ListTasks, Sender, SendMessage, SubscribeTask
 from synapse.core.task import Task, TaskState
-from tests.fakes.desk import CLAUDE, ME, Desk, claude, say, working
+from tests.fakes.desk import CLAUDE, Desk, claude, say, working
 from tests.fakes.gateway_world import questions
 from tests.fakes.stores import LateStore, settle
 
@@ -76,6 +74,26 @@ def test_a_sender_is_named_by_its_process_and_described_by_the_registry() -> Non
             "sender_endpoint": "http://localhost:8100",
         }
         assert task.metadata["sender_verified"] is True
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("sender", "inbox"),
+    [(claude(), CLAUDE.inbox), (None, CLAUDE.inbox), (Sender(sender_id="synapse-gemini-8110"), None)],
+    ids=["claimed and registered", "proven", "not registered"],
+)
+def test_the_inbox_to_reply_to_is_what_the_registry_says_and_not_the_message(
+    sender: Sender | None, inbox: str | None
+) -> None:
+    async def story() -> None:
+        caller = Caller() if sender else FROM_CLAUDE
+        told = {"sender_inbox": "codex@/elsewhere"}
+        waited_for = await Desk().send("?", caller=caller, sender=sender, response_expected=True, metadata=told)
+        plain = await Desk().send("hello", caller=caller, sender=sender, metadata=told)
+
+        assert waited_for.metadata.get("sender_inbox") == inbox
+        assert "sender_inbox" not in plain.metadata
 
     asyncio.run(story())
 
@@ -246,56 +264,6 @@ def test_a_failed_reply_fails_the_waiting_task() -> None:
         ended = await desk.task(task.id)
 
         assert (ended.state, ended.reason, ended.note) == (TaskState.FAILED, "replied_failed", "I cannot")
-
-    asyncio.run(story())
-
-
-async def codex_waits_for_claude(desk: Desk) -> Task:
-    """Codex, whose host this desk is, has asked Claude and waits; Claude's host keeps its tasks in the same store."""
-    mine = await waiting_task(desk)
-    claudes = desk.neighbour(CLAUDE)
-    await claudes.service.handle(
-        replace(
-            request("review this"),
-            sender=Sender(sender_id=ME.agent_id),
-            response_expected=True,
-            sender_task_id=mine.id,
-        ),
-        Caller(),
-    )
-    return mine
-
-
-def asked_back() -> SendMessage:
-    """Claude asks codex, while codex waits for claude. The message has an id, as `synapse send` gives it."""
-    return replace(request("and you?", "m-7"), sender=claude(), response_expected=True, sender_task_id="t-claude")
-
-
-def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
-    async def story() -> None:
-        desk = Desk()
-        mine = await codex_waits_for_claude(desk)
-
-        with pytest.raises(WaitCycle) as told:
-            await desk.service.handle(asked_back(), Caller())
-        again = await desk.service.handle(asked_back(), Caller())
-        assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
-        assert told.value.agents == (CLAUDE.agent_id, ME.agent_id, CLAUDE.agent_id)
-        assert "waits for" in (await desk.task(mine.id)).attention
-
-    asyncio.run(story())
-
-
-def test_a_waiter_that_has_left_closes_no_circle() -> None:
-    async def story() -> None:
-        desk = Desk()
-        mine = await codex_waits_for_claude(desk)
-        follower = await desk.service.handle(SubscribeTask(task_id=mine.id), Caller())
-        await anext(follower)
-        await follower.aclose()
-
-        task = await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
-        assert task.state is TaskState.SUBMITTED
 
     asyncio.run(story())
 

@@ -9,6 +9,7 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.driver import Turn, TurnEvent, Typing
 from synapse.core.errors import Conflict, PersonRequired
+from synapse.core.message import Json
 from synapse.core.requests import CreateTask, ResolveTask
 from synapse.core.task import Task, TaskState
 from synapse.service import recovery
@@ -133,14 +134,19 @@ def test_a_task_that_is_not_in_doubt_cannot_be_resolved() -> None:
     asyncio.run(story())
 
 
-def test_a_task_that_only_waited_for_a_reply_has_lost_its_waiter() -> None:
+@pytest.mark.parametrize(
+    "metadata", [{}, {"waits_for": "synapse-claude-8100"}, {"waits_for": "a", "waits_for_inbox": ""}], ids=str
+)
+def test_a_task_that_waited_for_nobody_who_can_be_found_again_has_lost_its_waiter(metadata: Json) -> None:
     async def story() -> None:
         before = Desk()
-        task = await before.service.handle(CreateTask(message=say("review"), dialect="synapse"), Caller())
+        create = CreateTask(message=say("review"), dialect="synapse", metadata=metadata)
+        task = await before.service.handle(create, Caller())
         after = Desk(store=before.store)
         await after.recover()
 
-        assert (await after.task(task.id)).reason == "agent_exited"
+        ended = await after.task(task.id)
+        assert (ended.reason, ended.note) == ("agent_exited", "the program that worked on it is gone")
         assert task.inbox == ME.inbox
 
     asyncio.run(story())

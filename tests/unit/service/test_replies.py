@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.errors import SenderMismatch, TaskNotFound
-from synapse.core.requests import CreateTask, Reply
+from synapse.core.requests import CreateTask, Reply, Sender
 from synapse.core.task import TaskState
 from tests.fakes.courier import Carried
 from tests.fakes.desk import CLAUDE, ME, Desk, claude, say, working
@@ -137,6 +137,19 @@ def test_a_reply_that_an_earlier_host_still_owed_is_carried_once() -> None:
                 await after.replies.drain(5)
 
                 assert len(after.courier.carried) == carried
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("asker", "inbox"), [(claude(), CLAUDE.inbox), (Sender(sender_id="synapse-gemini-8110"), "")])
+def test_a_reply_goes_to_the_inbox_of_who_asked_where_it_is_known(asker: Sender, inbox: str) -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            await desk.send("status?", sender=asker, response_expected=True, sender_task_id="t-1")
+            async with asyncio.timeout(5):
+                await desk.courier.something.wait()
+
+            assert desk.courier.inboxes == [inbox]
 
     asyncio.run(story())
 
