@@ -6,7 +6,7 @@ from typing import Any
 
 from synapse.cli.exit_codes import DONE, exit_code
 from synapse.cli.hosts import ask, open_registry
-from synapse.cli.show_queue import waiting_for
+from synapse.cli.show_queue import Waiting, waiting_for_one
 from synapse.cli.speech import complain, described, give_json, say
 from synapse.cli.stored import take_back_each
 from synapse.cli.survey import find_task
@@ -17,7 +17,6 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.core.json_text import object_in
 
-Found = tuple[AgentEntry, dict[str, Any]]
 Canceled = dict[str, Any] | SynapseError
 """The task as it is now, or why it could not be canceled."""
 
@@ -40,7 +39,7 @@ def run(arguments: list[str]) -> int:
     registry = open_registry()
     if options.queue:
         # The last one first: while one is taken back, its agent may take the next.
-        found = list(reversed(waiting_for(options.queue, registry)))
+        found = list(reversed(waiting_for_one(options.queue, registry)))
     else:
         # All are found before the first is canceled: a wrong id cancels nothing.
         found = [find_task(task, registry) for task in options.tasks]
@@ -56,7 +55,7 @@ def run(arguments: list[str]) -> int:
     return next((exit_code(task.code) for _, task in canceled if isinstance(task, SynapseError)), DONE)
 
 
-def _canceled(found: list[Found]) -> list[tuple[AgentEntry, Canceled]]:
+def _canceled(found: list[Waiting]) -> list[tuple[AgentEntry, Canceled]]:
     """Cancel each, whatever becomes of another: it may have ended meanwhile."""
     left = [(entry, str(task["id"])) for entry, task in found if not entry.pid]
     taken_back = zip((entry for entry, _ in left), take_back_each([task_id for _, task_id in left]), strict=True)

@@ -16,6 +16,8 @@ synapse claude --name reviewer
 synapse codex --port 8125
 synapse claude -- --resume          what follows -- is for claude
 """
+VALUED_OPTIONS = ("--name", "--port")
+"""Those of `add_host_options` that a word follows."""
 
 
 def run(arguments: list[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synapse.cli.background import start_host
 from synapse.cli.hosts import open_registry
-from synapse.cli.launch import add_host_options, require_profile
+from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
 from synapse.cli.list_agents import as_fields
 from synapse.cli.speech import give_json, say
 from synapse.cli.survey import ask_all
@@ -29,7 +29,9 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] == ["gateway"]:
         return _start_gateway(arguments[1:])
     ours, theirs = split_at_dashes(arguments)
-    wanted = next((word for word in ours if not word.startswith("-")), "PROFILE")
+    # The parser wants to know it before it has parsed anything.
+    words = (word for before, word in zip(["", *ours], ours, strict=False) if before not in VALUED_OPTIONS)
+    wanted = next((word for word in words if not word.startswith("-")), "PROFILE")
     parser = VerbParser("start", examples=EXAMPLES, program="" if wanted == SCRIPTED else wanted)
     parser.add_argument("profile", metavar="PROFILE", help="or `scripted`, or `gateway`")
     parser.add_argument("script", nargs="?", metavar="FILE", help="the script, after `scripted`")

@@ -53,8 +53,11 @@ def recent_tasks(agent: str, limit: int) -> list[Task]:
 def is_of(agent: str, owner: AgentEntry) -> bool:
     """Whether what is in the store belongs to `agent`: its name, its id, or its profile."""
     short_id = owner.agent_id.removeprefix("synapse-")
-    profile = short_id.rpartition("-")[0]
-    return agent in (owner.name, owner.inbox, owner.inbox.partition("@")[0], owner.agent_id, short_id, profile)
+    profile, _, port = short_id.rpartition("-")
+    # Before its first start an agent has its given name for an id, and that may have a dash too.
+    kind = profile if short_id != owner.agent_id and port.isdigit() else ""
+    known = (owner.name, owner.inbox, owner.inbox.partition("@")[0], owner.agent_id, short_id, kind)
+    return bool(agent) and agent in known
 
 
 def take_back_each(task_ids: Sequence[str]) -> list[dict[str, Any] | SynapseError]:

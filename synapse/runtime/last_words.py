@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Final
 
 from synapse.drivers.pty.driver import PtyDriver
@@ -31,5 +32,6 @@ def tell_end(program: RunningProgram, driver: PtyDriver) -> None:
     shown = [line.rstrip() for line in program.screen.history(_LINES) if line.strip()]
     log.warning("program_ended", extra={"status": status, "shown": shown})
     title = f"{end_of(status)}; its terminal showed{':' if shown else ' nothing'}"
-    sys.stderr.write("\n  ".join([title, *shown]) + "\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk: the agent has ended all the same, and more than this is to be done
+        sys.stderr.write("\n  ".join([title, *shown]) + "\n")
+        sys.stderr.flush()

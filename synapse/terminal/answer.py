@@ -49,8 +49,12 @@ def answer_text(lines: Sequence[str], text: str, profile: Profile, *, earlier: i
     found = _places(lines, forms, profile)
     # Fewer than that are left where the screen was cleared.
     ours = found[earlier:] or found[-1:]
-    exact = [place for place in ours if place.is_exact]
-    starts = sorted({place.below for place in exact or ours}, reverse=True)
+    if profile.answer.echo is None and not profile.envelope:
+        # It was typed where it is first shown; whatever is like it further down (`tools` below `ls`) is the answer's.
+        starts = [max(place.below for place in ours if place.row == ours[0].row)] if ours else []
+    else:
+        exact = [place for place in ours if place.is_exact]
+        starts = sorted({place.below for place in exact or ours}, reverse=True)
     starts = starts or _places_below_end(lines, forms, profile) or _places_without_message(lines, profile)
     answers = [_answer_from(lines, start, profile) for start in starts]
     if profile.answer.echo is not None:

@@ -25,6 +25,11 @@ from tests.unit.cli.conftest import Cli, HostFactory
             "what is for dummy itself follows `--`:  synapse dummy -- …",
         ),
         (["start", "dummy", "--resume"], "unknown option --resume", "follows `--`:  synapse start dummy -- --resume"),
+        (
+            ["start", "--name", "bob", "dummy", "--model", "x"],
+            "unknown option --model",
+            "synapse start dummy -- --model",
+        ),
         (["start", "dummy", "fix it"], "'fix it' is one word too many", "synapse start dummy -- …"),
         (["start", "dummy", "--nam", "x"], "unknown option --nam", "did you mean --name?  (synapse start --help)"),
         (["start", "scripted"], "a FILE follows `scripted`", "synapse start --help"),

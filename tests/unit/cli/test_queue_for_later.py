@@ -176,3 +176,47 @@ def test_the_name_of_an_agent_that_is_gone_is_not_taken_for_the_beginning_of_man
     ran = synapse("status", shared)
 
     assert (ran.code, f"No agent found matching '{shared}'" in ran.err) == (3, True)
+
+
+def test_cancel_of_a_queue_leaves_what_waits_for_another_agent_of_the_same_profile(
+    synapse: Cli, start: HostFactory, home: Path
+) -> None:
+    gone = AgentEntry("synapse-codex-8121", "codex", name="bob", port=8121, pid=NO_SUCH_PID, pid_started=1, inbox="bob")
+    FileRegistry(home / "registry").write(gone)
+    synapse("send", "bob", "keep me", "--queue")
+    start(name="codex")
+
+    ran = synapse("cancel", "--queue", "codex")
+
+    assert (ran.code, ran.err.strip()) == (0, "nothing waits")
+    assert len(synapse("queue", "bob", "--json").json) == 1
+
+
+def test_cancel_of_a_queue_asks_which_when_a_profile_names_several(synapse: Cli, home: Path) -> None:
+    for port, name in ((8120, "amy"), (8121, "bob")):
+        gone = AgentEntry(f"synapse-codex-{port}", "codex", name=name, port=port, pid=NO_SUCH_PID, inbox=name)
+        FileRegistry(home / "registry").write(gone)
+        synapse("send", name, "keep me", "--queue")
+
+    ran = synapse("cancel", "--queue", "codex")
+
+    assert (ran.code, "use one of: amy, bob" in ran.err) == (4, True)
+    assert len(synapse("queue", "--json").json) == 2
+
+
+def test_cancel_of_a_queue_takes_a_profile_for_the_one_agent_that_has_something_waiting(synapse: Cli) -> None:
+    synapse("send", "codex", "later", "--queue")
+
+    ran = synapse("cancel", "--queue", "codex")
+
+    assert (ran.code, ran.err.count(" is canceled")) == (0, 1)
+
+
+@pytest.mark.parametrize("word", ["my", "@"])
+def test_the_beginning_of_a_name_names_no_agent(synapse: Cli, word: str) -> None:
+    synapse("send", "my-agent", "keep me", "--queue")
+    synapse("send", "other", "me too", "--queue")
+
+    assert synapse("cancel", "--queue", word).code == 3
+    assert synapse("queue", word).code == 3
+    assert len(synapse("queue", "--json").json) == 2

@@ -131,6 +131,9 @@ def test_where_there_is_no_prompt_to_be_seen_the_answer_goes_to_the_end() -> Non
         (["1", "1", ""], "1", "1"),
         (["2", "12", "22", "3", ""], "2", "12\n22\n3"),
         (["bc 1.07", "calc: 1+1", "2", ""], "1+1", "2"),
+        (["$ ls", "tools", "zeta", "$"], "ls", "tools\nzeta"),
+        (["ask: hello", "you said hello", "1", "hello", ""], "hello", "you said hello\n1\nhello"),
+        (["hello", "one", "hello", "two", ""], "hello", "one\nhello\ntwo"),
     ],
 )
 def test_a_bare_message_is_found_by_itself(lines: list[str], text: str, answer: str) -> None:
@@ -150,9 +153,11 @@ def test_a_bare_message_that_was_wrapped_is_found() -> None:
 
 
 def test_a_short_bare_message_of_several_lines_is_walked_over() -> None:
-    lines = ["1+1 2+2", "syntax error", "1+1", "2+2", "2", "4", ""]
+    profile = quiet_profile(envelope=False)
+    before = ["1+1 2+2", "syntax error", ""]
+    earlier = count_shown(before, "1+1\n2+2", profile)
 
-    assert answer_text(lines, "1+1\n2+2", quiet_profile(envelope=False)) == "2\n4"
+    assert answer_text([*before[:-1], "1+1", "2+2", "2", "4", ""], "1+1\n2+2", profile, earlier=earlier) == "2\n4"
 
 
 def test_what_an_earlier_message_of_the_same_words_was_told_is_no_answer() -> None:

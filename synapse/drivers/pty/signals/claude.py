@@ -18,7 +18,7 @@ from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surroundings
 from synapse.drivers.pty.signals.news_pipe import NewsPipe
-from synapse.drivers.pty.signals.tail import Tail, tail_from_now
+from synapse.drivers.pty.signals.tail import Tail, last_records, tail_from_now
 from synapse.drivers.pty.signals.ticker import Ticker
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
@@ -136,8 +136,15 @@ class ClaudeSignals:
             # The command was slow: the turn is over by now, and nothing may say that it works.
             return
         self._turn = report.turn
-        self._tail = tail_from_now(Path(word(payload, "transcript_path")))
+        transcript = Path(word(payload, "transcript_path"))
+        self._tail = tail_from_now(transcript)
         self._tell(report)
+        for record in last_records(transcript):
+            # A person with Esc may have been faster than the command.
+            interrupted = claude.read_record(record)
+            if interrupted is not None and interrupted.turn == self._turn != "":
+                self._tell(interrupted)
+                return
 
     def _finish(self, report: Report) -> None:
         self._ended = report.turn

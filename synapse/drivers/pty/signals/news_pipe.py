@@ -33,7 +33,8 @@ class NewsPipe:
             os.mkfifo(self._path, 0o600)
         except OSError:
             return ""
-        return f"cat >{shlex.quote(str(self._path))}"
+        # Some end their input without the end of a line; and what another left half written is no part of this.
+        return f"{{ echo; cat; echo; }} >{shlex.quote(str(self._path))}"
 
     def open(self) -> None:
         """Hear what is written from now on; who began to write before has waited."""

@@ -10,6 +10,7 @@ from typing import Final, cast
 from synapse.terminal.signals.report import Record
 
 _LARGEST_READ: Final = 4 * 1024 * 1024
+_GLANCE: Final = 16 * 1024
 
 
 class Tail:
@@ -45,6 +46,14 @@ def tail_from_now(path: Path) -> Tail:
         return Tail(path, path.stat().st_size)
     except OSError:
         return Tail(path)
+
+
+def last_records(path: Path) -> list[Record]:
+    """What was written last, as far as it is still there to be read at a glance."""
+    try:
+        return Tail(path, max(path.stat().st_size - _GLANCE, 0)).read()
+    except OSError:
+        return []
 
 
 def first_record(path: Path) -> Record:

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import stat
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,9 @@ def told(folder: Path, scene: Scene) -> list[str]:
 def test_the_hook_runs_beside_the_prompt_and_writes_to_a_private_pipe(tmp_path: Path) -> None:
     signals = ClaudeSignals(around(tmp_path))
     hook = prompt_hook(signals.prepare(()).arguments)
-    program, target = shlex.split(hook["command"])
+    target = shlex.split(hook["command"])[-1]
 
-    assert (hook["type"], hook["async"], program) == ("command", True, "cat")
+    assert (hook["type"], hook["async"]) == ("command", True)
     mode = Path(target.removeprefix(">")).stat().st_mode
     assert (stat.S_ISFIFO(mode), mode & 0o777) == (True, 0o600)
 
@@ -78,6 +79,18 @@ def test_a_prompt_is_told_however_it_is_cut(tmp_path: Path) -> None:
     assert told(tmp_path, scene) == ["submitted: please look at it"]
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_the_command_makes_a_line_of_its_input_also_behind_one_that_was_cut_off(tmp_path: Path, end: bytes) -> None:
+    async def scene(_signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
+        command = prompt_hook(("--settings", str(tmp_path / "launch" / "settings.json")))["command"]
+        os.write(writer, b'{"prompt": "its command was killed whi')
+        given = json.dumps(SENT).encode() + end
+        await asyncio.to_thread(subprocess.run, ("sh", "-c", command), input=given, check=True, timeout=30)
+        await until(lambda: bool(listener.reports))
+
+    assert told(tmp_path, scene) == ["submitted: please look at it"]
+
+
 def test_what_became_of_a_prompt_is_told_behind_the_prompt(tmp_path: Path) -> None:
     async def scene(signals: ClaudeSignals, _listener: KeepingListener, writer: int) -> None:
         os.write(writer, json.dumps(SENT).encode() + b"\n")
@@ -94,3 +107,25 @@ def test_a_prompt_that_is_told_after_its_turn_begins_nothing(tmp_path: Path) -> 
         await until(lambda: len(listener.reports) > 1)
 
     assert told(tmp_path, scene) == ["answered: it is fine", "submitted: please look at it"]
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        (("before", "p"), ["submitted: please look at it", "failed: it was interrupted in its terminal"]),
+        (("before", ""), ["submitted: please look at it"]),
+    ],
+)
+def test_an_interrupt_that_was_faster_than_its_prompt_is_told_behind_it(
+    tmp_path: Path, turns: tuple[str, ...], expected: list[str]
+) -> None:
+    transcript = tmp_path / "transcript.jsonl"
+    words = {"content": [{"type": "text", "text": "[Request interrupted by user]"}]}
+    records = [{"type": "user", "promptId": turn, "message": words} for turn in turns]
+    transcript.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+    async def scene(_signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
+        os.write(writer, json.dumps({**SENT, "transcript_path": str(transcript)}).encode() + b"\n")
+        await until(lambda: bool(listener.reports))
+
+    assert told(tmp_path, scene) == expected
