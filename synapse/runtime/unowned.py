@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from synapse.core.caller import LOCAL_SCOPE
+from synapse.core.caller import LOCAL_SCOPE, Caller
 from synapse.core.errors import AmbiguousTask, Conflict, QueueFull, TaskNotCancelable, TaskNotFound
 from synapse.core.events import TaskOpened
 from synapse.core.message import Message
@@ -29,6 +29,7 @@ from synapse.runtime.system_clock import SystemClock
 from synapse.service import outcomes
 from synapse.service.acceptance import message_digest
 from synapse.service.journal import Journal
+from synapse.service.origin import sender_in, sender_of
 from synapse.service.recovery import is_instruction, is_waiting_in_queue
 from synapse.service.task_changes import changes, deletion
 from synapse.stores.sqlite import SqliteStore
@@ -61,8 +62,11 @@ class Unowned:
 
         Raises:
             Conflict: the agent has just started.
+            SenderMismatch: it says that it is from the system itself.
             QueueFull: as many wait as the settings allow.
         """
+        # No host is there to look who it is from; what only Synapse itself can say is refused here as there.
+        sender_of(sender_in(metadata), Caller(), ())
         now = self._clock.now()
         seconds = ttl or self._settings.message_ttl
         opened = TaskOpened(
@@ -79,19 +83,23 @@ class Unowned:
             metadata=metadata,
         )
         async with self._lease(inbox):
-            taken = await self._store.find_message(inbox, LOCAL_SCOPE, message.message_id)
-            if taken is not None:
-                # Sent again because no answer had come: the agent's host had it.
-                return await self._store.load(taken.task_id)
-            waiting = await self._store.open_tasks(inbox)
-            for task in waiting:
-                if task.message.message_id == message.message_id:
-                    return task
-            depth = len(waiting)
-            if depth >= self._settings.queue_limit:
-                raise QueueFull(f"{depth} messages wait for '{inbox}' already", hint="`synapse queue` shows them")
-            digest = message_digest(message) if message.message_id else ""
-            return await self._journal.record(opened, digest=digest)
+            return await self._left_before(opened) or await self._leave(opened)
+
+    async def _left_before(self, opened: TaskOpened) -> Task | None:
+        """The task that the same message has made: it is sent again because no answer had come."""
+        taken = await self._store.find_message(opened.inbox, LOCAL_SCOPE, opened.message.message_id)
+        return await self._store.load(taken.task_id) if taken is not None else None
+
+    async def _leave(self, opened: TaskOpened) -> Task:
+        waiting = await self._store.open_tasks(opened.inbox)
+        for task in waiting:
+            if task.message.message_id == opened.message.message_id:
+                return task
+        depth = len(waiting)
+        if depth >= self._settings.queue_limit:
+            raise QueueFull(f"{depth} messages wait for '{opened.inbox}' already", hint="`synapse queue` shows them")
+        digest = message_digest(opened.message) if opened.message.message_id else ""
+        return await self._journal.record(opened, digest=digest)
 
     async def last_inbox(self, agent_id: str) -> str:
         """The inbox of the agent that last had this id, or an empty string: another may have its port by now."""

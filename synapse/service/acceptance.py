@@ -36,15 +36,21 @@ class Acceptance:
 
     def check(self, message: Message) -> None:
         """Raise UnsupportedMediaType for a part that the agent does not take."""
+        for media_type in self._foreign_in(message):
+            raise UnsupportedMediaType(
+                f"incompatible content type: parts of '{media_type}' are not supported by this agent",
+                hint=f"it takes {', '.join(self.media_types)}",
+            )
+
+    def takes(self, message: Message) -> bool:
+        """Whether the agent takes all of its parts."""
+        return not self._foreign_in(message)
+
+    def _foreign_in(self, message: Message) -> Sequence[str]:
         if not self.media_types:
-            return
-        for part in message.parts:
-            media_type = part.media_type.partition(";")[0].strip().lower() or _UNNAMED[type(part)]
-            if media_type not in self.media_types:
-                raise UnsupportedMediaType(
-                    f"incompatible content type: parts of '{media_type}' are not supported by this agent",
-                    hint=f"it takes {', '.join(self.media_types)}",
-                )
+            return ()
+        named = (part.media_type.partition(";")[0].strip().lower() or _UNNAMED[type(part)] for part in message.parts)
+        return [media_type for media_type in named if media_type not in self.media_types]
 
     def digest(self, message: Message) -> str:
         """What a message is known by when it comes again; empty when it is always a new one."""

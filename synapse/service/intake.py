@@ -118,7 +118,8 @@ class Intake:
         """
         if not 1 <= request.priority <= 5:
             raise PriorityOutOfRange(request.priority)
-        self._acceptance.check(request.message)
+        if not request.in_reply_to:
+            self._acceptance.check(request.message)
         if request.push is not None:
             return self._send_with_push(request, request.push, caller)
         if request.in_reply_to:
@@ -296,13 +297,13 @@ class Intake:
             source = "inferred" if request.metadata.get("inferred") is True else outcomes.EXPLICIT_REPLY
             answer = Answered(parts=request.message.parts, source=source)
             task = await self._journal.record(*outcomes.answered(task, now, answer))
-        if not followed:
+        # What the agent does not take can still be read: it is the answer of the task.
+        if not followed and self._acceptance.takes(request.message):
             await self._open(replace(request, in_reply_to=""), caller)
         return task
 
     def _was_asked(self, task: Task, caller: Caller) -> bool:
-        callers = (entry for entry in self._registry.entries() if entry.agent_id == caller.agent_id)
-        return any(was_asked(task, entry) for entry in callers)
+        return any(was_asked(task, one) for one in self._registry.entries() if one.agent_id == caller.agent_id)
 
     async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await self._store.find_message(self._me.inbox, scope, message.message_id)

@@ -7,12 +7,12 @@ VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_task
 INSERT OR ROLLBACK INTO tasks
-    (number, key, id, inbox, agent_id, scope, context_key, context_id, parent_id, created_at, state, updated_at, version,
-    hidden)
+    (number, id_key, id, inbox, agent_id, scope, context_key, context_id, parent_id, created_at, state, updated_at,
+    version, hidden)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: stored_tasks
-SELECT id, number, version, inbox, scope, state, hidden FROM tasks WHERE key IN (VALUES (?));
+SELECT id, number, version, inbox, scope, state, hidden FROM tasks WHERE id_key IN (VALUES (?));
 
 -- name: claimed_messages
 SELECT message_id, inbox, scope
@@ -41,7 +41,7 @@ SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version,
     COALESCE(snapshots.version, appends.version), COALESCE(snapshots.body, appends.body)
 FROM tasks LEFT JOIN snapshots ON snapshots.number = tasks.number
 LEFT JOIN appends ON appends.seq = tasks.number AND appends.task = tasks.number AND snapshots.number IS NULL
-WHERE tasks.key = ? AND tasks.id = ?;
+WHERE tasks.id_key = ? AND tasks.id = ?;
 
 -- name: open_tasks
 SELECT tasks.number, tasks.id, tasks.updated_at, tasks.version,
@@ -71,13 +71,13 @@ SELECT seq, body FROM appends WHERE task = ? AND version > ? ORDER BY version;
 
 -- name: appends_of_task
 SELECT seq, ?1, body FROM appends INDEXED BY appends_by_task
-WHERE task = (SELECT number FROM tasks WHERE key = ?2 AND id = ?1) AND seq > ?3 ORDER BY version;
+WHERE task = (SELECT number FROM tasks WHERE id_key = ?2 AND id = ?1) AND seq > ?3 ORDER BY version;
 
 -- name: appends_of_all
 SELECT seq, id, body FROM appends CROSS JOIN tasks ON tasks.number = appends.task WHERE seq > ? ORDER BY seq;
 
 -- name: find_task
-SELECT id FROM tasks WHERE key = ?1 AND id = ?2 AND hidden = 0 AND ?3 IN ('', inbox);
+SELECT id FROM tasks WHERE id_key = ?1 AND id = ?2 AND hidden = 0 AND ?3 IN ('', inbox);
 
 -- name: find_tasks
 SELECT id FROM tasks INDEXED BY tasks_by_key

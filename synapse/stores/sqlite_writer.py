@@ -152,7 +152,8 @@ class Writer:
                 if not self._queue and not self._closing.is_set():
                     self._changed.wait()
                 self._is_resting = False
-        return bool(self._queue)
+        # What was in the queue may have waited too long by now, and be gone.
+        return bool(self._queue) or not self._closing.is_set()
 
     def _commit_what_waits(self) -> list[Outcome]:
         try:

@@ -139,10 +139,11 @@ class GrpcServer:
         try:
             call, caller = await self._asked(service, method, path, given, context)
             result: Any = await self._service.handle(call.request, caller)
-            await _tell_headers(call, context)
             if isinstance(result, asyncio.Future):
                 result = await self._settled(result)  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
-            return method.to_answer(cast("Call", call).encode(result))
+            answer = method.to_answer(cast("Call", call).encode(result))
+            await _tell_headers(call, context)
+            return answer
         except Exception as error:
             # The outermost handler: see `_abort`.
             await _abort(service, path, error, context)
@@ -155,7 +156,9 @@ class GrpcServer:
             call, caller = await self._asked(service, method, path, given, context)
             encode = cast("StreamCall", call).encode
             updates: AsyncGenerator[Update, None] = await self._service.handle(call.request, caller)
-            async with aclosing(self._until_stopped(updates)) as coming:
+            # The updates by themselves, too: a caller who leaves before the first of them leaves a generator that never
+            # began, and closing such a one does nothing.
+            async with aclosing(updates), aclosing(self._until_stopped(updates)) as coming:
                 await _tell_headers(call, context)
                 async for update in coming:
                     event = encode(update)

@@ -16,6 +16,7 @@ from synapse.core.push import Push
 from synapse.core.requests import GetTask, SendAndWait, Sender, SendMessage
 from synapse.core.task import DEFAULT_PRIORITY, Task
 from synapse.service import recovery
+from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.doubts import Doubts
 from synapse.service.externals import Externals
 from synapse.service.feed import Feed
@@ -72,6 +73,7 @@ class Desk:
         me: AgentEntry = ME,
         answer_at_once: AnswerAtOnce = never_at_once,
         new_id: Callable[[], str] | None = None,
+        acceptance: Acceptance = ANYTHING,
     ) -> None:
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
@@ -87,14 +89,14 @@ class Desk:
         self.saved: list[Push] = []
         self.push_configs = self._push_configs() if has_push else None
         limits = Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute)
-        self.intake = self._intake(me, limits)
+        self.intake = self._intake(me, limits, acceptance)
         self.service = self._service(me)
 
     def _push_configs(self) -> PushConfigs:
         pushes = self.store.pushes
         return PushConfigs(pushes, FakeGuard(), self.journal, new_id=self._new_id, saved=self.saved.append)
 
-    def _intake(self, me: AgentEntry, limits: Limits) -> Intake:
+    def _intake(self, me: AgentEntry, limits: Limits, acceptance: Acceptance) -> Intake:
         return Intake(
             me,
             journal=self.journal,
@@ -110,6 +112,7 @@ class Desk:
             new_context_id=self._new_id,
             limits=limits,
             push_configs=self.push_configs,
+            acceptance=acceptance,
         )
 
     def _service(self, me: AgentEntry) -> TaskService:

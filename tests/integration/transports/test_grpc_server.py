@@ -19,14 +19,18 @@ from synapse.core.auth_methods import AuthMethods
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, PortTaken
 from synapse.core.events import Update
+from synapse.core.extension import Extension
 from synapse.core.lifecycle import replay
 from synapse.core.requests import FollowTask, GetTask, Request, SendAndWait, ToAgent
 from synapse.core.task import Task
+from synapse.dialects.dialect import Dialect
 from synapse.runtime.gateway_cards import GatewayCards
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.gateway_dialects import MOUNT, gateway_dialects
+from synapse.service.open_streams import CountedStreams, OpenStreams
 from synapse.transports.grpc_methods import current_service, former_service
 from synapse.transports.grpc_server import AdmitCall, GrpcHeaders, GrpcLimits, GrpcServer
+from synapse.transports.http import Service
 from tests.fakes.certificates import self_made
 from tests.fakes.facts import opened
 
@@ -37,6 +41,8 @@ HOST = "127.0.0.1"
 SERVICE = "/lf.a2a.v1.A2AService"
 CARDS = GatewayCards(url="http://a.example", methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name))
 DIALECTS = {dialect.name: dialect for dialect in gateway_dialects(CARDS)}
+PLAN = Extension(uri="https://example.com/ext/plan/v1")
+EXTENDED = next(one for one in gateway_dialects(CARDS, extensions_of=lambda _: (PLAN,)) if one.name == "a2a_v1")
 TASK: Task = replay([opened()])
 
 
@@ -82,12 +88,17 @@ def everybody(_headers: GrpcHeaders, _path: str, _peer: str) -> Caller | Awaitab
 
 @asynccontextmanager
 async def serving(
-    service: OneTask, tls: tuple[Path, Path] | None = None, *, admit: AdmitCall = everybody, **options: Any
+    service: Service,
+    tls: tuple[Path, Path] | None = None,
+    *,
+    admit: AdmitCall = everybody,
+    dialect: Dialect = DIALECTS["a2a_v1"],
+    **options: Any,
 ) -> AsyncGenerator[tuple[GrpcServer, str]]:
     server = GrpcServer(service, admit=admit, **options)
     pair = (tls[1].read_bytes(), tls[0].read_bytes()) if tls else None
     port = server.bind(HOST, 0, tls=pair)
-    server.offer(current_service(DIALECTS["a2a_v1"]), former_service(DIALECTS["a2a_v0_3"], MOUNT))
+    server.offer(current_service(dialect), former_service(DIALECTS["a2a_v0_3"], MOUNT))
     running = asyncio.ensure_future(server.serve())
     try:
         await server.wait_started()
@@ -302,5 +313,63 @@ def test_a_port_that_is_taken_is_refused() -> None:
             with pytest.raises(PortTaken) as taken:
                 other.bind(HOST, int(address.rpartition(":")[2]))
             assert "--grpc-port" in taken.value.hint
+
+    run(conversation)
+
+
+class Leaving:
+    """The context of a call that names an extension, and whose caller leaves when it is about to be told of it."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("a2a-extensions", PLAN.uri),)
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        raise asyncio.CancelledError
+
+
+def test_a_caller_who_leaves_before_the_first_update_of_a_stream_gives_its_place_back() -> None:
+    async def conversation() -> None:
+        places = OpenStreams(1)
+        offered = current_service(EXTENDED)
+        async with serving(CountedStreams(OneTask(), places)) as (server, _):
+            given = a2a.SubscribeToTaskRequest(tenant="ada", id=TASK.id).SerializeToString()
+            method = offered.methods["SubscribeToTask"]
+            stream = server._stream(offered, method, SERVICE, given, Leaving())  # pyright: ignore[reportPrivateUsage] # no real caller leaves at that very moment
+            with pytest.raises(asyncio.CancelledError):
+                await anext(stream)
+
+        places.take(Caller(name="somebody"))
+
+    run(conversation)
+
+
+def test_what_fails_in_the_end_names_no_extension() -> None:
+    async def conversation() -> None:
+        service = OneTask()
+        async with (
+            serving(service, dialect=EXTENDED) as (server, address),
+            grpc.aio.insecure_channel(address) as channel,
+        ):
+            call = stub_of(channel).SendMessage(a_message(), metadata=(("a2a-extensions", PLAN.uri),))
+            await service.waiting.acquire()
+            server.stop()
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call
+            assert "a2a-extensions" not in dict(refused.value.initial_metadata() or ())
+
+    run(conversation)
+
+
+def test_what_is_answered_names_the_extension_that_was_asked_for() -> None:
+    async def conversation() -> None:
+        async with serving(OneTask(), dialect=EXTENDED) as (_, address), grpc.aio.insecure_channel(address) as channel:
+            call = stub_of(channel).GetTask(
+                a2a.GetTaskRequest(tenant="ada", id=TASK.id), metadata=(("a2a-extensions", PLAN.uri),)
+            )
+            await call
+            assert dict(await call.initial_metadata())["a2a-extensions"] == PLAN.uri
 
     run(conversation)

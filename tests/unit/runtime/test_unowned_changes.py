@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from synapse.core.errors import Conflict, IllegalTransition
-from synapse.core.requests import ChangeTask, DeleteTask
+from synapse.core.address import SYSTEM
+from synapse.core.errors import Conflict, IllegalTransition, SenderMismatch
+from synapse.core.requests import ChangeTask, DeleteTask, Sender
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
 from synapse.registries.processes import UNKNOWN, start_time
@@ -17,8 +18,9 @@ from synapse.runtime import unowned as module
 from synapse.runtime.settings import load_settings
 from synapse.runtime.unowned import Unowned
 from synapse.service.journal import Journal
+from synapse.service.origin import origin_metadata
 from synapse.stores.sqlite import SqliteStore
-from tests.fakes.facts import TASK, numbered, opened
+from tests.fakes.facts import TASK, message, numbered, opened
 
 Story = Callable[[Unowned, SqliteStore, Task], Awaitable[None]]
 
@@ -100,5 +102,16 @@ def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeypatch: 
 
         assert [found.id for found in await unowned.recent(2, is_codex)] == [numbered(3), numbered(2)]
         assert len(await unowned.recent(50, is_codex)) == 4
+
+    left(tmp_path, story)
+
+
+def test_a_message_that_says_it_is_from_the_system_itself_is_not_left(tmp_path: Path) -> None:
+    async def story(unowned: Unowned, store: SqliteStore, _task: Task) -> None:
+        metadata = origin_metadata(Sender(sender_id=SYSTEM), verified=False)
+        with pytest.raises(SenderMismatch):
+            await unowned.leave("ghost", message(), agent_id="ghost", priority=3, ttl=None, metadata=metadata)
+
+        assert await store.open_tasks("ghost") == []
 
     left(tmp_path, story)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.errors import SenderMismatch, TaskNotFound
-from synapse.core.requests import CreateTask, Reply, Sender
+from synapse.core.message import FilePart
+from synapse.core.requests import CreateTask, Reply, Sender, SendMessage
+from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
+from synapse.service.acceptance import TEXT, Acceptance
 from tests.fakes.courier import Carried
 from tests.fakes.desk import CLAUDE, ME, Desk, claude, say, working
 
@@ -195,5 +199,21 @@ def test_another_agent_that_has_the_port_now_cannot_answer() -> None:
 
         with pytest.raises(SenderMismatch):
             await desk.send("not mine", in_reply_to=task.id, caller=Caller(agent_id=CLAUDE.agent_id))
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_takes_only_texts_gets_the_reply_that_it_waits_for_whatever_that_is() -> None:
+    async def story() -> None:
+        async with working(Desk(acceptance=Acceptance(media_types=TEXT))) as desk:
+            asked = CreateTask(message=say("draw it"), dialect="synapse", metadata={"waits_for": CLAUDE.agent_id})
+            task = await desk.service.handle(asked, Caller())
+            drawn = replace(say("here"), parts=(FilePart(content=b"png", media_type="image/png"),))
+            reply = SendMessage(message=drawn, dialect="synapse", in_reply_to=task.id)
+            done = await desk.service.handle(reply, Caller(agent_id=CLAUDE.agent_id))
+
+            assert (done.state, done.artifacts[0].parts) == (TaskState.COMPLETED, drawn.parts)
+            # Nobody follows the task, so a reply that the agent takes would come as a message, too.
+            assert [one.id for one in (await desk.store.list(TaskQuery())).tasks] == [task.id]
 
     asyncio.run(story())

@@ -147,6 +147,19 @@ def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
     look(path, story)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT id FROM tasks WHERE key IN (VALUES (1))", "INSERT INTO tasks (number, key, id) VALUES (1, 2, 'x')"],
+)
+def test_who_still_runs_with_schema_4_fails_rather_than_writing_what_nobody_finds(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as running:
+        assert running.execute("PRAGMA user_version").fetchone() == (3,)
+        look(path, compare)
+
+        with pytest.raises(sqlite3.OperationalError, match="key"):
+            running.execute(statement)
+
+
 def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_by_the_next(
     path: Path, tmp_path: Path
 ) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import threading
+from collections import deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from synapse.core.errors import StoreFailed, StoreFull
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
+from synapse.core.overriding import override
 from synapse.stores import sqlite_appends, sqlite_writer
 from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_file import open_file
@@ -73,6 +77,37 @@ def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_
         # Nobody writes now, so the connection may be used here.
         connection.execute(f"PRAGMA max_page_count = {pages + 2000}")
         assert await submit(writer, large) == 3
+        await writer.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+class Expiring(deque[Any]):
+    """A queue whose first work has waited too long in the moment after the thread that writes has seen it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expired = threading.Event()
+
+    @override
+    def __len__(self) -> int:
+        length = super().__len__()
+        if length and not self.expired.is_set() and threading.current_thread().name == "synapse-store-writer":
+            self.clear()
+            self.expired.set()
+        return length
+
+
+def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "store.db"
+        writer = Writer(path, open_file(path, lock_timeout=5), lock_timeout=5)
+        works = writer._queue = Expiring()  # pyright: ignore[reportPrivateUsage] # the race is inside
+        gone = submit(writer, opened())
+        assert await asyncio.to_thread(works.expired.wait, 10)
+
+        assert await submit(writer, opened(numbered(2))) == 1
+        assert not gone.done()
         await writer.close()
 
     asyncio.run(asyncio.wait_for(story(), 20))
