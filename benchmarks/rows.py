@@ -11,7 +11,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is measured; the whole run stays below four minutes."""
+    """How much is measured; the whole run takes about five minutes."""
 
     commands: int
     messages: int
