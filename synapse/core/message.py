@@ -97,6 +97,11 @@ class Artifact:
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
+def media_type_of(part: Part) -> str:
+    """The type that a part says it has, without its parameters; empty if it says none."""
+    return part.media_type.partition(";")[0].strip().lower()
+
+
 def text_of(parts: tuple[Part, ...]) -> str:
     """Return what a person would read of these parts."""
     if len(parts) == 1 and isinstance(parts[0], TextPart):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.errors import UnsupportedMediaType
-from synapse.core.message import DataPart, FilePart, Message, Role, TextPart
+from synapse.core.message import DataPart, FilePart, Message, Role, TextPart, media_type_of
 
 TEXT: Final = ("text/plain",)
 MODES: Final = (*TEXT, "application/json", "application/octet-stream")
@@ -49,7 +49,7 @@ class Acceptance:
     def _foreign_in(self, message: Message) -> Sequence[str]:
         if not self.media_types:
             return ()
-        named = (part.media_type.partition(";")[0].strip().lower() or _UNNAMED[type(part)] for part in message.parts)
+        named = (media_type_of(part) or _UNNAMED[type(part)] for part in message.parts)
         return [media_type for media_type in named if media_type not in self.media_types]
 
     def digest(self, message: Message) -> str:

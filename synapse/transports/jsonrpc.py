@@ -127,8 +127,7 @@ def _with_id(call: Call | StreamCall, call_id: CallId, encode_error: EncodeError
     head = b'{"jsonrpc":"2.0","id":%b,"result":' % _ID.encode(call_id)
     if isinstance(call, StreamCall):
         return StreamCall(call.request, partial(_wrapped_event, head, call.encode), encode_error, call.headers)
-    told = Call(call.request, partial(_wrapped, head, call.encode), encode_error)
-    return told._replace(headers=call.headers) if call.headers else told
+    return Call(call.request, partial(_wrapped, head, call.encode), encode_error, headers=call.headers)
 
 
 def _wrapped(head: bytes, encode: Callable[[Any], bytes], result: Any) -> bytes:

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from synapse.core.driver import Turn
 from synapse.core.envelope import neutralise, sanitise
 from synapse.core.errors import FileNotStored
-from synapse.core.message import DataPart, FilePart, Part, TextPart
+from synapse.core.message import DataPart, FilePart, Part, TextPart, media_type_of
 
 _LONGEST_NAME_BYTES: Final = 80
 """File systems count bytes (255 at most); the rest is room for a number in front."""
@@ -113,19 +113,14 @@ def forget_files_before(folder: Path, moment: float) -> None:
 def _file_name(part: FilePart) -> str:
     """The name of a file; one without a suffix gets that of its type, because programs tell files by it."""
     name = part.name.rpartition("/")[2] or "file"
-    return name if "." in name.strip(".") else name + _SUFFIXES.get(_essence(part), ("",))[0]
+    return name if "." in name.strip(".") else name + _SUFFIXES.get(media_type_of(part), ("",))[0]
 
 
 def _label(part: FilePart | DataPart, name: str) -> str:
     """The type of a part, to be read where its name does not tell it."""
-    essence = _essence(part)
-    is_told = name.lower().endswith(_SUFFIXES.get(essence, ()))
-    return f" {_one_line(essence)}" if essence and not is_told else ""
-
-
-def _essence(part: FilePart | DataPart) -> str:
-    """A media type without its parameters."""
-    return part.media_type.partition(";")[0].strip().lower()
+    media_type = media_type_of(part)
+    is_told = name.lower().endswith(_SUFFIXES.get(media_type, ()))
+    return f" {_one_line(media_type)}" if media_type and not is_told else ""
 
 
 def _free(folder: Path, name: str) -> Path:
