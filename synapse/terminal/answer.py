@@ -183,7 +183,7 @@ def _above_prompt(lines: Sequence[str], profile: Profile, start: int) -> int:
     rule = profile.prompt
     if rule is None:
         return _above_likely_prompt(lines, start)
-    if not rule.at_cursor:
+    if not rule.at_cursor and rule.further is None:
         return max(_above_region(lines, profile, rule.region), start)
     # The lines have lost their trailing blanks, and with them the one behind an empty prompt.
     prompts = (row for row in range(len(lines) - 1, start - 1, -1) if rule.pattern.search(lines[row] + " "))

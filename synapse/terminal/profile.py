@@ -244,6 +244,7 @@ def _prompt(fields: Fields) -> PromptRule:
         at_cursor=fields.yes("at_cursor"),
         holds_cursor=fields.yes("holds_cursor"),
         until=fields.pattern("until"),
+        further=fields.pattern("further"),
         margin=fields.pattern("margin"),
         placeholders=fields.patterns("placeholders"),
     )
@@ -269,6 +270,7 @@ def _dialog(fields: Fields) -> DialogRule:
         hint=fields.text("hint"),
         rule=_screen_rule(fields),
         kind=_dialog_kind(fields),
+        hides_prompt=fields.yes("hides_prompt"),
         begin=fields.pattern("begin"),
         title=fields.pattern("title"),
         option=fields.pattern("option"),

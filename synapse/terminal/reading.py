@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,12 +32,15 @@ def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
         return None
     if rule.at_cursor:
         return _prompt_at_cursor(picture, rule)
+    if rule.further is not None:
+        return _prompt_around_cursor(picture, rule, rule.further, rows_of(picture.lines, profile, rule.region))
     return _prompt_in_region(picture, rule, rows_of(picture.lines, profile, rule.region))
 
 
 def find_dialog(picture: Picture, profile: Profile) -> DialogRule | None:
     """Return the dialog that is open; the profile's first rule that holds wins."""
-    return next((dialog for dialog in profile.dialogs if _holds(dialog.rule, picture, profile)), None)
+    held = (dialog for dialog in profile.dialogs if _holds(dialog.rule, picture, profile))
+    return next((dialog for dialog in held if not (dialog.hides_prompt and read_prompt(picture, profile))), None)
 
 
 def find_working(picture: Picture, profile: Profile) -> WorkingRule | None:
@@ -85,9 +89,32 @@ def _prompt_in_region(picture: Picture, rule: PromptRule, rows: range) -> Prompt
     last = _last_input_row(picture, rule, range(row, rows.stop))
     if rule.holds_cursor and not row <= picture.cursor[0] <= last:
         return None
-    below = [_cut(rule.margin, picture.lines[y]) for y in range(row + 1, last + 1)]
+    return _prompt_of_rows(picture, rule, match, range(row, last + 1))
+
+
+def _prompt_around_cursor(picture: Picture, rule: PromptRule, further: Pattern, rows: range) -> Prompt | None:
+    """Find the input by the cursor alone: old frames and footers may stand above and below it."""
+    lines, cursor = picture.lines, picture.cursor[0]
+    first = cursor
+    while first in rows and (match := rule.pattern.search(lines[first])) is None:
+        if lines[first] and not further.search(lines[first]):
+            return None
+        first -= 1
+    if first not in rows or match is None:
+        return None
+    last = cursor
+    for row in range(cursor + 1, rows.stop):
+        if lines[row] and not further.search(lines[row]):
+            break
+        last = row if lines[row] else last
+    return _prompt_of_rows(picture, rule, match, range(first, last + 1))
+
+
+def _prompt_of_rows(picture: Picture, rule: PromptRule, match: re.Match[str], rows: range) -> Prompt:
+    first, last = rows.start, rows.stop - 1
+    below = [_cut(rule.margin, picture.lines[row]) for row in rows[1:]]
     text = "\n".join([match["text"] or "", *below])
-    return Prompt(_typed_text(picture, rule, row, match.start("text"), text), row, last)
+    return Prompt(_typed_text(picture, rule, first, match.start("text"), text), first, last)
 
 
 def _last_input_row(picture: Picture, rule: PromptRule, rows: range) -> int:

@@ -43,6 +43,9 @@ class PromptRule:
     """The input counts only if the cursor stands in it: in a dialog it stands elsewhere."""
     until: Pattern | None = None
     """The input ends above the first row below that matches; without it, at the end of the region."""
+    further: Pattern | None = None
+    """Matches each further row of the input that is not blank. With it the input is found from the cursor: it begins at
+    the nearest row at or above the cursor that matches `pattern`. Frames do not matter then, nor old rows below."""
     margin: Pattern | None = None
     """What to cut from each further row of the input: indentation, a border."""
     placeholders: tuple[Pattern, ...] = ()
@@ -81,6 +84,8 @@ class DialogRule:
     rule: ScreenRule
     kind: QuestionKind | None = QuestionKind.PERMISSION
     """None for a menu that a person opened: it asks nothing."""
+    hides_prompt: bool = False
+    """The dialog takes the place of the input, so it is history where the input is to be seen."""
     begin: Pattern | None = None
     """The dialog begins at the last row above its options that matches; without it, at the top of the screen."""
     title: Pattern | None = None

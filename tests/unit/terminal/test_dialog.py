@@ -162,6 +162,15 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, Leaning]], Choosing]] =
         Choosing.DIGIT,
     ),
 }
+# The same dialog in terminals of other colours, and below an answer that is taller than the screen.
+VARIANTS = (
+    "256_colours",
+    "no_colour",
+    "after_tall_answer",
+    "after_tall_answer_256_colours",
+    "after_tall_answer_no_colour",
+)
+READ |= {f"gemini/dialog_permission_{variant}": READ["gemini/dialog_permission"] for variant in VARIANTS}
 ASKING = sorted(
     {name for name in names() if name.partition("/")[2].startswith(("dialog_", "startup_", "narrow_dialog_"))}
 )
