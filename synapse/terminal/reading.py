@@ -95,19 +95,25 @@ def _prompt_in_region(picture: Picture, rule: PromptRule, rows: range) -> Prompt
 def _prompt_around_cursor(picture: Picture, rule: PromptRule, further: Pattern, rows: range) -> Prompt | None:
     """Find the input by the cursor alone: old frames and footers may stand above and below it."""
     lines, cursor = picture.lines, picture.cursor[0]
-    first = cursor
-    while first in rows and (match := rule.pattern.search(lines[first])) is None:
+    if cursor not in rows:
+        return None
+    for first in range(cursor, rows.start - 1, -1):
+        match = rule.pattern.search(lines[first])
+        if match is not None:
+            return _prompt_of_rows(picture, rule, match, range(first, _end_of_input(lines, further, cursor, rows)))
         if lines[first] and not further.search(lines[first]):
             return None
-        first -= 1
-    if first not in rows or match is None:
-        return None
-    last = cursor
+    return None
+
+
+def _end_of_input(lines: Sequence[str], further: Pattern, cursor: int, rows: range) -> int:
+    """Return the row below the input: blank rows at its end are not part of it."""
+    end = cursor + 1
     for row in range(cursor + 1, rows.stop):
         if lines[row] and not further.search(lines[row]):
             break
-        last = row if lines[row] else last
-    return _prompt_of_rows(picture, rule, match, range(first, last + 1))
+        end = row + 1 if lines[row] else end
+    return end
 
 
 def _prompt_of_rows(picture: Picture, rule: PromptRule, match: re.Match[str], rows: range) -> Prompt:

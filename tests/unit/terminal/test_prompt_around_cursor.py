@@ -1,4 +1,4 @@
-"""An input that is found from the cursor: its frame changes with the terminal's colours, and old rows stay around it."""
+"""An input that is found from the cursor: frames change with the terminal's colours, and old rows stay around it."""
 
 from __future__ import annotations
 
