@@ -84,10 +84,18 @@ def _long_text() -> str:
     return "# A long answer\n\n" + "\n".join(blocks) + "\nLast line of the long answer."
 
 
+def _lines(count: int) -> str:
+    """So many short lines, each of its own."""
+    return "\n".join(f"Line {number} of {count}." for number in range(1, count + 1))
+
+
 SCENES: Final[Mapping[str, Scene]] = {
     "one-line": (Say(("The answer ", "to one line.")),),
     "multi-line": (Say(_in_pieces("Three lines:\n\n- one\n- two: FAKE-ECHO[34]\n\nand the *last* one.", 7)),),
     "long": (Say(_in_pieces(_long_text(), 211)),),
+    "tall": (Say(_in_pieces(_lines(60), 97)),),
+    "huge": (Say(_in_pieces(_lines(2000), 499)),),
+    "after": (Say(("The answer ", "afterwards.")),),
     "approve": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), Say(("The tool ", "has run."))),
     "deny": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), Say(("It was ", "not allowed."))),
     "question": (CallTool(Use.ASK), Say(("A colour ", "was chosen."))),

@@ -45,6 +45,14 @@ def long_answer(trial: Trial) -> Iterator[Finding]:
     yield from _plain_turn(trial, "long", "please")
 
 
+def tall_answer(trial: Trial) -> Iterator[Finding]:
+    yield from _turn_and_another(trial, "tall")
+
+
+def huge_answer(trial: Trial) -> Iterator[Finding]:
+    yield from _turn_and_another(trial, "huge")
+
+
 def approve(trial: Trial) -> Iterator[Finding]:
     """A tool needs a permission; meanwhile another message comes, which must wait; then the tool is allowed."""
     row, made = "approve", trial.bench.project / MADE_BY_TOOL
@@ -161,6 +169,8 @@ ROWS: Final[dict[str, Row]] = {
     "one-line": one_line,
     "multi-line": multi_line,
     "long": long_answer,
+    "tall": tall_answer,
+    "huge": huge_answer,
     "approve": approve,
     "deny": deny,
     "question": question,
@@ -176,6 +186,17 @@ def _plain_turn(trial: Trial, row: str, rest: str) -> Iterator[Finding]:
     turn = trial.send(row, row, rest)
     yield trial.taken(turn)
     yield trial.answered(turn)
+
+
+def _turn_and_another(trial: Trial, row: str) -> Iterator[Finding]:
+    """An answer of more lines than a screen has, and a message behind it: old rows may be left on the screen."""
+    turn = trial.send(row, row)
+    yield trial.taken(turn)
+    yield (answered := trial.answered(turn))
+    if answered.verdict is Verdict.RIGHT:
+        after = trial.send(row, "after")
+        yield trial.taken(after)
+        yield trial.answered(after)
 
 
 def _left_behind(trial: Trial, row: str) -> Finding:

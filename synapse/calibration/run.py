@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from synapse.calibration.ledger import Ledger
 from synapse.calibration.model_server import ModelServer
 from synapse.calibration.recipe import Recipe, places
 from synapse.calibration.rows import EXIT_SECONDS, ROWS
+from synapse.calibration.terminals import TerminalKind
 from synapse.calibration.trial import Trial
 from synapse.calibration.workbench import AGENT, Workbench
 from synapse.core.agent import READY
@@ -33,9 +35,16 @@ def require_program(profile: Profile, search_path: str | None) -> None:
         raise CommandMissing(f"'{profile.command[0]}' is not installed", hint=profile.install_hint)
 
 
-def calibrate(
-    recipe: Recipe, rows: Sequence[str], folder: Path, clock: Clock, tell: Callable[[Finding], None]
-) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class CalibrationPlan:
+    """What is calibrated: the CLI by its recipe, the rows, and the terminal that it gets."""
+
+    recipe: Recipe
+    rows: Sequence[str]
+    terminal: TerminalKind
+
+
+def calibrate(plan: CalibrationPlan, folder: Path, clock: Clock, tell: Callable[[Finding], None]) -> list[Finding]:
     """Run the rows in `folder`, which is empty; `tell` gets each finding as soon as it is there.
 
     Raises:
@@ -43,11 +52,11 @@ def calibrate(
     """
     findings: list[Finding] = []
     with ModelServer(Ledger(clock)) as model:
-        bench = Workbench(folder, os.environ)
-        bench.furnish(recipe.filled(places(model.url, home=bench.home, project=bench.project)))
+        bench = Workbench(folder, os.environ, plan.terminal)
+        bench.furnish(plan.recipe.filled(places(model.url, home=bench.home, project=bench.project)))
         trial = Trial(bench, model, clock)
         try:
-            for finding in _findings(trial, recipe.name, rows):
+            for finding in _findings(trial, plan.recipe.name, plan.rows):
                 findings.append(finding)
                 tell(finding)
         finally:

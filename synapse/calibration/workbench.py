@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.calibration.recipe import Recipe
+from synapse.calibration.terminals import TerminalKind
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
 from synapse.transports.client import HostAddress, NoAnswer, request
@@ -49,13 +50,14 @@ class Ran:
 class Workbench:
     """One agent in folders of its own; `folder` is empty and short, because sockets lie in it."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str], terminal: TerminalKind | None = None) -> None:
         self.home, self.project = folder / "home", folder / "project"
         self._state, self._sockets, self._temporary = folder / "state", folder / "s", folder / "tmp"
         for path in (self.home, self.project, self._state, self._sockets, self._temporary):
             path.mkdir(mode=0o700)
         (self.project / "README.md").write_text("# A project for calibration\n", encoding="utf-8")
         self._environ = dict(environ)
+        self._terminal = terminal or TerminalKind()
         self.recipe = Recipe(name="")
 
     @property
@@ -67,12 +69,10 @@ class Workbench:
             "TMPDIR": str(self._temporary),
             "SYNAPSE_HOME": str(self._state),
             "SYNAPSE_UDS_DIR": str(self._sockets),
-            "TERM": "xterm-256color",
-            "COLORTERM": "truecolor",
             "LANG": "C.UTF-8",
             "SHELL": "/bin/sh",
         }
-        return {**kept, **own, **self.recipe.env}
+        return {**kept, **own, **self._terminal.env, **self.recipe.env}
 
     def furnish(self, recipe: Recipe) -> None:
         """Write the files of the CLI's home."""

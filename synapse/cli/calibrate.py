@@ -5,94 +5,217 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from synapse.calibration.findings import Finding, Verdict, median_delay, wrong
-from synapse.calibration.recipe import load_recipe
+from synapse.calibration.recipe import load_recipe, recipe_names
 from synapse.calibration.rows import ROWS
-from synapse.calibration.run import calibrate, require_program
+from synapse.calibration.run import CalibrationPlan, calibrate, require_program
+from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind, own_terminal
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.launch import require_profile
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
+from synapse.core.errors import CommandMissing
 from synapse.runtime.profiles import load_profile
-from synapse.runtime.settings import load_settings
+from synapse.runtime.settings import Settings, load_settings
 from synapse.runtime.system_clock import SystemClock
 
 EXAMPLES = """
-synapse calibrate claude                    all rows; your own files and keys are not used
+synapse calibrate claude                    all rows, in a terminal like yours; your own files and keys are not used
 synapse calibrate codex --rows long,deny    only these, between start and end
 synapse calibrate gemini --keep --json      the folder stays, the table is JSON
+synapse calibrate --terminals               every CLI that is installed, in twelve kinds of terminals
+synapse calibrate gemini --terminals --rows all
 """
 TITLES = ("ROW", "EVENT", "EXPECTED", "SEEN", "SOURCE", "DELAY", "OK")
+RUN_TITLES = ("CLI", "COLOURS", "SIZE", "THEME", "RIGHT", "DELAY", "WRONG")
 _SEEN_COLUMN = 3
+_WRONG_COLUMN = 6
+_ALL = "all"
+_ROW_OF_TERMINALS = "one-line"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One CLI in one terminal, and what came out; `folder` is empty unless it was kept."""
+
+    profile: str
+    terminal: TerminalKind
+    findings: list[Finding]
+    folder: str
+
+    @property
+    def counted(self) -> int:
+        return sum(finding.verdict is not Verdict.NOT_OFFERED for finding in self.findings)
+
+    @property
+    def right(self) -> str:
+        return f"{self.counted - len(wrong(self.findings))} of {self.counted}"
+
+    def as_fields(self) -> dict[str, Any]:
+        return {
+            "profile": self.profile,
+            "terminal": self.terminal.as_fields(),
+            "wrong": len(wrong(self.findings)),
+            "median_delay_ms": median_delay(self.findings),
+            **({"folder": self.folder} if self.folder else {}),
+            "findings": [finding.as_fields() for finding in self.findings],
+        }
 
 
 def run(arguments: list[str]) -> int:
     """Run the rows, print the table, and return the exit code: FAILED when any conclusion was wrong."""
     parser = VerbParser("calibrate", examples=EXAMPLES)
-    parser.add_argument("profile", metavar="PROFILE")
-    parser.add_argument("--rows", default="", metavar="ROW,…", help=f"only these of: {', '.join(ROWS)}")
+    parser.add_argument("profile", metavar="PROFILE", nargs="?", default="")
+    parser.add_argument("--rows", default="", metavar="ROW,…", help=f"only these of: {', '.join(ROWS)}; or all")
+    parser.add_argument(
+        "--terminals",
+        action="store_true",
+        help="in terminals with 16, 256 and true colours, 80x24 and 200x60, light and dark: the row one-line, "
+        "unless --rows says more; of every CLI that is installed, unless one is named",
+    )
+    parser.add_argument(
+        "--pairwise", action="store_true", help="with --terminals: six of the twelve, which hold every pair"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder that it worked in")
     options = parser.parse_args(arguments)
-    settings = load_settings()
-    require_profile(options.profile, settings)
-    rows = _rows(options.rows, parser)
-    profile = load_profile(options.profile, settings.profile_folders)
-    recipe = load_recipe(profile.name)
-    require_program(profile, os.environ.get("PATH"))
-    # Short: sockets lie in it, and their paths may not be long.
-    folder = Path(tempfile.mkdtemp(prefix="synapse-"))
-    try:
-        findings = calibrate(recipe, rows, folder, SystemClock(), _tell)
-    finally:
-        if not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-    _show(findings, profile=profile.name, folder=str(folder) if options.keep else "", as_json=options.json)
-    return FAILED if wrong(findings) else DONE
+    if not options.profile and not options.terminals:
+        parser.error(f"name a CLI: {', '.join(recipe_names())}; or all of them by --terminals")
+    if options.pairwise and not options.terminals:
+        parser.error("--pairwise chooses among the kinds of --terminals; add that")
+    rows = _rows(options.rows or (_ROW_OF_TERMINALS if options.terminals else _ALL), parser)
+    plans = list(_plans(options, rows, load_settings()))
+    runs = [_carried_out(plan, keep=options.keep) for plan in plans]
+    if options.terminals:
+        _show_all(runs, as_json=options.json)
+    else:
+        _show(runs[0], as_json=options.json)
+    return FAILED if any(wrong(run.findings) for run in runs) else DONE
 
 
 def _rows(chosen: str, parser: VerbParser) -> list[str]:
     """The rows to run, in their own order."""
-    names = [name.strip() for name in chosen.split(",") if name.strip()] or list(ROWS)
+    names = [name.strip() for name in chosen.split(",") if name.strip()]
+    if names == [_ALL]:
+        return list(ROWS)
     unknown = [name for name in names if name not in ROWS]
     if unknown:
         parser.error(f"there is no row '{unknown[0]}'; there are: {', '.join(ROWS)}")
     return [name for name in ROWS if name in names]
 
 
+def _plans(options: Namespace, rows: list[str], settings: Settings) -> Iterator[CalibrationPlan]:
+    """What is to be run, each CLI in each terminal."""
+    names = [options.profile] if options.profile else _installed(settings)
+    if not options.terminals:
+        kinds = (own_terminal(os.environ, SystemClock()),)
+    else:
+        kinds = PAIRWISE if options.pairwise else EVERY_KIND
+    for name in names:
+        require_profile(name, settings)
+        profile = load_profile(name, settings.profile_folders)
+        recipe = load_recipe(profile.name)
+        require_program(profile, os.environ.get("PATH"))
+        yield from (CalibrationPlan(recipe, rows, kind) for kind in kinds)
+
+
+def _installed(settings: Settings) -> list[str]:
+    """The CLIs that can be calibrated here.
+
+    Raises:
+        CommandMissing: none of them is installed.
+    """
+    names: list[str] = []
+    for name in recipe_names():
+        try:
+            require_program(load_profile(name, settings.profile_folders), os.environ.get("PATH"))
+        except CommandMissing as missing:
+            say(f"left out: {missing}")
+        else:
+            names.append(name)
+    if not names:
+        raise CommandMissing("none of the CLIs that can be calibrated is installed", hint="synapse doctor names them")
+    return names
+
+
+def _carried_out(plan: CalibrationPlan, *, keep: bool) -> Run:
+    # Short: sockets lie in it, and their paths may not be long.
+    folder = Path(tempfile.mkdtemp(prefix="synapse-"))
+    say(f"{plan.recipe.name} in a terminal: {plan.terminal}")
+    try:
+        findings = calibrate(plan, folder, SystemClock(), _tell)
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return Run(plan.recipe.name, plan.terminal, findings, str(folder) if keep else "")
+
+
 def _tell(finding: Finding) -> None:
     say(f"{finding.verdict.value:<6} {finding.row}: {finding.event}")
 
 
-def _show(findings: list[Finding], *, profile: str, folder: str, as_json: bool) -> None:
-    wrongs = wrong(findings)
+def _show(run: Run, *, as_json: bool) -> None:
+    """One run, with every finding."""
     if as_json:
-        fields = [finding.as_fields() for finding in findings]
-        kept = {"folder": folder} if folder else {}
-        summary = {"profile": profile, "wrong": len(wrongs), "median_delay_ms": median_delay(findings), **kept}
-        give_json({**summary, "findings": fields})
+        give_json(run.as_fields())
         return
-    give(table(TITLES, [_cells(finding) for finding in findings], elastic=_SEEN_COLUMN))
-    counted = [finding for finding in findings if finding.verdict is not Verdict.NOT_OFFERED]
-    delay = median_delay(findings)
+    give(table(TITLES, [_cells(finding) for finding in run.findings], elastic=_SEEN_COLUMN))
+    delay = median_delay(run.findings)
     measured = "" if delay is None else f", median delay {delay} ms"
-    give(f"\n{profile}: {len(counted) - len(wrongs)} of {len(counted)} right{measured}")
-    for finding in wrongs:
-        give(f"wrong: {finding.row}, {finding.event}: {plain(finding.seen)}")
-    if folder:
-        say(f"its folder is {folder}")
+    give(f"\n{run.profile}: {run.right} right{measured}")
+    _name_wrongs(run, run.profile)
+
+
+def _show_all(runs: list[Run], *, as_json: bool) -> None:
+    """A line for each run."""
+    wrongs = sum(len(wrong(run.findings)) for run in runs)
+    if as_json:
+        give_json({"wrong": wrongs, "runs": [run.as_fields() for run in runs]})
+        return
+    give(table(RUN_TITLES, [_run_cells(run) for run in runs], elastic=_WRONG_COLUMN))
+    right = sum(not wrong(run.findings) for run in runs)
+    give(f"\n{right} of {len(runs)} runs right")
+    for run in runs:
+        _name_wrongs(run, f"{run.profile} in {run.terminal}")
+
+
+def _name_wrongs(run: Run, where: str) -> None:
+    for finding in wrong(run.findings):
+        give(f"wrong: {where}: {finding.row}, {finding.event}: {plain(finding.seen)}")
+    if run.folder:
+        say(f"its folder is {run.folder}")
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    delay = "" if finding.milliseconds is None else f"{finding.milliseconds} ms"
     return (
         finding.row,
         finding.event,
         finding.expected,
         finding.seen,
         finding.source,
-        delay,
+        _shown_delay(finding.milliseconds),
         finding.verdict.value,
     )
+
+
+def _run_cells(run: Run) -> tuple[str, ...]:
+    rows = dict.fromkeys(finding.row for finding in wrong(run.findings))
+    return (
+        run.profile,
+        run.terminal.colours,
+        str(run.terminal.size),
+        run.terminal.theme.value,
+        run.right,
+        _shown_delay(median_delay(run.findings)),
+        ", ".join(rows),
+    )
+
+
+def _shown_delay(milliseconds: int | None) -> str:
+    return "" if milliseconds is None else f"{milliseconds} ms"

@@ -9,7 +9,7 @@ from synapse.cli.render import table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
 from synapse.runtime.home import USER_FILE, user_folder
-from synapse.runtime.settings import PREFIX, load_settings
+from synapse.runtime.settings import PREFIX, TerminalSize, load_settings
 
 EXAMPLES = """
 synapse config
@@ -37,4 +37,4 @@ def _written(value: object) -> str:
 
 
 def _shown(value: object) -> object:
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path | TerminalSize) else value

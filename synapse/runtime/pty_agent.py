@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
@@ -30,9 +29,6 @@ from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.acceptance import ANYTHING, TEXT, Acceptance
 from synapse.terminal.profile import Profile
-
-BACKGROUND_SIZE: Final = (120, 40)
-"""Columns and rows of an agent that nobody looks at; the first who attaches brings their own."""
 
 
 def run_agent(  # noqa: PLR0913 - what a person can say on the command line
@@ -147,12 +143,13 @@ def _launch(
     settings: Settings,
     person: PersonTerminal | None,
 ) -> Launch:
-    columns, rows = person.size() if person else BACKGROUND_SIZE
+    columns, rows = person.size() if person else settings.terminal_size
     return Launch(
         command=(*profile.command, *profile.args, *arguments),
         env=_environment(me, profile, settings),
         columns=columns,
         rows=rows,
+        theme=settings.terminal_theme,
         install_hint=profile.install_hint,
         person_terminal=person.source if person and person.is_terminal else None,
         settings=person.settings if person else None,

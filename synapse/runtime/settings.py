@@ -7,17 +7,36 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidSettings
+from synapse.core.overriding import override
 from synapse.runtime.home import PROJECT_FILE, USER_FILE, find_above, user_folder
+from synapse.terminal.theme import Theme
 
 PREFIX: Final = "SYNAPSE_"
 PROJECT_PROFILES: Final = ".synapse/profiles"
 BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
 # Agents write into the project that they work on; what protects people from agents is not theirs to change.
 NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents"})
+
+
+_LARGEST_SIDE: Final = 1000
+
+
+class TerminalSize(NamedTuple):
+    """How large a terminal is, written as 120x40."""
+
+    columns: int
+    rows: int
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.columns}x{self.rows}"
+
+
+USUAL_SIZE: Final = TerminalSize(120, 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +48,8 @@ class Settings:
     host: str = "127.0.0.1"
     max_body_bytes: int = 4 * 1024 * 1024
     detach_key: str = "ctrl-]"
+    terminal_size: TerminalSize = USUAL_SIZE
+    terminal_theme: Theme = Theme.DARK
     response_timeout: float = 600.0
     message_ttl: float = 0.0
     queue_limit: int = 1000
@@ -73,6 +94,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "host": "address that the TCP port is bound to",
     "max_body_bytes": "largest request body that an agent takes",
     "detach_key": "key that leaves `synapse attach`",
+    "terminal_size": "columns and rows of an agent in the background; the first who attaches brings their own",
+    "terminal_theme": "what an agent in the background is told of its terminal's colours: dark, light or none",
     "response_timeout": "seconds that `synapse send --response` waits",
     "message_ttl": "seconds until an undelivered message expires; 0 is never",
     "queue_limit": "messages that may wait for one agent",
@@ -199,6 +222,18 @@ def _folder(value: object) -> Path:
     return Path(_text(value)).expanduser()
 
 
+def _size(value: object) -> TerminalSize:
+    columns, _, rows = _text(value).partition("x")
+    size = TerminalSize(int(columns), int(rows))
+    if all(1 <= side <= _LARGEST_SIDE for side in size):
+        return size
+    raise ValueError
+
+
+def _theme(value: object) -> Theme:
+    return Theme(_text(value))
+
+
 def _parse_switch(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):
@@ -213,6 +248,8 @@ _KINDS_BY_TYPE: Final[Mapping[str, _Kind]] = {
     "str": _Kind("text", _text, _text),
     "int": _Kind("a whole number of at least 0", _whole_number, lambda text: _whole_number(int(text))),
     "float": _Kind("a number of at least 0", _number, lambda text: _number(float(text))),
+    "TerminalSize": _Kind("a size as 120x40", _size, _size),
+    "Theme": _Kind("dark, light or none", _theme, _theme),
     "bool": _Kind("true or false", _switch, _parse_switch),
 }
 KINDS: Final = {field.name: _KINDS_BY_TYPE[str(field.type)] for field in fields(Settings) if field.name in MEANINGS}

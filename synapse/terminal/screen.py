@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import pyghostty  # type: ignore[import-untyped]  # it ships no types; all of it stays behind Screen
 
 from synapse.terminal.picture import Picture
+from synapse.terminal.theme import Theme
 
 _ghostty: Final[Any] = cast(Any, pyghostty)
 _ffi: Final[Any] = _ghostty.ffi
@@ -24,9 +25,6 @@ DEFAULT_SCROLLBACK_LINES: Final = 2000
 # (98 against 690 MB/s). The number of lines that it gets is one that is never reached.
 _BYTES_PER_CELL: Final = 10
 _NO_LINE_LIMIT: Final = 100_000_000
-# With colours of its own the emulator answers OSC 10 and 11; programs ask to choose a light or a dark theme.
-_FOREGROUND: Final = (204, 204, 204)
-_BACKGROUND: Final = (0, 0, 0)
 
 _CURSOR_VISIBLE: Final = 25
 _BRACKETED_PASTE: Final = 2004
@@ -52,15 +50,26 @@ PLAIN_TERMINAL: Final = (
 class Screen:
     """A terminal without a window. Not thread safe."""
 
-    def __init__(self, columns: int, rows: int, scrollback_lines: int = DEFAULT_SCROLLBACK_LINES) -> None:
+    def __init__(
+        self,
+        columns: int,
+        rows: int,
+        scrollback_lines: int = DEFAULT_SCROLLBACK_LINES,
+        theme: Theme = Theme.DARK,
+    ) -> None:
+        """`theme` is what the program is told when it asks for the terminal's colours."""
+        # With colours of its own the emulator answers OSC 10 and 11.
+        foreground, background = theme.colours
         self._terminal: Any = _ghostty.Terminal(
-            max(columns, 1), max(rows, 1), scrollback=_NO_LINE_LIMIT, fg=_FOREGROUND, bg=_BACKGROUND
+            max(columns, 1), max(rows, 1), scrollback=_NO_LINE_LIMIT, fg=foreground, bg=background
         )
         self._set("SCROLLBACK_MAX_BYTES", "size_t*", scrollback_lines * max(columns, 80) * _BYTES_PER_CELL)
         self._replies = bytearray()
         self._terminal.on_reply(self._replies.extend)
         self._program_status = ""
         self._terminal.on_unknown_sequence(self._note)
+        if theme is not Theme.NONE:
+            self._tell_scheme(theme)
 
     def feed(self, data: bytes) -> None:
         """Take what the program wrote, cut anywhere."""
@@ -110,6 +119,19 @@ class Screen:
         painted += [b"\x1b[%d;1H" % (y + 1) + self._row(y, columns) + b"\x1b[0m" for y in range(rows)]
         painted.append(b"\x1b[?7h\x1b[%d;%dH" % (row + 1, column + 1))
         return b"".join(painted) + self._input_modes()
+
+    def _tell_scheme(self, theme: Theme) -> None:
+        """Answer `CSI ? 996 n`, by which programs ask whether the terminal is light or dark."""
+        light, dark = _lib.GHOSTTY_COLOR_SCHEME_LIGHT, _lib.GHOSTTY_COLOR_SCHEME_DARK
+
+        def tell(_terminal: Any, _userdata: Any, scheme: Any) -> bool:
+            scheme[0] = light if theme is Theme.LIGHT else dark
+            return True
+
+        # The emulator keeps no reference to it.
+        self._scheme_callback = _ffi.callback("GhosttyTerminalColorSchemeFn", tell)
+        option = _lib.GHOSTTY_TERMINAL_OPT_COLOR_SCHEME
+        _ghostty.core.check(_lib.ghostty_terminal_set(self._handle, option, self._scheme_callback), "set color scheme")
 
     def _note(self, sequence: Any) -> None:
         """Follow the Program Status Protocol: `OSC 7501;?` asks for it, `OSC 7501;state=working:app=codex` tells."""

@@ -47,7 +47,7 @@ class RunningProgram:
         self._status: int | None = None
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[int] = self._loop.create_future()
-        self.screen = WatchedScreen(launch.columns, launch.rows)
+        self.screen = WatchedScreen(launch.columns, launch.rows, launch.theme)
         self.on_output: Callable[[], None] = _nothing
         self.pump = Pump(program.terminal, self.screen, clock, person=company.person, on_output=self._output_came)
         resume = self._resume if company.suspend is None else None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from synapse.core.errors import AgentFailed, CommandMissing
+from synapse.terminal.theme import Theme
 
 _LEADER: Final = Path(__file__).with_name("session_leader.py")
 _UNCATCHABLE: Final = {signal.SIGKILL, signal.SIGSTOP}
@@ -35,6 +36,8 @@ class Launch:
     env: Mapping[str, str]
     columns: int = 80
     rows: int = 24
+    theme: Theme = Theme.DARK
+    """What the program is told when it asks for the terminal's colours and no person's terminal answers."""
     install_hint: str = ""
     """What to type when the program is not installed."""
     person_terminal: int | None = None

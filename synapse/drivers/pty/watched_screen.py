@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from synapse.terminal.theme import Theme
+
 if TYPE_CHECKING:
     from synapse.terminal.picture import Picture
     from synapse.terminal.screen import Screen
@@ -27,11 +29,12 @@ Watcher = Callable[[bytes], None]
 class WatchedScreen:
     """A `Screen` for several threads."""
 
-    def __init__(self, columns: int, rows: int) -> None:
+    def __init__(self, columns: int, rows: int, theme: Theme = Theme.DARK) -> None:
         self._lock = threading.Lock()
         self._loaded = threading.Event()
         self._screen: Screen | None = None
         self._columns, self._rows = columns, rows
+        self._theme = theme
         self._kept = bytearray()
         self._watchers: tuple[Watcher, ...] = ()
         self._version = 0
@@ -54,7 +57,7 @@ class WatchedScreen:
         from synapse.terminal.screen import Screen  # noqa: PLC0415  # its import costs 0.2 s, see above
 
         with self._lock:
-            self._screen = Screen(self._columns, self._rows)
+            self._screen = Screen(self._columns, self._rows, theme=self._theme)
             self._screen.feed(bytes(self._kept))
             self._kept.clear()
             self._version += 1

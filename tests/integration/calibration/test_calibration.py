@@ -10,8 +10,11 @@ import pytest
 
 from synapse.calibration.findings import Finding, Verdict, wrong
 from synapse.calibration.recipe import Recipe
-from synapse.calibration.run import calibrate
+from synapse.calibration.run import CalibrationPlan, calibrate
+from synapse.calibration.terminals import TerminalKind
+from synapse.runtime.settings import TerminalSize
 from synapse.runtime.system_clock import SystemClock
+from synapse.terminal.theme import Theme
 
 PROGRAM = Path(__file__).resolve().parents[2] / "agents" / "model_client.py"
 PROFILE = f"""
@@ -49,7 +52,7 @@ choose = "line"
 [answer]
 echo = '^ask> '
 """
-ROWS_OF_IT = ("one-line", "approve", "deny", "question", "interrupt", "long", "exit")
+ROWS_OF_IT = ("one-line", "tall", "approve", "deny", "question", "interrupt", "long", "exit")
 RECIPE = Recipe(
     name="client",
     env={"MODEL_URL": "${url}"},
@@ -72,7 +75,7 @@ def test_what_is_seen_rightly_is_right_and_what_a_screen_changes_is_wrong(
     monkeypatch.setenv("OPENAI_API_KEY", "a secret of the person")
     told: list[Finding] = []
 
-    returned = calibrate(RECIPE, [*ROWS_OF_IT], folder, SystemClock(), told.append)
+    returned = calibrate(CalibrationPlan(RECIPE, ROWS_OF_IT, TerminalKind()), folder, SystemClock(), told.append)
 
     assert returned == told
     found = {(finding.row, finding.event): finding for finding in told}
@@ -83,6 +86,12 @@ def test_what_is_seen_rightly_is_right_and_what_a_screen_changes_is_wrong(
     assert found["question", "model is told"].seen == "Blue"
     assert found["one-line", "answered"].seen == "completed, 23 bytes"
     assert found["one-line", "answered"].source == "screen"
+    assert [finding.seen for finding in told if finding.row == "tall"] == [
+        "submitted, text whole",
+        "completed, 890 bytes",
+        "submitted, text whole",
+        "completed, 22 bytes",
+    ]
     assert found["long", "answered"].verdict is Verdict.WRONG
     assert found["interrupt", "failed"].seen == "canceled: interrupted"
     assert found["exit", "failed"].seen == "failed: agent_exited"
@@ -108,11 +117,45 @@ def test_a_cli_that_ends_by_itself_is_not_waited_for(folder: Path) -> None:
     profile = f'command = ["{{python}}", "{program}"]\n'
     recipe = Recipe(name="client", files={".config/synapse/profiles/client.toml": profile})
 
-    (ready,) = calibrate(recipe, ["one-line"], folder, SystemClock(), lambda _: None)
+    plan = CalibrationPlan(recipe, ["one-line"], TerminalKind())
+
+    (ready,) = calibrate(plan, folder, SystemClock(), lambda _: None)
 
     assert (ready.row, ready.verdict, ready.seen) == ("ready", Verdict.WRONG, "gone: its program has ended")
     # A CLI that is only slow has a minute for its start.
     assert float(ready.event.removeprefix("after ").removesuffix(" s")) < 60
+
+
+ASKER = """
+import os, shutil, sys, termios, tty
+size = shutil.get_terminal_size()
+before = termios.tcgetattr(0)
+tty.setraw(0)
+sys.stdout.write("\\x1b]11;?\\x07")
+sys.stdout.flush()
+answer = b""
+while not answer.endswith(b"\\x07"):
+    answer += os.read(0, 100)
+termios.tcsetattr(0, termios.TCSANOW, before)
+with open(os.path.join(os.environ["HOME"], "seen"), "w") as seen:
+    print(os.environ["TERM"], os.environ.get("COLORTERM"), *size, answer[5:-1].decode(), file=seen)
+sys.exit(input("ask> "))
+"""
+
+
+@pytest.mark.timeout(180)
+def test_the_cli_gets_the_terminal_that_was_chosen(folder: Path) -> None:
+    program = folder / "asker.py"
+    program.write_text(ASKER, encoding="utf-8")
+    profile = f'command = ["{{python}}", "{program}"]\n[prompt]\npattern = "^ask> ?(?P<text>.*)$$"\nat_cursor = true\n'
+    recipe = Recipe(name="client", files={".config/synapse/profiles/client.toml": profile})
+    light = TerminalKind(variables={"TERM": "xterm"}, size=TerminalSize(80, 24), theme=Theme.LIGHT)
+
+    findings = calibrate(CalibrationPlan(recipe, [], light), folder, SystemClock(), lambda _: None)
+
+    assert (findings[0].row, findings[0].seen) == ("ready", "ready")
+    seen = (folder / "home" / "seen").read_text(encoding="utf-8").split()
+    assert seen == ["xterm", "None", "80", "24", "rgb:ffff/ffff/ffff"]
 
 
 def seen_by(folder: Path) -> list[Path]:

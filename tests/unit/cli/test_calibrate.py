@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from synapse.calibration.findings import Finding, Verdict, compared
+from synapse.calibration.rows import ROWS
+from synapse.calibration.run import CalibrationPlan
+from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind
 from synapse.cli import calibrate as verb
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
 from tests.unit.cli.conftest import Cli
@@ -30,12 +33,13 @@ class FakeRun:
 
     def __init__(self, *findings: Finding) -> None:
         self.findings = list(findings)
-        self.rows: list[str] = []
+        self.plans: list[CalibrationPlan] = []
         self.folder = Path()
 
-    def __call__(self, _recipe: object, rows: list[str], folder: Path, _clock: object, tell: object) -> list[Finding]:
+    def __call__(self, plan: CalibrationPlan, folder: Path, _clock: object, tell: object) -> list[Finding]:
         assert callable(tell)
-        self.rows, self.folder = rows, folder
+        self.folder = folder
+        self.plans.append(plan)
         assert folder.is_dir()
         for finding in self.findings:
             tell(finding)
@@ -76,7 +80,7 @@ def test_one_wrong_conclusion_makes_the_run_fail(synapse: Cli, monkeypatch: pyte
 
     assert ran.code == FAILED
     assert "claude: 1 of 2 right, median delay 40 ms" in ran.out
-    assert "wrong: deny, tool: has run" in ran.out
+    assert "wrong: claude: deny, tool: has run" in ran.out
     assert "WRONG  deny: tool" in ran.err
     assert not run.folder.exists()
 
@@ -88,7 +92,9 @@ def test_the_result_for_machines_has_every_finding(synapse: Cli, monkeypatch: py
     ran = synapse("calibrate", "claude", "--json", "--keep", "--rows", "exit, long")
 
     assert ran.code == DONE
-    assert run.rows == ["long", "exit"]
+    assert [(plan.recipe.name, plan.rows) for plan in run.plans] == [("claude", ["long", "exit"])]
+    assert run.plans[0].terminal == TerminalKind()
+    assert ran.json["terminal"]["size"] == "120x40"
     assert ran.json["wrong"] == 0
     assert ran.json["median_delay_ms"] == 40
     assert ran.json["findings"][0] == {
@@ -102,3 +108,41 @@ def test_the_result_for_machines_has_every_finding(synapse: Cli, monkeypatch: py
     }
     assert Path(ran.json["folder"]).is_dir()
     Path(ran.json["folder"]).rmdir()
+
+
+@pytest.mark.usefixtures("program")
+def test_every_cli_that_is_installed_is_run_in_every_kind_of_terminal(
+    synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "calibrate", run := FakeRun(RIGHT))
+
+    ran = synapse("calibrate", "--terminals")
+
+    assert ran.code == DONE
+    assert [(plan.recipe.name, plan.rows, plan.terminal) for plan in run.plans] == [
+        ("claude", ["one-line"], kind) for kind in EVERY_KIND
+    ]
+    assert "left out: 'gemini' is not installed" in ran.err
+    assert "12 of 12 runs right" in ran.out
+    assert "claude  true colour  200x60  light  1 of 1  40 ms" in ran.out
+
+
+@pytest.mark.usefixtures("program")
+def test_half_of_the_terminals_and_all_rows_can_be_chosen(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "calibrate", run := FakeRun(RIGHT, WRONG))
+
+    ran = synapse("calibrate", "claude", "--terminals", "--pairwise", "--rows", "all", "--json")
+
+    assert ran.code == FAILED
+    assert [plan.terminal for plan in run.plans] == list(PAIRWISE)
+    assert run.plans[0].rows == list(ROWS)
+    assert ran.json["wrong"] == len(PAIRWISE) == len(ran.json["runs"])
+    assert ran.json["runs"][0]["terminal"]["colours"] == "16 colours"
+
+
+def test_what_cannot_be_meant_is_refused_with_what_to_type(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    assert "name a CLI: claude, codex" in synapse("calibrate").err
+    assert "add that" in synapse("calibrate", "claude", "--pairwise").err
+    assert "none of the CLIs that can be calibrated is installed" in synapse("calibrate", "--terminals").err

@@ -10,6 +10,7 @@ import pytest
 from synapse.cli.hosts import state_folder
 from synapse.core.errors import InvalidSettings
 from synapse.runtime.settings import BUNDLED_PROFILES, KINDS, MEANINGS, Settings, load_settings
+from synapse.terminal.theme import Theme
 
 
 @pytest.fixture
@@ -77,6 +78,10 @@ def test_flag_beats_environment_beats_project_beats_user(
         ("home = 3", "'home' must be a path, not 3"),
         ("home = ''", "'home' must be a path"),
         ("detach_key = []", "'detach_key' must be text"),
+        ("terminal_size = '80'", "'terminal_size' must be a size as 120x40, not '80'"),
+        ("terminal_size = '0x24'", "'terminal_size' must be a size"),
+        ("terminal_size = '80x99999'", "'terminal_size' must be a size"),
+        ("terminal_theme = 'blue'", "'terminal_theme' must be dark, light or none, not 'blue'"),
         ("queue_limt = 3", "unknown setting 'queue_limt'"),
         ("[table]\nx = 1", "unknown setting 'table'"),
         ("queue_limit =", "is not TOML"),
@@ -111,6 +116,15 @@ def test_a_wrong_variable_is_named(project: Path, environ: dict[str, str]) -> No
 @pytest.mark.parametrize(("word", "value"), [("1", True), ("Yes", True), ("off", False), ("false", False)])
 def test_switches_in_the_environment_are_words(project: Path, environ: dict[str, str], word: str, value: bool) -> None:
     assert load_settings(environ=environ | {"SYNAPSE_INSTRUCTIONS": word}, folder=project).instructions is value
+
+
+def test_the_terminal_of_agents_in_the_background_can_be_chosen(project: Path, environ: dict[str, str]) -> None:
+    write_project(project, "terminal_size = '100x30'")
+
+    settings = load_settings(environ=environ | {"SYNAPSE_TERMINAL_THEME": "light"}, folder=project)
+
+    assert (settings.terminal_size, str(settings.terminal_size)) == ((100, 30), "100x30")
+    assert settings.terminal_theme is Theme.LIGHT
 
 
 @pytest.mark.parametrize("line", ["agents_may_approve = true", "host = '0.0.0.0'"])

@@ -6,6 +6,7 @@ import pytest
 
 from synapse.terminal.picture import Picture
 from synapse.terminal.screen import PLAIN_TERMINAL, Screen
+from synapse.terminal.theme import Theme
 
 
 def screen_after(data: bytes, columns: int = 40, rows: int = 8) -> Screen:
@@ -143,3 +144,21 @@ def test_a_program_that_asks_whether_its_status_is_wanted_gets_the_question_back
 
     assert screen.take_replies() == b"\x1b]7501;?\x07\x1b]7501;?\x1b\\"
     assert screen.picture().program_status == ""
+
+
+@pytest.mark.parametrize(
+    ("theme", "foreground", "background", "scheme"),
+    [
+        (Theme.DARK, b"\x1b]10;rgb:cccc/cccc/cccc\x07", b"\x1b]11;rgb:0000/0000/0000\x07", b"\x1b[?997;1n"),
+        (Theme.LIGHT, b"\x1b]10;rgb:3333/3333/3333\x07", b"\x1b]11;rgb:ffff/ffff/ffff\x07", b"\x1b[?997;2n"),
+        (Theme.NONE, b"", b"", b""),
+    ],
+)
+def test_a_program_that_asks_for_the_colours_is_told_the_theme(
+    theme: Theme, foreground: bytes, background: bytes, scheme: bytes
+) -> None:
+    screen = Screen(40, 8, theme=theme)
+
+    screen.feed(b"\x1b]10;?\x07\x1b]11;?\x07\x1b[?996n")
+
+    assert screen.take_replies() == foreground + background + scheme

@@ -1,0 +1,123 @@
+"""The terminals that a CLI is calibrated in: the person's own, or one of each kind.
+
+CLIs paint differently with few colours, on a small screen and in a light theme. They take the colours from TERM,
+COLORTERM and NO_COLOR, and the theme from the terminal's answer to a query, or from COLORFGBG.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import sys
+import termios
+import tty
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final
+
+from synapse.core.clock import Clock
+from synapse.runtime.settings import USUAL_SIZE, TerminalSize
+from synapse.terminal.theme import Theme, theme_in
+
+_VARIABLES: Final = (
+    "TERM",
+    "COLORTERM",
+    "COLORFGBG",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+)
+"""What a terminal, or its person, says in the environment about how to paint there."""
+_TERM: Final = "xterm-256color"
+# Every terminal answers the second query, so what came until then is all that it has to say.
+_QUERY: Final = b"\x1b]11;?\x1b\\\x1b[c"
+_LAST_ANSWER: Final = re.compile(rb"\x1b\[\?[\d;]*c")
+_QUERY_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalKind:
+    """One kind of terminal; without anything said, the one that an agent in the background gets."""
+
+    variables: Mapping[str, str] = field(default_factory=lambda: {"TERM": _TERM})
+    size: TerminalSize = USUAL_SIZE
+    theme: Theme = Theme.DARK
+
+    @property
+    def colours(self) -> str:
+        """How many colours programs will use, in a word or two."""
+        if "NO_COLOR" in self.variables:
+            return "no colour"
+        if self.variables.get("COLORTERM") in ("truecolor", "24bit"):
+            return "true colour"
+        return "256 colours" if "256" in self.variables.get("TERM", "") else "16 colours"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables for a host, so that its agent gets such a terminal."""
+        own = {"SYNAPSE_TERMINAL_SIZE": str(self.size), "SYNAPSE_TERMINAL_THEME": self.theme.value}
+        return {**self.variables, **own}
+
+    def as_fields(self) -> dict[str, Any]:
+        return {
+            "variables": dict(self.variables),
+            "colours": self.colours,
+            "size": str(self.size),
+            "theme": self.theme.value,
+        }
+
+    def __str__(self) -> str:
+        theme = "a theme that it does not tell" if self.theme is Theme.NONE else self.theme.value
+        return f"{self.variables.get('TERM', 'no TERM')}, {self.colours}, {self.size}, {theme}"
+
+
+def _kind(colours: Mapping[str, str], size: TerminalSize, theme: Theme) -> TerminalKind:
+    named = {"COLORFGBG": "0;15" if theme is Theme.LIGHT else "15;0"}
+    return TerminalKind(variables={**colours, **named}, size=size, theme=theme)
+
+
+_COLOURS: Final = ({"TERM": "xterm"}, {"TERM": _TERM}, {"TERM": _TERM, "COLORTERM": "truecolor"})
+_SIZES: Final = (TerminalSize(80, 24), TerminalSize(200, 60))
+_THEMES: Final = (Theme.LIGHT, Theme.DARK)
+
+EVERY_KIND: Final = tuple(_kind(*chosen) for chosen in product(_COLOURS, _SIZES, _THEMES))
+PAIRWISE: Final = tuple(
+    _kind(colours, size, _THEMES[(number + place) % 2])
+    for number, colours in enumerate(_COLOURS)
+    for place, size in enumerate(_SIZES)
+)
+"""Half of them, which hold every pair of colours, size and theme."""
+
+
+def own_terminal(environ: Mapping[str, str], clock: Clock) -> TerminalKind:
+    """Return the kind of terminal that this process was started in; the usual one when it was started in none."""
+    sink = next((stream.fileno() for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
+    if sink is None or not sys.stdin.isatty():
+        return TerminalKind()
+    size = os.get_terminal_size(sink)
+    return TerminalKind(
+        variables={"TERM": _TERM, **{name: value for name in _VARIABLES if (value := environ.get(name))}},
+        size=TerminalSize(size.columns, size.lines) if size.columns and size.lines else USUAL_SIZE,
+        theme=theme_in(_asked(sys.stdin.fileno(), sink, clock)),
+    )
+
+
+def _asked(source: int, sink: int, clock: Clock) -> bytes:
+    """Ask the terminal for its background colour, and return what it answered."""
+    if os.tcgetpgrp(source) != os.getpgrp():
+        # The shell has the terminal; changing it from the background would stop us.
+        return b""
+    before = termios.tcgetattr(source)
+    answer, deadline = b"", clock.monotonic() + _QUERY_SECONDS
+    try:
+        tty.setraw(source, termios.TCSADRAIN)
+        os.write(sink, _QUERY)
+        while not _LAST_ANSWER.search(answer) and (left := deadline - clock.monotonic()) > 0:
+            if select.select([source], [], [], left)[0]:
+                answer += os.read(source, 1024)
+    finally:
+        termios.tcsetattr(source, termios.TCSADRAIN, before)
+    return answer
