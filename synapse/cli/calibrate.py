@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from synapse.calibration.findings import Finding, Verdict, median_delay, wrong
+from synapse.calibration.findings import Finding, Verdict, compared, median_delay, wrong
 from synapse.calibration.recipe import load_recipe, recipe_names
 from synapse.calibration.rows import ROWS
 from synapse.calibration.run import CalibrationPlan, calibrate, require_program
@@ -21,7 +21,7 @@ from synapse.cli.launch import require_profile
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
-from synapse.core.errors import CommandMissing
+from synapse.core.errors import AgentFailed, CommandMissing
 from synapse.runtime.profiles import load_profile
 from synapse.runtime.settings import Settings, load_settings
 from synapse.runtime.system_clock import SystemClock
@@ -150,6 +150,9 @@ def _carried_out(plan: CalibrationPlan, *, keep: bool) -> Run:
     say(f"{plan.recipe.name} in a terminal: {plan.terminal}")
     try:
         findings = calibrate(plan, folder, SystemClock(), _tell)
+    except AgentFailed as error:
+        # It is no reason to lose what came out in other terminals.
+        findings = [compared("ready", "started", "ready", str(error))]
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -32,7 +32,6 @@ class CopilotEvents:
 
     def __init__(self) -> None:
         self._turn = ""
-        self._prompt = self._report(Told.SUBMITTED, "there was none yet", " ")
         self._answer: str | None = None
         """What it said last, unless it called a tool with it."""
         self._question = ""
@@ -51,10 +50,6 @@ class CopilotEvents:
             "session.error": self._broken,
         }
 
-    def has_taken(self, typed: str) -> bool:
-        """True if the last prompt is the text that was typed."""
-        return self._prompt.is_about(typed)
-
     def read(self, event: Record) -> Report | None:
         """Return what an event says of the turn, if anything."""
         read = self._readers.get(word(event, "type"))
@@ -63,8 +58,7 @@ class CopilotEvents:
     def _taken(self, data: Record) -> Report | None:
         self._turn, self._answer = word(data, "interactionId"), None
         self._requests.clear()
-        self._prompt = self._report(Told.SUBMITTED, "its events have the prompt", word(data, "content"))
-        return self._prompt
+        return self._report(Told.SUBMITTED, "its events have the prompt", word(data, "content"))
 
     def _said(self, data: Record) -> Report | None:
         # A sub-agent says it to the tool that called it.

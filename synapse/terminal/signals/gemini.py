@@ -34,13 +34,8 @@ class GeminiChat:
 
     def __init__(self) -> None:
         self._turn = ""
-        self._prompt = self._report(Told.SUBMITTED, "there was none yet", " ", "")
         self._answer = ""
         self._calls_tool = False
-
-    def has_taken(self, typed: str) -> bool:
-        """True if the last prompt is the text that was typed."""
-        return self._prompt.is_about(typed)
 
     def read(self, record: Record) -> Report | None:
         """Return what a record says of the turn, if anything."""
@@ -76,8 +71,7 @@ class GeminiChat:
             # What it tells the model at the start of a conversation; after a no it writes that down again.
             return None
         self._turn, self._answer, self._calls_tool = word(record, "id"), "", False
-        self._prompt = self._report(Told.SUBMITTED, "its chat has the prompt", "\n".join(texts), self._turn)
-        return self._prompt
+        return self._report(Told.SUBMITTED, "its chat has the prompt", "\n".join(texts), self._turn)
 
     def _failed(self, reason: str, note: str) -> Report | None:
         if not self._turn:

@@ -1,4 +1,8 @@
-"""Copilot CLI: the events of a session whose name we choose. Nothing else is switched on."""
+"""Copilot CLI: the events of the session that it has open. Nothing else is switched on.
+
+We choose the name of its first session. A person may begin another in its terminal, or resume one; Copilot keeps a file
+open in the folder of whichever it is in.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,14 @@ from typing import Final
 from synapse.core.question import Choice
 from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surroundings
 from synapse.drivers.pty.signals.follower import Follower
-from synapse.drivers.pty.signals.own_session import name_session, transcript_with
+from synapse.drivers.pty.signals.open_files import can_tell, open_files
+from synapse.drivers.pty.signals.own_session import name_session
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
 from synapse.terminal.signals.report import Record, word
 
+_HOLD: Final = "inuse.*.hold"
+_EVENTS: Final = "events.jsonl"
 _OLD_CONVERSATION: Final = ("--resume", "-r", "--continue", "--connect")
 
 
@@ -22,7 +29,7 @@ class CopilotSignals:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._session = ""
-        self._path: Path | None = None
+        self._pid = 0
         self._events = CopilotEvents()
         self._listener: Listener | None = None
         self._follower: Follower | None = None
@@ -31,23 +38,20 @@ class CopilotSignals:
         named, self._session = name_session(arguments, self._around, _OLD_CONVERSATION)
         return Prepared(arguments=named)
 
-    def start(self, listener: Listener, _pid: int, /) -> None:
-        self._listener = listener
-        if self._session:
+    def start(self, listener: Listener, pid: int, /) -> None:
+        self._listener, self._pid = listener, pid
+        if self._session or can_tell():
             listener.expect(Source.TRANSCRIPT, "its events have said nothing yet")
         else:
-            listener.expect(
-                Source.TRANSCRIPT, "its session has no name of ours; its events are found by our first message"
+            listener.lack(
+                Source.TRANSCRIPT, "its session has no name of ours, and this system does not tell which it is"
             )
         self._follower = Follower(self._find, self._take, listener.quiet_for)
         self._follower.start()
 
     def look(self) -> None:
-        if self._follower is None or self._listener is None:
-            return
-        if not self._events.has_taken(self._listener.typed()):
-            self._path = transcript_with(self._listener.typed(), self._folder().glob("*/events.jsonl")) or self._path
-        self._follower.look()
+        if self._follower is not None:
+            self._follower.look()
 
     def receive(self, payload: Record) -> None:
         """It has no hooks of ours."""
@@ -63,10 +67,14 @@ class CopilotSignals:
             self._follower.stop()
 
     def _find(self) -> Path | None:
-        if self._path is None and self._session:
-            path = self._folder() / self._session / "events.jsonl"
-            self._path = path if path.is_file() else None
-        return self._path
+        held = next(
+            (file.parent for file in open_files(self._pid) if file.match(_HOLD) and self._is_session(file)), None
+        )
+        folder = held or (self._folder() / self._session if self._session else None)
+        return folder / _EVENTS if folder is not None and (folder / _EVENTS).is_file() else None
+
+    def _is_session(self, file: Path) -> bool:
+        return file.parent.parent == self._folder().resolve()
 
     def _folder(self) -> Path:
         home = self._around.env.get("COPILOT_HOME")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from synapse.drivers.pty.signals.tail import Tail, tail_from_now
+from synapse.drivers.pty.signals.tail import Tail, size_of, tail_from_now
 from synapse.drivers.pty.signals.ticker import Ticker
 from synapse.terminal.signals.report import Record
 
@@ -29,6 +29,8 @@ class Follower:
         self._take = take
         self._quiet_for = quiet_for
         self._tail: Tail | None = None
+        self._tails: dict[Path, Tail] = {}
+        """One for each conversation so far: going back to one reads only what is new."""
         self._ticks = 0
         self._ticker = Ticker(_BUSY_SECONDS, self._tick)
 
@@ -56,17 +58,13 @@ class Follower:
 
     def _search(self) -> None:
         path = self._find()
-        if path is not None and (self._tail is None or self._tail.path != path):
-            self._tail = Tail(path) if _size(path) < _LARGEST_WHOLE else tail_from_now(path)
+        if path is None or (self._tail is not None and self._tail.path == path):
+            return
+        if path not in self._tails:
+            self._tails[path] = Tail(path) if size_of(path) < _LARGEST_WHOLE else tail_from_now(path)
+        self._tail = self._tails[path]
 
     def _read(self) -> None:
         if self._tail is not None:
             for record in self._tail.read():
                 self._take(record)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

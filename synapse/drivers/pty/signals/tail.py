@@ -40,20 +40,22 @@ class Tail:
         return [record for line in lines if (record := read_record(line)) is not None]
 
 
+def size_of(path: Path) -> int:
+    """How many bytes a file has; none while there is no file."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def tail_from_now(path: Path) -> Tail:
     """A tail that leaves out what is there already."""
-    try:
-        return Tail(path, path.stat().st_size)
-    except OSError:
-        return Tail(path)
+    return Tail(path, size_of(path))
 
 
 def last_records(path: Path) -> list[Record]:
     """What was written last, as far as it is still there to be read at a glance."""
-    try:
-        return Tail(path, max(path.stat().st_size - _GLANCE, 0)).read()
-    except OSError:
-        return []
+    return Tail(path, max(size_of(path) - _GLANCE, 0)).read()
 
 
 def first_record(path: Path) -> Record:
