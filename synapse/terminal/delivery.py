@@ -9,6 +9,7 @@
     TYPED, ENTERED ──the program has it: Proven──> PROVEN
     TYPED, ENTERED ──it stays uncertain: Doubt──> DOUBTFUL ──a later proof: Proven──> PROVEN
     before Enter, also in doubt ──drop──> DROPPING ──the text is out, or not ours to clear: Dropped──> DROPPED
+    in doubt after Enter, the text still in the input ──drop──> DROPPING
 
 Nothing is written before the intent is durable, nothing while a dialog is open, and nothing twice: `Write` comes at
 most once for the text and once for Enter, and in DOUBTFUL never again. In TYPED a missing echo is waited for as long as
@@ -120,6 +121,8 @@ class Delivery:
         self._seeker = ProofSeeker(profile)
         self._dialog_since: float | None = None
         self._after_dialog = False
+        self._whole_since: float | None = None
+        """Since when the input shows the whole text."""
         self._withdrawal: Withdrawal | None = None
 
     @property
@@ -167,7 +170,10 @@ class Delivery:
 
     def drop(self, now: float) -> bool:
         """The message was canceled: Enter is not pressed, and what was typed is cleared; False when it is too late."""
-        is_in_the_input = self._phase in (Phase.TYPED, Phase.DOUBTFUL) and not self._seeker.has_entered
+        # An Enter that the program took for a line break leaves the text in the input.
+        is_still_there = self._phase is Phase.DOUBTFUL and self._whole_since is not None
+        is_before_enter = self._phase in (Phase.TYPED, Phase.DOUBTFUL) and not self._seeker.has_entered
+        is_in_the_input = is_before_enter or is_still_there
         if self._phase not in _NOTHING_TYPED and not is_in_the_input:
             return self._phase in (Phase.DROPPING, Phase.DROPPED)
         if is_in_the_input:
@@ -224,7 +230,8 @@ class Delivery:
         seen = self._seeker.shown(look.picture)
         if seen is not Shown.WHOLE or self._seeker.person_came_in(look, now):
             return self._wait_for_echo(seen, look, now)
-        may_enter_at = self._since + self._profile.times.enter
+        # A slow program may have read the text long after it was written: what it shows, it has read.
+        may_enter_at = max(self._since, self._whole_since or now) + self._profile.times.enter
         return self._wait(may_enter_at) if now < may_enter_at else self._press_enter(now)
 
     def _wait_behind_dialog(self, look: Look, now: float) -> tuple[Step, ...]:
@@ -275,6 +282,7 @@ class Delivery:
         return self._wait(end) if now < end else self._doubt("nothing shows that the program took the message", now)
 
     def _prove(self, look: Look, now: float) -> tuple[Step, ...]:
+        self._watch_text(look, now)
         sign = self._seeker.seek(look, now)
         if sign:
             self._go(Phase.PROVEN, now)
@@ -282,8 +290,21 @@ class Delivery:
         due = self._seeker.due
         return self._wait(due) if due is not None else ()
 
+    def _watch_text(self, look: Look, now: float) -> None:
+        if look.picture is None or look.is_half_painted:
+            return
+        if self._seeker.shown(look.picture) is not Shown.WHOLE:
+            self._whole_since = None
+        elif self._whole_since is None:
+            self._whole_since = now
+
     def _take_out(self, look: Look, now: float) -> tuple[Step, ...]:
         withdrawal = self._withdrawal
+        if withdrawal is not None and self._seeker.has_entered and not withdrawal.has_pressed:
+            # Enter may have been slow: what left the input by itself was taken.
+            proof = self._prove(look, now)
+            if proof:
+                return proof
         cleared: tuple[Step, ...] = (Clear(),) if withdrawal is not None and withdrawal.presses(look, now) else ()
         if withdrawal is not None and not withdrawal.is_over:
             self._wake(withdrawal.deadline)

@@ -80,7 +80,7 @@ class Times:
     echo: float = 2.0
     """How long a typed text may take to appear; a missing echo is not a failure."""
     enter: float = 0.0
-    """The least pause between the text and Enter; some programs take a faster Enter for a part of the paste."""
+    """The least pause from when the text is shown to Enter: some programs take a faster one for a part of the paste."""
     proof: float = 10.0
     """How long proof of submission may take before the message is in doubt, and a dialog to close once answered."""
     dialog: float = 300.0

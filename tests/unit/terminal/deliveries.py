@@ -13,9 +13,9 @@ ENTER = Write(b"\r")
 SUBMITTED = page(above=("▸ " + TEXT[:54], "  " + TEXT[54:]))
 
 
-def typed_delivery(profile: Profile, ready: Picture, now: float = 0.0) -> Delivery:
+def typed_delivery(profile: Profile, ready: Picture, now: float = 0.0, text: str = TEXT) -> Delivery:
     """A delivery whose text has been written."""
-    delivery = Delivery(TEXT, profile)
+    delivery = Delivery(text, profile)
     assert delivery.advance(look_at(ready), now) == (Intend(),)
     delivery.intent_recorded(now)
     (write,) = delivery.advance(look_at(ready), now)

@@ -33,15 +33,24 @@ class TestEnter:
         delivery = typed_delivery(profile, page())
 
         assert delivery.advance(look_at(page(TEXT)), 0.01) == ()
-        assert delivery.deadline == pytest.approx(0.3)
-        assert delivery.advance(look_at(page(TEXT)), 0.3) == (ENTER,)
+        assert delivery.deadline == pytest.approx(0.31)
+        assert delivery.advance(look_at(page(TEXT)), 0.31) == (ENTER,)
 
     def test_a_slow_write_moves_the_pause(self) -> None:
         delivery = typed_delivery(page_profile(times={"enter": 0.3}), page())
+        assert delivery.advance(look_at(page(TEXT)), 4.9) == ()
         delivery.written(5.0)
 
-        assert delivery.advance(look_at(page(TEXT)), 5.1) == ()
+        assert delivery.advance(look_at(page(TEXT)), 5.2) == ()
         assert delivery.advance(look_at(page(TEXT)), 5.3) == (ENTER,)
+
+    def test_the_pause_begins_when_a_slow_program_shows_the_text(self) -> None:
+        delivery = typed_delivery(page_profile(times={"enter": 0.3}), page())
+
+        assert delivery.advance(look_at(page()), 1.0) == ()
+        assert delivery.advance(look_at(page(TEXT)), 1.5) == ()
+        assert delivery.deadline == pytest.approx(1.8)
+        assert delivery.advance(look_at(page(TEXT)), 1.8) == (ENTER,)
 
     def test_a_program_that_draws_no_paste_gets_enter_when_its_time_is_over(self) -> None:
         delivery = typed_delivery(page_profile(), page())

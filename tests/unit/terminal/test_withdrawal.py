@@ -85,14 +85,42 @@ def test_what_stays_in_doubt_before_enter_is_cleared_when_it_is_canceled() -> No
     assert delivery.advance(look_at(page()), 1000.1) == (Dropped(),)
 
 
-def test_what_is_in_doubt_after_enter_cannot_be_taken_back() -> None:
+def doubtful_after_enter(shown: Picture) -> Delivery:
     profile = page_profile()
     delivery = entered_delivery(profile, page(), page(TEXT))
-    (doubt,) = delivery.advance(look_at(page(TEXT)), profile.times.proof)
+    (doubt,) = delivery.advance(look_at(shown), profile.times.proof)
     assert isinstance(doubt, Doubt)
+    return delivery
+
+
+def test_what_is_in_doubt_after_enter_and_no_longer_shown_cannot_be_taken_back() -> None:
+    delivery = doubtful_after_enter(screen_of("a page that no rule knows", bracketed_paste=True))
 
     assert not delivery.drop(1000.0)
     assert delivery.phase is Phase.DOUBTFUL
+
+
+def test_what_stays_in_the_input_after_enter_is_cleared_when_it_is_given_up() -> None:
+    delivery = doubtful_after_enter(page(TEXT))
+
+    assert delivery.drop(1000.0)
+    assert delivery.advance(look_at(page(TEXT)), 1000.0) == (Clear(),)
+    assert delivery.advance(look_at(page()), 1000.1) == (Dropped(),)
+
+
+def test_what_leaves_the_input_by_itself_after_enter_was_taken() -> None:
+    delivery = doubtful_after_enter(page(TEXT))
+    delivery.drop(1000.0)
+
+    assert delivery.advance(look_at(page()), 1000.0) == ()
+    assert delivery.advance(look_at(page()), 1000.2) == (Proven("screen", "the prompt held the text and was cleared"),)
+
+
+def test_a_persons_text_after_enter_is_left_alone() -> None:
+    delivery = doubtful_after_enter(page(TEXT))
+    delivery.drop(1000.0)
+
+    assert delivery.advance(look_at(page(TEXT), person_idle_for=1.0), 1000.0) == (Dropped(),)
 
 
 def test_what_a_person_typed_is_left_alone() -> None:
@@ -109,13 +137,40 @@ def test_a_program_that_has_ended_gets_no_keys() -> None:
     assert delivery.advance(look_at(page(TEXT), EXITED), 0.1) == (Dropped(),)
 
 
-@pytest.mark.parametrize("shown", [page("something else"), screen_of("no prompt", bracketed_paste=True)])
-def test_what_the_program_shows_instead_is_left_alone_when_it_stays(shown: Picture) -> None:
+@pytest.mark.parametrize(
+    ("shown", "end"), [(page("something else"), 2.0), (screen_of("no prompt", bracketed_paste=True), 60.0)]
+)
+def test_what_the_program_shows_instead_is_left_alone_when_it_stays(shown: Picture, end: float) -> None:
     delivery = typed_delivery(page_profile(), page())
     delivery.drop(0.0)
 
     assert delivery.advance(look_at(shown), 0.1) == ()
-    assert delivery.advance(look_at(shown), 2.0) == (Dropped(),)
+    assert delivery.advance(look_at(shown), end) == (Dropped(),)
+
+
+def test_our_text_is_cleared_when_the_input_is_seen_again() -> None:
+    delivery = typed_delivery(page_profile(), page())
+    delivery.drop(0.0)
+
+    assert delivery.advance(look_at(screen_of("a page of help", bracketed_paste=True)), 0.1) == ()
+    assert delivery.advance(look_at(screen_of("a page of help", bracketed_paste=True)), 30.0) == ()
+    assert delivery.advance(look_at(page(TEXT)), 30.1) == (Clear(),)
+    assert delivery.advance(look_at(page()), 30.2) == (Dropped(),)
+
+
+def test_a_long_text_is_cleared_whole_however_many_presses_it_takes() -> None:
+    words = " ".join([TEXT, *(f"word{number}" for number in range(500))])
+    delivery = typed_delivery(page_profile(), page(), text=words)
+    delivery.drop(0.0)
+    now = 0.0
+
+    for length in range(300, 0, -10):
+        now += 0.1
+        assert delivery.advance(look_at(page(words[:length])), now) == (Clear(),)
+        assert delivery.advance(look_at(page(words[:length])), now + 0.05) == ()
+
+    assert now > page_profile().times.echo
+    assert delivery.advance(look_at(page()), now + 0.1) == (Dropped(),)
 
 
 def test_nothing_is_pressed_while_a_dialog_is_open() -> None:
