@@ -13,6 +13,7 @@ from synapse.calibration.run import CalibrationPlan
 from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind
 from synapse.cli import calibrate as verb
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
+from synapse.core.errors import AgentFailed
 from tests.unit.cli.conftest import Cli
 
 RIGHT = compared("long", "answered", "completed", "completed", source="signal", delay=timedelta(milliseconds=40))
@@ -146,3 +147,23 @@ def test_what_cannot_be_meant_is_refused_with_what_to_type(synapse: Cli, monkeyp
     assert "name a CLI: claude, codex" in synapse("calibrate").err
     assert "add that" in synapse("calibrate", "claude", "--pairwise").err
     assert "none of the CLIs that can be calibrated is installed" in synapse("calibrate", "--terminals").err
+
+
+@pytest.mark.usefixtures("program")
+def test_a_start_that_fails_in_one_terminal_does_not_lose_the_others(
+    synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = iter(range(len(PAIRWISE)))
+
+    def fail_once(*_anything: object) -> list[Finding]:
+        if next(runs) == 0:
+            raise AgentFailed("claude could not be started: no memory")
+        return [RIGHT]
+
+    monkeypatch.setattr(verb, "calibrate", fail_once)
+
+    ran = synapse("calibrate", "claude", "--terminals", "--pairwise")
+
+    assert ran.code == FAILED
+    assert "5 of 6 runs right" in ran.out
+    assert "ready, started: claude could not be started: no memory" in ran.out
