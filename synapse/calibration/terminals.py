@@ -18,6 +18,7 @@ from itertools import product
 from typing import Any, Final
 
 from synapse.core.clock import Clock
+from synapse.core.overriding import override
 from synapse.runtime.settings import USUAL_SIZE, TerminalSize
 from synapse.terminal.theme import Theme, theme_in
 
@@ -69,6 +70,7 @@ class TerminalKind:
             "theme": self.theme.value,
         }
 
+    @override
     def __str__(self) -> str:
         theme = "a theme that it does not tell" if self.theme is Theme.NONE else self.theme.value
         return f"{self.variables.get('TERM', 'no TERM')}, {self.colours}, {self.size}, {theme}"

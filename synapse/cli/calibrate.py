@@ -113,16 +113,19 @@ def _rows(chosen: str, parser: VerbParser) -> list[str]:
 def _plans(options: Namespace, rows: list[str], settings: Settings) -> Iterator[CalibrationPlan]:
     """What is to be run, each CLI in each terminal."""
     names = [options.profile] if options.profile else _installed(settings)
-    if not options.terminals:
-        kinds = (own_terminal(os.environ, SystemClock()),)
-    else:
-        kinds = PAIRWISE if options.pairwise else EVERY_KIND
+    kinds = _kinds(options)
     for name in names:
         require_profile(name, settings)
         profile = load_profile(name, settings.profile_folders)
         recipe = load_recipe(profile.name)
         require_program(profile, os.environ.get("PATH"))
         yield from (CalibrationPlan(recipe, rows, kind) for kind in kinds)
+
+
+def _kinds(options: Namespace) -> tuple[TerminalKind, ...]:
+    if not options.terminals:
+        return (own_terminal(os.environ, SystemClock()),)
+    return PAIRWISE if options.pairwise else EVERY_KIND
 
 
 def _installed(settings: Settings) -> list[str]:

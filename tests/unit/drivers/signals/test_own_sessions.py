@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -149,7 +149,7 @@ class ResumedGemini:
         self.signals.prepare(("--resume",))
         self.signals.start(self.listener, 0)
 
-    def add(self, session: str, *records: dict[str, object]) -> None:
+    def add(self, session: str, *records: Mapping[str, object]) -> None:
         with (self.chats / f"session-{session[:8]}.jsonl").open("a", encoding="utf-8") as chat:
             chat.write("".join(json.dumps(record) + "\n" for record in records))
 
