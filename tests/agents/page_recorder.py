@@ -1,11 +1,12 @@
 """A full-screen program with bracketed paste that writes down, durably, every paste, key and submission.
 
-    page_recorder.py LOG [--slow SECONDS] [--dialogs N] [--trust]
+    page_recorder.py LOG [--slow SECONDS] [--dialogs N] [--trust] [--breaks N]
 
 It paints a frame with `> text`, what was submitted above it, and a mark while it works. A text that ends in `@word` or
 `/word` has a completion popup: Enter then picks from it and does not submit. After every Nth submission a dialog takes
 the frame's place for a while; what is typed then is written down as typed into a dialog. `--trust` begins with one, and
-SIGUSR1 opens one that stays until SIGUSR2. ESC drops the work.
+SIGUSR1 opens one that stays until SIGUSR2. ESC drops the work. The first N Enters are line breaks with `--breaks`, as
+where a busy program takes Enter for a part of the paste; Ctrl-U then empties one line, and Backspace joins two.
 The log is as in line_recorder.py.
 """
 
@@ -35,6 +36,7 @@ class Page:
         self.log = log
         self.options = options
         self.text = ""
+        self.breaks_left = options.breaks
         self.pending = b""
         self.said: list[str] = []
         self.last = b""
@@ -78,11 +80,17 @@ class Page:
         elif key == b"\x1b":
             self.works_until = min(self.works_until, time.monotonic())
         elif key == b"\x15":
-            self.text = ""
+            self.text = self.text[: self.text.rfind("\n") + 1] if self.options.breaks else ""
+        elif key == b"\x7f":
+            self.text = self.text[:-1]
         elif key >= b" ":
             self.text += key.decode(errors="replace")
 
     def enter(self) -> None:
+        if self.breaks_left:
+            self.breaks_left -= 1
+            self.text += "\n"
+            return
         if re.search(r"(?:^|\s)[@/]\S*$", self.text):
             self.note("picked", self.text.encode())
             self.text += "-picked "
@@ -139,6 +147,7 @@ def main() -> None:
     parser.add_argument("--slow", type=float, default=0.0)
     parser.add_argument("--dialogs", type=int, default=0)
     parser.add_argument("--trust", action="store_true")
+    parser.add_argument("--breaks", type=int, default=0)
     options = parser.parse_args()
     log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     tty.setraw(0)

@@ -85,3 +85,25 @@ def test_a_text_that_stands_in_the_prompt_is_taken_out_before_it_is_typed_again(
         assert (first.kind, cleared.kind, cleared.data, again.kind) == ("paste", "key", b"\x15", "paste")
         assert nonces(again.text) == ["000000000001"]
         assert steps_of(host.task(task_id)) == ["queued", "typed", "queued", "typed"]
+
+
+# One line of a text of several goes with each press of both keys.
+LINE_BY_LINE = 'clear_keys = ["ctrl-u", "backspace"]\n' + PAGE_RULES
+
+
+@pytest.mark.parametrize("verdict", ["cancel", "fail", "retry"])
+def test_a_text_that_enter_did_not_submit_is_taken_out_when_it_is_given_up(verdict: str) -> None:
+    with open_house() as house:
+        house.add_profile("page", LINE_BY_LINE, "page_recorder", "--breaks", "1")
+        host = house.start("page", name="page")
+        first = host.accepted("hello\n\nthere <<000000000001>>")
+        host.wait_for(first, lambda task: bool(task["metadata"].get("attention")), "the doubt")
+
+        words = ("cancel", first[:8]) if verdict == "cancel" else ("resolve", first[:8], f"--{verdict}")
+        assert house.synapse(*words).returncode == 0
+        second = host.accepted("and then <<000000000002>>")
+
+        assert status_of(host.finished(second)) == "completed"
+        submitted = [nonces(one.text) for one in house.received("page") if one.kind == "submit"]
+        again = [["000000000001"]] if verdict == "retry" else []
+        assert submitted == [*again, ["000000000002"]]
