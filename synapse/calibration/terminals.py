@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import sys
 import termios
 import tty
 from collections.abc import Mapping
@@ -37,6 +36,7 @@ _TERM: Final = "xterm-256color"
 _QUERY: Final = b"\x1b]11;?\x1b\\\x1b[c"
 _LAST_ANSWER: Final = re.compile(rb"\x1b\[\?[\d;]*c")
 _QUERY_SECONDS: Final = 1.0
+_STDIN, _STDOUT, _STDERR = range(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +96,16 @@ PAIRWISE: Final = tuple(
 
 def own_terminal(environ: Mapping[str, str], clock: Clock) -> TerminalKind:
     """Return the kind of terminal that this process was started in; the usual one when it was started in none."""
-    sink = next((stream.fileno() for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
-    if sink is None or not sys.stdin.isatty():
+    sink = next((number for number in (_STDOUT, _STDERR) if os.isatty(number)), None)
+    if sink is None or not os.isatty(_STDIN):
         return TerminalKind()
     size = os.get_terminal_size(sink)
+    variables = {"TERM": _TERM, **{name: value for name in _VARIABLES if (value := environ.get(name))}}
     return TerminalKind(
-        variables={"TERM": _TERM, **{name: value for name in _VARIABLES if (value := environ.get(name))}},
+        variables=variables,
         size=TerminalSize(size.columns, size.lines) if size.columns and size.lines else USUAL_SIZE,
-        theme=theme_in(_asked(sys.stdin.fileno(), sink, clock)),
+        # Where nothing is known to be understood, a query would be shown as letters.
+        theme=Theme.NONE if variables["TERM"] == "dumb" else theme_in(_asked(_STDIN, sink, clock)),
     )
 
 
