@@ -7,6 +7,7 @@ SUBMITTED ──a mark, or no prompt: Working──> WORKING ──prompt back, 
     └──dialog: Waiting──────────────> WAITING <┘ dialog: Waiting
 
 SUBMITTED ──prompt back, quiet for longer: Settled──> SETTLED   (it was never seen to work)
+SETTLED ──it was not over: go_on──> SUBMITTED, WORKING
 """
 
 from __future__ import annotations
@@ -99,6 +100,12 @@ class TurnTracker:
             return ()
         self._stage = Stage.SETTLED
         return (Settled(source, evidence, reason),)
+
+    def go_on(self, now: float) -> None:
+        """The turn was not over after all: look for its end again, a while later."""
+        self._stage = Stage.WORKING if self._has_worked else Stage.SUBMITTED
+        self._since = now
+        self._wake_at = now + self._profile.times.settle
 
     def _wait(self, look: Look) -> tuple[TurnStep, ...]:
         if self._stage is Stage.WAITING and self._dialog == look.dialog:

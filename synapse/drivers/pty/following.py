@@ -20,6 +20,9 @@ from synapse.terminal.signals.report import INTERRUPTED
 from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Working
 
 _SILENCE: Final = f"{DEGRADED}: it did not report its last turn, so that was judged by what its terminal shows"
+_SLOW_SECONDS: Final = 60.0
+"""How long a program that has told of the turn may show nothing of an answer before its screen is believed that the
+turn is over: a busy machine lets seconds pass before it begins to work."""
 _SAID_NO: Final = "a person said no, which ended the turn"
 _OWN_WORDS: Final = (Source.SIGNAL, Source.TRANSCRIPT)
 
@@ -38,6 +41,7 @@ class Following:
         self._question: Question | None = None
         self._asked_last = ""
         self._has_started = False
+        self._slow_until = station.now() + _SLOW_SECONDS
         self._is_menu = False
         """What waits for a person now is a menu that they opened."""
 
@@ -56,7 +60,7 @@ class Following:
                 await press_again(station, look)
                 for event in (*self._question_events(look), *self._partial.events(look)):
                     yield event
-                steps = self._tracker.advance(look, station.now())
+                steps = self._only_true_ends(self._tracker.advance(look, station.now()))
             for step in steps:
                 for event in self._step_events(step):
                     yield event
@@ -82,12 +86,22 @@ class Following:
                 yield self._started(question.source, "it asks something, so it had started")
             yield Questioned(question)
 
+    def _only_true_ends(self, steps: tuple[TurnStep, ...]) -> tuple[TurnStep, ...]:
+        """The steps in the program's own words, without an end that only the screen of a slow program shows."""
+        if not steps or not isinstance(steps[-1], Settled):
+            return steps
+        end = self._own_word(steps[-1])
+        is_told = end.source in _OWN_WORDS or not self._station.heard.has_told
+        if is_told or self._station.now() >= self._slow_until or self._shown.read():
+            return (*steps[:-1], end)
+        self._tracker.go_on(self._station.now())
+        return steps[:-1]
+
     def _step_events(self, step: TurnStep) -> Iterator[TurnEvent]:
         if isinstance(step, Settled):
-            end = self._own_word(step)
             if not self._has_started:
-                yield self._started(end.source, "it has ended, so it had started")
-            yield self._end(end)
+                yield self._started(step.source, "it has ended, so it had started")
+            yield self._end(step)
             return
         if isinstance(step, Waiting):
             self._is_menu = not self._station.asking.is_open

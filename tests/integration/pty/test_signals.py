@@ -9,10 +9,23 @@ import pytest
 from synapse.core.driver import Answered, Failed, Submitted, TurnEvent
 from synapse.core.message import TextPart
 from synapse.terminal.evidence import Source
+from synapse.terminal.profile import parse_profile
 from synapse.terminal.signals.report import Report, Told
 from tests.integration.pty.terminals import BOUND, agent, dummy, line_program, staged, until
 
 pytestmark = pytest.mark.integration
+
+PAINTER = parse_profile(
+    {
+        "command": ["painter"],
+        "typing": {"style": "paste"},
+        "prompt": {"pattern": "^% ?(?P<text>.*)$", "region": "input", "holds_cursor": True},
+        "regions": {"input": {"last": 1}},
+        "times": {"quiet": 0.02, "settle": 0.05, "unseen": 0.05, "person": 0.1},
+        "answer": {"echo": "^• "},
+    },
+    "painter",
+)
 
 
 def report(told: Told, text: str = "", *, turn: str = "t1", reason: str = "") -> Report:
@@ -76,3 +89,25 @@ def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_answers
             assert (silent.state, silent.detail.startswith("degraded")) == ("", True)
 
     asyncio.run(story())
+
+
+def test_a_slow_program_that_has_told_of_the_turn_is_not_done_when_its_screen_shows_nothing() -> None:
+    """The prompt is back at once, and nothing stands below the message: as OpenCode on a busy machine."""
+
+    async def story() -> list[TurnEvent]:
+        looks = 0
+
+        def tell_later() -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                stage.driver.report(report(Told.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+            elif looks == 6:
+                stage.driver.report(report(Told.ANSWERED, "the answer"))
+
+        async with staged(agent("painter"), PAINTER) as stage:
+            stage.driver.expect(Source.SIGNAL, "nothing yet")
+            stage.adapter.looks = tell_later
+            return await stage.turn("hello")
+
+    assert asyncio.run(story())[-1] == Answered(parts=(TextPart(text="the answer"),), source="signal")
