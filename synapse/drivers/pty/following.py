@@ -16,12 +16,12 @@ from synapse.drivers.pty.station import Station
 from synapse.drivers.pty.turn_events import turn_event
 from synapse.drivers.pty.typist import sooner
 from synapse.terminal.evidence import Look, Source
-from synapse.terminal.signals.report import INTERRUPTED
+from synapse.terminal.signals.report import INTERRUPTED, Told
 from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Working
 
 _SILENCE: Final = f"{DEGRADED}: it did not report its last turn, so that was judged by what its terminal shows"
 _SLOW_SECONDS: Final = 60.0
-"""How long a program that has told of the turn may show nothing of an answer before its screen is believed that the
+"""How long a program that has told that the turn began may show nothing of an answer before its screen is believed that the
 turn is over: a busy machine lets seconds pass before it begins to work."""
 _SAID_NO: Final = "a person said no, which ended the turn"
 _OWN_WORDS: Final = (Source.SIGNAL, Source.TRANSCRIPT)
@@ -91,8 +91,8 @@ class Following:
         if not steps or not isinstance(steps[-1], Settled):
             return steps
         end = self._own_word(steps[-1])
-        is_told = end.source in _OWN_WORDS or not self._station.heard.has_told
-        if is_told or self._station.now() >= self._slow_until or self._shown.read():
+        is_begun = self._station.heard.told_last in (Told.SUBMITTED, Told.WORKING)
+        if end.source in _OWN_WORDS or not is_begun or self._station.now() >= self._slow_until or self._shown.read():
             return (*steps[:-1], end)
         self._tracker.go_on(self._station.now())
         return steps[:-1]

@@ -45,6 +45,8 @@ class Heard:
         """The message that was typed last, whole."""
         self.has_told = False
         """The program said something since."""
+        self.told_last: Told | None = None
+        """What the program said last since then."""
         self.passed_on = ""
         """How much of what it says in our turn was passed on."""
         self._saying: Saying | None = None
@@ -53,13 +55,13 @@ class Heard:
         """A message is about to be typed; what was said before is not about it."""
         self._signals.clear()
         self.typed, self._turn, self.has_told = typed, "", False
-        self._saying, self.passed_on = None, ""
+        self._saying, self.passed_on, self.told_last = None, "", None
 
     def add(self, signal: Signal) -> None:
         self._signals.append(signal)
 
     def report(self, report: Report) -> None:
-        self.has_told = True
+        self.has_told, self.told_last = True, report.told
         is_end = report.told in (Told.ANSWERED, Told.FAILED)
         self.add(Signal(report.source, report.told, report.text if is_end else report.detail, report))
 

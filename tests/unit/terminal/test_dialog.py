@@ -170,7 +170,7 @@ VARIANTS = (
     "after_tall_answer_256_colours",
     "after_tall_answer_no_colour",
 )
-READ |= {f"gemini/dialog_permission_{variant}": READ["gemini/dialog_permission"] for variant in VARIANTS}
+READ.update({f"gemini/dialog_permission_{variant}": READ["gemini/dialog_permission"] for variant in VARIANTS})
 ASKING = sorted(
     {name for name in names() if name.partition("/")[2].startswith(("dialog_", "startup_", "narrow_dialog_"))}
 )
