@@ -21,8 +21,8 @@ from synapse.terminal.turn import Settled, TurnStep, TurnTracker, Waiting, Worki
 
 _SILENCE: Final = f"{DEGRADED}: it did not report its last turn, so that was judged by what its terminal shows"
 _SLOW_SECONDS: Final = 60.0
-"""How long a program that has told that the turn began may show nothing of an answer before its screen is believed that the
-turn is over: a busy machine lets seconds pass before it begins to work."""
+"""How long a program that has told that the turn began may show nothing of an answer before its screen is believed
+that the turn is over: a busy machine lets seconds pass before it begins to work."""
 _SAID_NO: Final = "a person said no, which ended the turn"
 _OWN_WORDS: Final = (Source.SIGNAL, Source.TRANSCRIPT)
 
