@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shlex
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from synapse import __version__
 from synapse.cli.hosts import stands_still, standstill
+from synapse.cli.render import plain
 from synapse.cli.survey import ask_all
 from synapse.core.address import short_name
 from synapse.core.driver import DEGRADED
 from synapse.core.errors import InvalidProfile, InvalidSettings, StoreFailed
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
+from synapse.runtime.agent_command import AgentCommand
 from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.stores.sqlite import SqliteStore
@@ -31,6 +37,8 @@ NOTE: Final = "note"
 PROBLEM: Final = "problem"
 LEAST_PYTHON: Final = (3, 11)
 LOCK_SECONDS: Final = 2.0
+SHELL_SECONDS: Final = 10.0
+"""How long a shell may take for one command; a login profile may be slow."""
 LEAST_FREE_BYTES: Final = 50 * 1024 * 1024
 
 
@@ -71,12 +79,13 @@ def _versions() -> Iterator[Finding]:
     if path:
         yield Finding(OK, "command", path)
     else:
-        advice = f"add {Path(sys.executable).parent} to the PATH, so that agents can call it"
-        yield Finding(PROBLEM, "command", "`synapse` is not on the PATH", advice)
+        advice = f"add {Path(sys.executable).parent} to the PATH, so that you can type it"
+        yield Finding(NOTE, "command", "`synapse` is not on the PATH of this shell", advice)
 
 
 def _programs(settings: Settings) -> Iterator[Finding]:
     """The programs of all profiles. One that is missing is no fault: nobody has all of them."""
+    finds_command = cache(_finds_command)
     for name in profile_names(settings.profile_folders):
         try:
             profile = load_profile(name, settings.profile_folders)
@@ -84,10 +93,54 @@ def _programs(settings: Settings) -> Iterator[Finding]:
             yield Finding(PROBLEM, name, str(error), error.hint)
             continue
         path = shutil.which(profile.command[0])
-        if path:
-            yield Finding(OK, name, path)
-        else:
+        if not path:
             yield Finding(NOTE, name, f"'{profile.command[0]}' is not installed", profile.install_hint)
+            continue
+        yield Finding(OK, name, path)
+        if profile.shell:
+            yield _shell(name, profile.shell, finds_command(profile.shell))
+
+
+def _shell(name: str, shell: tuple[str, ...], trouble: str) -> Finding:
+    """Whether an agent of this profile can call `synapse`."""
+    said = f"its commands run in `{shlex.join(_shell_words(shell))}`"
+    if not trouble:
+        return Finding(OK, name, f"{said}, which finds `synapse`")
+    link = shlex.join(["ln", "-s", str(Path(sys.executable).parent / "synapse"), "/usr/local/bin/"])
+    advice = f"link it into a folder on that shell's PATH, as `sudo {link}`; until then agents must type its whole path"
+    return Finding(PROBLEM, name, f"{said}, which does not find `synapse`: {trouble}", advice)
+
+
+def _finds_command(shell: tuple[str, ...]) -> str:
+    """Run `synapse` as a CLI runs a command of its model, with what a launch gives it; return what is wrong."""
+    words = _shell_words(shell)
+    with TemporaryDirectory(prefix="synapse-doctor-") as folder:
+        env = AgentCommand(Path(folder) / "doctor").environment(os.environ)
+        try:
+            ran = subprocess.run(  # noqa: S603  # the person's own shell
+                [*words, "synapse --version"],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=SHELL_SECONDS,
+                start_new_session=True,
+                check=False,
+            )
+        except OSError as error:
+            return f"{words[0]}: {error.strerror}"
+        except subprocess.TimeoutExpired:
+            return f"it took longer than {SHELL_SECONDS:.0f} s"
+    # A login profile may print something of its own before it.
+    if ran.stdout.strip().endswith(f"synapse {__version__}"):
+        return ""
+    told = [line for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
+    return plain(told[-1]) if told else f"it ended with status {ran.returncode}"
+
+
+def _shell_words(shell: tuple[str, ...]) -> list[str]:
+    return [os.environ.get("SHELL") or "/bin/sh" if word == "$SHELL" else word for word in shell]
 
 
 def _home(settings: Settings) -> Iterator[Finding]:

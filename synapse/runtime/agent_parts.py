@@ -17,6 +17,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, SynapseError
 from synapse.core.registry import Registry
 from synapse.drivers.pty.composer import forget_files_before
+from synapse.runtime.agent_command import command_path, launch_folder
 from synapse.runtime.courier import HostCourier
 from synapse.runtime.ids import new_context_id, new_id, new_task_id
 from synapse.runtime.pushing import open_pushing
@@ -90,7 +91,8 @@ class AgentParts:
 
     async def instruct(self) -> None:
         """Tell the agent who it is."""
-        await self._intake.instruct(initial_instructions(self._me, self._registry.entries()))
+        command = command_path(launch_folder(self._settings.home, self._me.agent_id))
+        await self._intake.instruct(initial_instructions(self._me, self._registry.entries(), str(command)))
 
     async def take_up(self, left: recovery.Plan) -> None:
         """Go on with what an earlier host left, and take the replies that it missed.

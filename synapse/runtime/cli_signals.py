@@ -13,6 +13,7 @@ from synapse.core.requests import SECRET_HEADER
 from synapse.drivers.pty.signals.adapter import Adapter, Listener, Sender, Surroundings
 from synapse.drivers.pty.signals.table import adapter_for
 from synapse.drivers.pty.spawn import Launch
+from synapse.runtime.agent_command import launch_folder
 from synapse.runtime.ids import new_id
 from synapse.runtime.settings import Settings
 from synapse.service.hook_reports import HookDoor
@@ -25,7 +26,7 @@ class CliSignals:
     def __init__(self, me: AgentEntry, profile: Profile, settings: Settings, env: Mapping[str, str]) -> None:
         self._secret = secrets.token_urlsafe(24)
         around = Surroundings(
-            folder=settings.home / "launches" / me.agent_id,
+            folder=launch_folder(settings.home, me.agent_id),
             # Not by the name `localhost`: it may mean ::1 first, where nobody listens.
             url=f"http://127.0.0.1:{me.port}/signals",
             secret_header=SECRET_HEADER,

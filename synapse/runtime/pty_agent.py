@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -17,6 +18,7 @@ from synapse.drivers.pty.pump import PersonStreams
 from synapse.drivers.pty.running_program import Company, RunningProgram, start_program
 from synapse.drivers.pty.spawn import Launch, find_command
 from synapse.registries.files import FileRegistry
+from synapse.runtime.agent_command import AgentCommand, launch_folder
 from synapse.runtime.cli_signals import CliSignals
 from synapse.runtime.host import run_host
 from synapse.runtime.last_words import tell_end
@@ -30,6 +32,8 @@ from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.acceptance import ANYTHING, TEXT, Acceptance
 from synapse.terminal.profile import Profile
+
+log = logging.getLogger(__name__)
 
 BACKGROUND_SIZE: Final = (120, 40)
 """Columns and rows of an agent that nobody looks at; the first who attaches brings their own."""
@@ -71,7 +75,8 @@ async def _start(
     me: AgentEntry, profile: Profile, arguments: tuple[str, ...], settings: Settings, person: PersonTerminal | None
 ) -> RunningAgent:
     clock = SystemClock()
-    plain = _launch(me, profile, arguments, settings, person)
+    command = AgentCommand(launch_folder(settings.home, me.agent_id))
+    plain = _launch(me, profile, arguments, settings, person, command)
     signals = CliSignals(me, profile, settings, plain.env)
     lines = PersonLines(me, FileRegistry(settings.registry))
     company = _company(person, LineRouting(lines.resolve, lines.send))
@@ -87,7 +92,7 @@ async def _start(
     program.begin()
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, person),
+        stop=_stopper(program, driver, signals, command, person),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
@@ -101,7 +106,11 @@ async def _start(
 
 
 def _stopper(
-    program: RunningProgram, driver: PtyDriver, signals: CliSignals, person: PersonTerminal | None
+    program: RunningProgram,
+    driver: PtyDriver,
+    signals: CliSignals,
+    command: AgentCommand,
+    person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
     """What ends the agent; safe to be called again."""
     has_stopped = False
@@ -114,6 +123,7 @@ def _stopper(
         if has_left and person is None:
             await asyncio.to_thread(tell_end, program, driver)
         signals.stop()
+        command.remove()
         if person is not None:
             person.restore(program.leaving_bytes())
 
@@ -146,11 +156,12 @@ def _launch(
     arguments: tuple[str, ...],
     settings: Settings,
     person: PersonTerminal | None,
+    command: AgentCommand,
 ) -> Launch:
     columns, rows = person.size() if person else BACKGROUND_SIZE
     return Launch(
         command=(*profile.command, *profile.args, *arguments),
-        env=_environment(me, profile, settings),
+        env=_environment(me, profile, settings, command),
         columns=columns,
         rows=rows,
         install_hint=profile.install_hint,
@@ -166,12 +177,18 @@ def _company(person: PersonTerminal | None, routing: LineRouting) -> Company:
     return Company(person=PersonStreams(person.source, person.sink), routing=routing, suspend=person.suspend)
 
 
-def _environment(me: AgentEntry, profile: Profile, settings: Settings) -> dict[str, str]:
-    """What the CLI gets: ours, the profile's, and who it is."""
+def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand) -> dict[str, str]:
+    """What the CLI gets: ours, the profile's, who it is, and where its shells find the `synapse` command."""
     identity = {
         "SYNAPSE_AGENT_ID": me.agent_id,
         "SYNAPSE_SOCKET": me.socket,
         "SYNAPSE_HOME": str(settings.home),
         "TERM": os.environ.get("TERM") or "xterm-256color",
     }
-    return {**os.environ, **profile.env, **identity}
+    env = {**os.environ, **profile.env, **identity}
+    try:
+        return command.environment(env)
+    except OSError as error:
+        # The agent's instructions name the command's path as well.
+        log.warning("command_not_made", extra={"error": str(error)})
+        return env

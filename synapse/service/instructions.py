@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -46,8 +47,12 @@ Errors name the next command. Exit codes: 0 done, 1 failed, 2 usage, 3 not found
 task goes on: `synapse status <id>`), 6 the agent waits for a person, 7 refused, 8 not responding."""
 
 
-def initial_instructions(me: AgentEntry, others: Sequence[AgentEntry]) -> str:
-    """The first message of an agent: who it is, how to send and reply, and who else is here."""
+def initial_instructions(me: AgentEntry, others: Sequence[AgentEntry], command: str = "") -> str:
+    """The first message of an agent: who it is, how to send and reply, and who else is here.
+
+    `command` is the whole path of `synapse`, for a shell that does not find it.
+    """
+    path = f"\nIf your shell does not find `synapse`, type its path: {shlex.quote(command)}" if command else ""
     name = f"\n- Name: {me.name}" if me.name else ""
     return f"""\
 {TITLE}
@@ -59,7 +64,7 @@ You are participating in a multi-agent environment connected via the Synapse A2A
 - Agent Type: {me.agent_type}
 - Port: {me.port}{name}
 
-{SENDING}
+{SENDING}{path}
 
 {REPLYING}
 

@@ -116,6 +116,8 @@ class Profile:
     """False to type the bare text, for a program that takes every line for its own language."""
     instructions: bool = True
     """False for a program that cannot read: it is not told at its start how to send and reply."""
+    shell: tuple[str, ...] = ()
+    """What the program gives its model's commands to, as `$SHELL -c` (the person's shell); empty if it runs none."""
     typing: Typing = field(default_factory=Typing)
     interrupt: Interrupt = field(default_factory=Interrupt)
     times: Times = field(default_factory=Times)
@@ -154,6 +156,7 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         clear_keys=b"".join(top.keys("clear_keys")) or b"\x15",
         envelope=top.yes("envelope", default=True),
         instructions=top.yes("instructions", default=True),
+        shell=top.texts("shell"),
         typing=_typing(top.table("typing")),
         interrupt=_interrupt(top.table("interrupt")),
         times=_times(top.table("times"), has_prompt="prompt" in top),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,10 +57,50 @@ def test_folders_that_are_open_to_others_are_found(synapse: Cli, home: Path) -> 
     assert f"chmod 700 {home}/sockets" in ran.out
 
 
-def test_a_command_that_agents_cannot_find_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_not_on_the_path_is_noted(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
-    assert levels(synapse)["command"] == "problem"
+    assert levels(synapse)["command"] == "note"
+
+
+@pytest.fixture
+def codex(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with Codex, and a login profile that resets the PATH."""
+    program = home / "bin" / "codex"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    (home / ".profile").write_text("PATH=/usr/bin:/bin\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("SHELL", shutil.which("bash", path="/bin:/usr/bin") or "")
+
+
+@pytest.mark.usefixtures("codex")
+def test_the_shell_of_an_installed_cli_is_tried_as_the_cli_runs_it(synapse: Cli) -> None:
+    ran = synapse("doctor")
+
+    assert ran.code == 0, ran.out
+    assert "bash -lc`, which finds `synapse`" in ran.out
+
+
+@pytest.mark.usefixtures("codex")
+def test_a_shell_in_which_an_agent_cannot_call_synapse_is_a_problem(
+    synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A shell that is no bash reads its login profile and nothing behind it.
+    monkeypatch.setenv("SHELL", shutil.which("dash", path="/bin:/usr/bin") or pytest.skip("dash is not installed"))
+
+    ran = synapse("doctor")
+
+    assert ran.code == 1
+    assert "dash -lc`, which does not find `synapse`: " in ran.out
+    assert "ln -s " in ran.out
+
+
+@pytest.mark.usefixtures("codex")
+def test_a_shell_that_cannot_be_run_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/nowhere/bash")
+
+    assert "/nowhere/bash: No such file or directory" in synapse("doctor").out
 
 
 def test_a_damaged_store_is_a_problem(synapse: Cli, home: Path) -> None:

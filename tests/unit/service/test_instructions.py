@@ -44,6 +44,12 @@ def test_an_agent_with_a_name_is_told_its_name() -> None:
     assert "- Name: reviewer" in initial_instructions(named, [])
 
 
+def test_a_shell_that_does_not_find_the_command_is_given_its_path() -> None:
+    text = initial_instructions(ME, [], "/opt/our tools/venv/bin/synapse")
+
+    assert "If your shell does not find `synapse`, type its path: '/opt/our tools/venv/bin/synapse'\n" in text
+
+
 def test_it_is_short_and_holds_no_line_that_looks_like_a_message() -> None:
     text = initial_instructions(ME, [OTHER])
 
