@@ -38,8 +38,9 @@ def option_lines(question: "dict[str, Any]") -> "list[str]":
     """The answers that are offered, with what to type for each."""
     lines: list[str] = []
     for one in objects_in(question, "options"):
-        said = explanation(question, one).removeprefix(f"{one.get('key')}. ") or str(one.get("label"))
-        lines.append(f"  {plain(str(one.get('key')))}. {plain(said)}")
+        key = str(one.get("key"))
+        said = explanation(question, one).removeprefix(f"{key}. ") or str(one.get("label"))
+        lines.append(f"  {plain(key)}{'.' if key.isdigit() else ':'} {plain(said)}")
     return lines
 
 

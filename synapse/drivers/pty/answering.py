@@ -58,7 +58,8 @@ class Answerer:
         _require_offered(opened.question, choice)
         if _is_denial(opened.question, choice):
             self.denied = question_id
-        if opened.own_id and question_id != self._stood and await self._take_own_way(opened, choice):
+        own = _own_choice(opened, choice)
+        if opened.own_id and own is not None and question_id != self._stood and await self._take_own_way(opened, own):
             return SIGNAL
         return await self._press(question_id, choice)
 
@@ -247,6 +248,16 @@ def _require_offered(question: Question, choice: Choice) -> None:
 def _is_denial(question: Question, choice: Choice) -> bool:
     chosen = next((option for option in question.options if option.key == choice.option), None)
     return chosen is not None and chosen.leaning is Leaning.DENY
+
+
+def _own_choice(opened: Open, choice: Choice) -> Choice | None:
+    """The same choice among the options that the program told; None when it told none that means this one alone."""
+    told = opened.told.question if opened.told else None
+    if told is None or choice.text or not opened.is_renumbered:
+        return choice
+    chosen = next(option for option in opened.question.options if option.key == choice.option)
+    same = [option for option in told.options if _amounts_to(option, chosen)]
+    return Choice(option=same[0].key) if len(same) == 1 else None
 
 
 def _index_on_screen(dialog: Dialog, question: Question, choice: Choice) -> int:

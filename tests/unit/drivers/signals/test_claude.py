@@ -137,11 +137,11 @@ def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
         assert waiting is not None
         question = listener.reports[0].question
         assert question is not None
-        assert await signals.answer("another", Choice(option="1")) is False
+        assert await signals.answer("another", Choice(option="yes")) is False
         assert await signals.answer(question.id, Choice(option="9")) is False
         assert not waiting.done()
 
-        assert await signals.answer(question.id, Choice(option="1")) is True
+        assert await signals.answer(question.id, Choice(option="yes")) is True
         assert waiting.result()["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
         assert await signals.answer(question.id, Choice(option="1")) is False
         signals.stop()
