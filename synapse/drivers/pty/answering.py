@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from synapse.core.errors import AgentUnresponsive
+from synapse.core.errors import AgentExited, AgentUnresponsive
 from synapse.core.question import Choice, Leaning, Option, Question
 from synapse.core.question_errors import InvalidChoice, QuestionGone
 from synapse.drivers.pty.station import Station
@@ -51,7 +51,7 @@ class Answerer:
             QuestionGone: it is not asked any more, or somebody answers it already.
             InvalidChoice: it cannot be answered so.
             AgentUnresponsive: it was answered, and is still asked.
-            AgentExited: nobody asks any more.
+            AgentExited: its program had ended before it was answered.
         """
         opened = await self._shown(question_id)
         self._require_unanswered(question_id)
@@ -176,8 +176,11 @@ class Answerer:
         self._keys(self._station.profile.typing.enter)
 
     async def _goes(self, question_id: str) -> bool:
-        """Wait until the question is not asked any more; False when it stays."""
-        return await self._until(lambda opened: opened is None or opened.id != question_id)
+        """Wait until the question is not asked any more; False when it stays. A no may end the program."""
+        try:
+            return await self._until(lambda opened: opened is None or opened.id != question_id)
+        except AgentExited:
+            return True
 
     async def _sees(self, question_id: str, condition: Callable[[Dialog], bool]) -> bool:
         """Wait until its dialog is seen to be so. Raises QuestionGone."""

@@ -233,6 +233,17 @@ def test_an_answer_that_is_not_offered_presses_nothing(tmp_path: Path, choice: C
     run(story)
 
 
+def test_a_no_that_ends_the_program_was_taken(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, "leave", profile=asking(kind="permission")) as turn:
+            question = await turn.asks()
+
+            assert await turn.stage.driver.answer(question.id, Choice(option=NO)) == "keys"
+            assert turn.keys() == b"2"
+
+    run(story)
+
+
 def told(question_id: str, word: str = "ask") -> Report:
     about = f"it wants\x1b[2J to\nrun {word}"
     question = Question(id=question_id, kind=QuestionKind.PERMISSION, title="May I?", detail=about)
