@@ -60,13 +60,16 @@ class Questions:
         self._agents_may_answer = agents_may_answer
         self._answering = asyncio.Lock()
 
-    async def asking(self) -> Task | None:
-        """The task in whose turn the agent asks now, if it does; the task itself may say so a moment later."""
+    async def asking(self, question: Question | None) -> Task | None:
+        """The task in whose turn the agent asks `question`, which its driver saw; the task may say so a moment later.
+
+        A question that the task still has, and the driver saw no more, counts too: its end is just being recorded.
+        """
         current = self._worker.current
         task = await self._journal.load(current) if current else None
         if task is None or task.state.is_terminal:
             return None
-        return task if open_question(task) or self._worker.question else None
+        return task if open_question(task) or question else None
 
     async def answer(self, request: AnswerQuestion, task: Task | None, caller: Caller) -> Task | None:
         """Answer what is asked in `task`, or without one by the agent itself; return the task as it goes on.

@@ -168,7 +168,7 @@ class TaskService:
             # Who asks through a gateway may have read the question in the store before we were told that it is there.
             task: Task | None = await self._journal.caught_up((await self._visible(request.task_id, caller)).id)
         else:
-            task = await self._questions.asking()
+            task = await self._questions.asking(self._driver.view().question)
             if task is not None and not caller.sees(task.scope):
                 raise NothingAsked
         return await self._questions.answer(request, task, caller)
@@ -223,13 +223,15 @@ class TaskService:
             await self._journal.record(note)
 
     async def _status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
-        current = self._worker.current
+        # The task is found by the same look: a question that goes or comes meanwhile must not stand without its task.
+        view, current = self._driver.view(), self._worker.current
+        asking = await self._questions.asking(view.question)
         queue = [await self._journal.load(task_id) for task_id in self._worker.waiting]
         return HostStatus(
             entry=self._me,
-            view=self._driver.view(),
+            view=view,
             current=await self._journal.load(current) if current else None,
-            asking=await self._questions.asking(),
+            asking=asking,
             queue=tuple(queue),
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
         )

@@ -10,6 +10,7 @@ import pytest
 
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.driver import (
+    AgentView,
     Doubted,
     Questioned,
     Resumed,
@@ -17,6 +18,7 @@ from synapse.core.driver import (
     Typing,
 )
 from synapse.core.errors import PersonRequired, TaskNotFound
+from synapse.core.overriding import override
 from synapse.core.question import Choice, Question
 from synapse.core.question_errors import NothingAsked, QuestionGone
 from synapse.core.requests import (
@@ -272,6 +274,31 @@ def test_without_a_task_it_is_whatever_the_agent_asks_now() -> None:
 
             assert going_on is not None
             assert going_on.id == task.id
+
+    play(story())
+
+
+def test_a_question_that_goes_while_the_status_is_told_does_not_stand_there_without_its_task() -> None:
+    class Blinking(FakeDriver):
+        """Sees a question in the first look, and none in the next."""
+
+        @override
+        def view(self) -> AgentView:
+            seen = super().view()
+            self.question = None
+            return seen
+
+    async def story() -> None:
+        async with working(Desk(Blinking(lambda _: [Typing(), TAKEN, DONE]))) as desk:
+            desk.driver.go_on.clear()
+            task = await desk.reached(await desk.send("work"), "submitted")
+            desk.driver.question = PERMISSION
+
+            status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+
+            assert status.view.question == PERMISSION
+            assert status.asking is not None
+            assert status.asking.id == task.id
 
     play(story())
 
