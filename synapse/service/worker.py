@@ -357,7 +357,8 @@ class AgentWorker:
         now = self._clock.now()
         if isinstance(event, Typing) and task.deadline is not None and task.deadline <= now:
             return outcomes.expired(task, now)
-        if self._running is not None and self._running.interrupted and isinstance(event, _ENDS):
+        is_interrupted = self._running is not None and self._running.interrupted
+        if is_interrupted and isinstance(event, _ENDS) and not outcomes.is_whole(event):
             return outcomes.interrupted(task, now, event)
         return outcomes.facts(task, event, now)
 
