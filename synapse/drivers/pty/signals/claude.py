@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -29,6 +29,8 @@ _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
 _END_SECONDS: Final = 60.0
 """So long it may take until its terminal shows that it is ready: a person may have opened a menu."""
+_ANSWER_GLANCE: Final = 1024 * 1024
+"""How far from the transcript's end the last answer is looked for; behind it stand snapshots of the prompt."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 
 
@@ -52,6 +54,8 @@ class ClaudeSignals:
         """The turn that began last, and the one that was told last to be over."""
         self._prompts = NewsPipe(around.folder / "prompts", self._take)
         self._tail: Tail | None = None
+        self._transcript = Path()
+        self._last_words = claude.LastWords()
         self._end: Report | None = None
         """What it said when a turn seemed to be over; its terminal has not shown yet that it is ready."""
         self._end_until = 0.0
@@ -136,8 +140,8 @@ class ClaudeSignals:
             # The command was slow: the turn is over by now, and nothing may say that it works.
             return
         self._turn = report.turn
-        transcript = Path(word(payload, "transcript_path"))
-        self._tail = tail_from_now(transcript)
+        transcript = self._transcript = Path(word(payload, "transcript_path"))
+        self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
         self._tell(report)
         for record in last_records(transcript):
             # A person with Esc may have been faster than the command.
@@ -169,9 +173,13 @@ class ClaudeSignals:
         if self._listener is None:
             return None
         self._look_at_dialogs(self._listener)
+        records = self._tail.read() if self._tail else []
+        for record in records:
+            self._last_words.read(record)
         if self._end and (self._listener.seems_ready() or asyncio.get_running_loop().time() > self._end_until):
-            self._tell(self._end)
-        for record in self._tail.read() if self._tail else ():
+            self._tell(replace(self._end, text=self._to_the_letter(self._end.text)))
+            records = []
+        for record in records:
             report = claude.read_record(record)
             if report is not None and report.turn in ("", self._turn):
                 self._tell(report)
@@ -179,6 +187,17 @@ class ClaudeSignals:
         if self._end:
             return _END_LOOK_SECONDS
         return _LOOK_SECONDS if self._tail or self._waiting else None
+
+    def _to_the_letter(self, answer: str) -> str:
+        """The answer as the transcript has it: the hook's is without the blanks around it."""
+        exact = self._last_words.exact(answer)
+        if exact is None:
+            # It may have been written before there was news of its prompt.
+            again = claude.LastWords()
+            for record in last_records(self._transcript, _ANSWER_GLANCE):
+                again.read(record)
+            exact = again.exact(answer)
+        return answer if exact is None else exact
 
     def _look_at_dialogs(self, listener: Listener) -> None:
         """Let go the hook whose dialog is gone, and tell what is asked next: of several, one dialog is shown."""

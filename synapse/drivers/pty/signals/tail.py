@@ -48,10 +48,10 @@ def tail_from_now(path: Path) -> Tail:
         return Tail(path)
 
 
-def last_records(path: Path) -> list[Record]:
-    """What was written last, as far as it is still there to be read at a glance."""
+def last_records(path: Path, glance: int = _GLANCE) -> list[Record]:
+    """What was written last, in the last `glance` bytes."""
     try:
-        return Tail(path, max(path.stat().st_size - _GLANCE, 0)).read()
+        return Tail(path, max(path.stat().st_size - glance, 0)).read()
     except OSError:
         return []
 

@@ -129,6 +129,45 @@ def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path
     assert told_by(asyncio.run(story())) == ["answered:all of it"]
 
 
+def spoken(*texts: str, message: str = "m1", **more: object) -> str:
+    """A line of the transcript: what its assistant said."""
+    content = [{"type": "text", "text": text} for text in texts]
+    return json.dumps({"type": "assistant", "message": {"id": message, "content": content}, **more}) + "\n"
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+@pytest.mark.parametrize(
+    ("lines", "answer"),
+    [
+        ([spoken("    indented\n  tail  \n\n")], "    indented\n  tail  \n\n"),
+        ([spoken("let me see", message="m0"), spoken("  indented\n  tail")], "  indented\n  tail"),
+        ([spoken("  indented"), spoken("  tail\n")], "  indented\n  tail\n"),
+        ([spoken("  indented\n  tail "), spoken("of a helper", isSidechain=True)], "  indented\n  tail "),
+        ([spoken("something else")], "indented\n  tail"),
+        ([], "indented\n  tail"),
+    ],
+)
+def test_an_answer_keeps_the_blanks_around_it(tmp_path: Path, lines: list[str], answer: str, *, is_fast: bool) -> None:
+    transcript = tmp_path / "transcript.jsonl"
+    transcript.write_text("", encoding="utf-8")
+
+    async def story() -> KeepingListener:
+        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+        listener.is_ready = True
+        signals.start(listener, 0)
+        if is_fast:
+            transcript.write_text("".join(lines), encoding="utf-8")
+        signals.receive(hook("UserPromptSubmit", prompt="hello", transcript_path=str(transcript)))
+        if not is_fast:
+            transcript.write_text("".join(lines), encoding="utf-8")
+        signals.receive(hook("Stop", last_assistant_message="indented\n  tail"))
+        await until(lambda: len(listener.reports) > 1)
+        signals.stop()
+        return listener
+
+    assert told_by(asyncio.run(story())) == ["submitted:hello", f"answered:{answer}"]
+
+
 def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
     async def story() -> None:
         signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
