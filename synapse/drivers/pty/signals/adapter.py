@@ -11,6 +11,7 @@ from typing import Protocol
 from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.terminal.evidence import Source
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Record, Report, Saying
 
 
@@ -75,6 +76,10 @@ class Listener(Protocol):
 
     def typed(self) -> str:
         """The message that was typed last, whole; empty before the first."""
+        ...
+
+    def picture(self) -> Picture | None:
+        """What its terminal shows now; None before it has shown anything."""
         ...
 
     def seems_ready(self) -> bool:
