@@ -16,6 +16,7 @@ from typing import Final
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, SynapseError
 from synapse.core.registry import Registry
+from synapse.core.task import Task
 from synapse.drivers.pty.composer import forget_files_before
 from synapse.runtime.agent_command import command_path, launch_folder
 from synapse.runtime.courier import HostCourier
@@ -111,6 +112,14 @@ class AgentParts:
         self._replies.leave(f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start")
         await self._replies.drain(FAREWELL_SECONDS)
         await self._pushing.outbox.drain(FAREWELL_SECONDS)
+
+    def still_waiting(self) -> list[Task]:
+        """The tasks whose messages wait for the agent's next start; not its instructions, which it is given anew."""
+        return [
+            task
+            for task in self._journal.open_tasks()
+            if recovery.is_waiting_in_queue(task) and not recovery.is_instruction(task)
+        ]
 
     async def _sweep(self) -> None:
         """Find what no event woke, every few seconds."""

@@ -15,6 +15,7 @@ from synapse.drivers.pty.signals.table import adapter_for
 from synapse.drivers.pty.spawn import Launch
 from synapse.runtime.agent_command import launch_folder
 from synapse.runtime.ids import new_id
+from synapse.runtime.last_words import start_command
 from synapse.runtime.settings import Settings
 from synapse.service.hook_reports import HookDoor
 from synapse.terminal.profile import Profile
@@ -36,6 +37,7 @@ class CliSignals:
             working_dir=Path(me.working_dir),
             flags_file=settings.home / "cli_flags.json",
             new_session=new_id(),
+            start_command=start_command(me),
             started=me.started_at,
         )
         self._adapter: Adapter | None = adapter_for(profile, around)
@@ -68,6 +70,10 @@ class CliSignals:
     def sender(self) -> Sender | None:
         """What hands messages over without typing, if there is something now."""
         return self._adapter.sender() if self._adapter else None
+
+    def correction(self, shown: str) -> str:
+        """What a person has to know whom its last words mislead; empty when they do not."""
+        return self._adapter.correction(shown) if self._adapter else ""
 
     def stop(self) -> None:
         if self._adapter is not None:

@@ -65,6 +65,7 @@ class Host:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await agent.stop()
             await parts.say_farewell()
+            agent.say_goodbye(parts.still_waiting())
             self._registry.remove(self._me.agent_id)
             for job in jobs:
                 job.cancel()

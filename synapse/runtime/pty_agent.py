@@ -21,7 +21,7 @@ from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_command import AgentCommand, launch_folder
 from synapse.runtime.cli_signals import CliSignals
 from synapse.runtime.host import run_host
-from synapse.runtime.last_words import tell_end
+from synapse.runtime.last_words import say, tell_end, tell_left
 from synapse.runtime.logs import log_to
 from synapse.runtime.loop import new_loop
 from synapse.runtime.person_lines import PersonLines
@@ -35,6 +35,7 @@ from synapse.terminal.profile import Profile
 
 log = logging.getLogger(__name__)
 
+_LAST_LINES: Final = 20
 BACKGROUND_SIZE: Final = (120, 40)
 """Columns and rows of an agent that nobody looks at; the first who attaches brings their own."""
 
@@ -97,6 +98,7 @@ async def _start(
         title=profile.title,
         ends_with=program.exited,
         cli_pid=program.pid,
+        say_goodbye=lambda left: tell_left(me, left, is_person_there=person is not None),
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
@@ -117,15 +119,18 @@ def _stopper(
 
     async def stop() -> None:
         nonlocal has_stopped
-        has_left = program.exited.done() and not has_stopped
-        has_stopped = True
+        is_first, has_stopped = not has_stopped, True
+        has_left = program.exited.done() and is_first
         await driver.stop()
         if has_left and person is None:
             await asyncio.to_thread(tell_end, program, driver)
-        signals.stop()
-        command.remove()
         if person is not None:
             person.restore(program.leaving_bytes())
+            correction = signals.correction("".join(program.screen.history(_LAST_LINES))) if is_first else ""
+            if correction:
+                say(correction)
+        signals.stop()
+        command.remove()
 
     return stop
 

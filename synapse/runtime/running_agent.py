@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.driver import Driver
 from synapse.core.extension import Extensions
 from synapse.core.message import Message
+from synapse.core.task import Task
 from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.hook_reports import HookDoor
 from synapse.service.settling import never
@@ -34,6 +35,8 @@ class RunningAgent:
     """Done when the agent has ended by itself; without it, its end is only seen by the worker."""
     pty_wrapped: bool = True
     cli_pid: int = 0
+    say_goodbye: Callable[[Sequence[Task]], None] = lambda _: None
+    """Called when all has ended, with the tasks whose messages wait for the next start."""
     on_served: Callable[[], None] = lambda: None
     """Called once the host answers: what is slow to load is loaded then."""
     answers_directly: Callable[[Message], bool] = never

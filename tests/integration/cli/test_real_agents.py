@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from synapse.registries.processes import start_time
 from synapse.transports.client import HostAddress, NoAnswer, request
+from tests.integration.attach.seat import seated
 from tests.integration.cli.session import COMMAND, ROOT, Session, session
 
 pytestmark = pytest.mark.integration
@@ -115,6 +117,44 @@ def test_a_stopped_host_ends_when_it_is_told_to(here: Session) -> None:
 
     assert (ended.code, ended.err) == (0, "ada has ended\n")
     assert not Path(f"/proc/{agent['cli_pid']}").exists()
+
+
+def wait_until_listed(here: Session, name: str) -> None:
+    """Its program is up before its host answers."""
+    for _ in range(100):
+        if any(one["name"] == name for one in here.run("list", "--json").json):
+            return
+    raise AssertionError(f"{name} is not listed")
+
+
+def test_who_leaves_a_program_is_told_what_still_waits_for_it(here: Session) -> None:
+    env = [f"{name}={value}" for name, value in here.environ.items()]
+    agent = shlex.join(("env", *env, *COMMAND, "dummy", "--name", "ada", "--no-instructions"))
+    with seated("sh", "-c", f"cd {shlex.quote(str(here.folder))} && {agent}") as seat:
+        seat.sees("> ")
+        wait_until_listed(here, "ada")
+        # What a person has begun to write is never typed over: messages wait.
+        seat.types("half a line")
+        seat.sees("half a line")
+        for number in range(7):
+            here.run("send", "ada", f"message {number} " + "x" * 80)
+        seat.types(b"\x15\x04")
+
+        seat.sees("7 messages wait for ada, and will be delivered when it is started again  (synapse dummy --name ada)")
+        told = seat.matches(r"([0-9a-f]{8}) from user: (message 0 x+…)\r\n[^$]*  and 2 more  \(synapse queue\)")
+
+    assert len(told[2]) == 60
+    assert here.run("queue", "ada", "--json").json[0]["task"]["id"].startswith(told[1])
+
+
+def test_who_stops_an_agent_is_told_what_still_waits_for_it(here: Session) -> None:
+    here.start("ada")
+    here.run("send", "ada", "wait 20", "--wait=submitted", "--timeout", "20")
+    here.run("send", "ada", "later")
+
+    ended = here.run("stop", "ada")
+
+    assert ended.err == "ada has ended; 1 message waits for its next start  (synapse queue)\n"
 
 
 def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> None:

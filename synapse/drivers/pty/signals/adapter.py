@@ -35,6 +35,8 @@ class Surroundings:
     """Where it is remembered which flags the CLI knows."""
     new_session: str
     """A name for its conversation: a UUID that nobody else has."""
+    start_command: str
+    """How a person starts such an agent again, as `synapse codex --name reviewer`."""
     started: str
     """When it is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
 
@@ -134,6 +136,13 @@ class Adapter(Protocol):
 
     def sender(self) -> Sender | None:
         """What hands messages over without typing, where and while the CLI has that."""
+        ...
+
+    def correction(self, shown: str, /) -> str:
+        """What a person has to know whom the CLI's last words mislead; empty when they do not.
+
+        `shown` is the end of what its terminal showed, without line breaks.
+        """
         ...
 
     def stop(self) -> None:

@@ -110,6 +110,9 @@ class ClaudeSignals:
     def sender(self) -> Sender | None:
         return None
 
+    def correction(self, _shown: str, /) -> str:
+        return ""
+
     def stop(self) -> None:
         self._ticker.stop()
         self._prompts.close()

@@ -9,6 +9,7 @@ Where that cannot be (an older version, arguments that such a TUI does not know)
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from contextlib import suppress
@@ -27,6 +28,7 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import Record
 
 _REMOTE: Final = "--remote"
+_RESUMED: Final = re.compile(r"\bresume ([0-9a-f-]{36})")
 _FORM: Final = "unix://PATH"
 """How the help of a version says that it can do this."""
 
@@ -77,6 +79,14 @@ class CodexAppServerSignals:
     def sender(self) -> Sender | None:
         """Its server takes messages as soon as its TUI has a conversation."""
         return self._client if self._client is not None and self._client.is_ready else None
+
+    def correction(self, shown: str, /) -> str:
+        """Its TUI says how to come back to a server that has ended with it."""
+        if self._server is None or str(self._socket) not in shown:
+            return ""
+        conversation = _RESUMED.search(shown)
+        again = f"{self._around.start_command} -- resume{f' {conversation[1]}' if conversation else ''}"
+        return f"The server that Codex names has ended together with it, and nothing runs on. To go on: {again}"
 
     def stop(self) -> None:
         if self._client is not None:

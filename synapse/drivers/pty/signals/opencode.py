@@ -93,6 +93,9 @@ class OpenCodeSignals:
             raise QuestionGone("it was answered in its terminal first")
         return told.is_success
 
+    def correction(self, _shown: str, /) -> str:
+        return ""
+
     def stop(self) -> None:
         if self._source is not None:
             self._source.stop()
