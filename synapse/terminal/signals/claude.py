@@ -78,11 +78,14 @@ class LastWords:
     def __init__(self) -> None:
         self._message = ""
         self._texts: list[str] = []
+        self._lines: set[str] = set()
 
     def read(self, record: Record) -> None:
-        """Take one line; a message has one for each of its blocks."""
-        if record.get("type") != "assistant" or record.get("isSidechain") is True:
+        """Take one line, once; a message has one for each of its blocks."""
+        line = word(record, "uuid")
+        if record.get("type") != "assistant" or record.get("isSidechain") is True or line in self._lines:
             return
+        self._lines.add(line)
         message = part(record, "message")
         if word(message, "id") != self._message:
             self._message, self._texts = word(message, "id"), []

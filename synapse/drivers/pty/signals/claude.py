@@ -29,6 +29,8 @@ _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
 _END_SECONDS: Final = 60.0
 """So long it may take until its terminal shows that it is ready: a person may have opened a menu."""
+_EXACT_SECONDS: Final = 2.0
+"""So long the transcript may take to have the answer."""
 _ANSWER_GLANCE: Final = 1024 * 1024
 """How far from the transcript's end the last answer is looked for; behind it stand snapshots of the prompt."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
@@ -54,11 +56,10 @@ class ClaudeSignals:
         """The turn that began last, and the one that was told last to be over."""
         self._prompts = NewsPipe(around.folder / "prompts", self._take)
         self._tail: Tail | None = None
-        self._transcript = Path()
         self._last_words = claude.LastWords()
         self._end: Report | None = None
         """What it said when a turn seemed to be over; its terminal has not shown yet that it is ready."""
-        self._end_until = 0.0
+        self._end_until = self._exact_until = 0.0
         self._asked = 0
         self._shown = ""
         """The question that was told last."""
@@ -143,7 +144,7 @@ class ClaudeSignals:
             # The command was slow: the turn is over by now, and nothing may say that it works.
             return
         self._turn = report.turn
-        transcript = self._transcript = Path(word(payload, "transcript_path"))
+        transcript = Path(word(payload, "transcript_path"))
         self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
         self._tell(report)
         for record in last_records(transcript):
@@ -157,7 +158,13 @@ class ClaudeSignals:
         self._ended = report.turn
         if report.told is Told.ANSWERED:
             # A Stop hook of the person's own may make it go on: then it is not ready, and another Stop follows.
-            self._end, self._end_until = report, asyncio.get_running_loop().time() + _END_SECONDS
+            now = asyncio.get_running_loop().time()
+            self._end, self._end_until = report, now + _END_SECONDS
+            has_transcript = self._tail is not None and self._tail.path.name != "" and self._tail.path.parent.is_dir()
+            self._exact_until = now + _EXACT_SECONDS if has_transcript else now
+            # Its last words may have been written before there was news of its prompt.
+            for record in last_records(self._tail.path, _ANSWER_GLANCE) if self._tail else ():
+                self._last_words.read(record)
         else:
             self._tell(report)
 
@@ -179,8 +186,8 @@ class ClaudeSignals:
         records = self._tail.read() if self._tail else []
         for record in records:
             self._last_words.read(record)
-        if self._end and (self._listener.seems_ready() or asyncio.get_running_loop().time() > self._end_until):
-            self._tell(replace(self._end, text=self._to_the_letter(self._end.text)))
+        if self._end and self._is_over(self._end, self._listener):
+            self._tell(replace(self._end, text=self._last_words.exact(self._end.text) or self._end.text))
             records = []
         for record in records:
             report = claude.read_record(record)
@@ -191,16 +198,15 @@ class ClaudeSignals:
             return _END_LOOK_SECONDS
         return _LOOK_SECONDS if self._tail or self._waiting else None
 
-    def _to_the_letter(self, answer: str) -> str:
-        """The answer as the transcript has it: the hook's is without the blanks around it."""
-        exact = self._last_words.exact(answer)
-        if exact is None:
-            # It may have been written before there was news of its prompt.
-            again = claude.LastWords()
-            for record in last_records(self._transcript, _ANSWER_GLANCE):
-                again.read(record)
-            exact = again.exact(answer)
-        return answer if exact is None else exact
+    def _is_over(self, end: Report, listener: Listener) -> bool:
+        """Whether the turn is over, and its answer is in the transcript: the hook's is without the blanks around it."""
+        now = asyncio.get_running_loop().time()
+        if now > self._end_until:
+            return True
+        if not listener.seems_ready():
+            return False
+        # A busy machine writes it some moments behind the hook.
+        return self._last_words.exact(end.text) is not None or now > self._exact_until
 
     def _look_at_dialogs(self, listener: Listener) -> None:
         """Let go the hook whose dialog is gone, and tell what is asked next: of several, one dialog is shown."""

@@ -132,10 +132,11 @@ def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path
 def spoken(*texts: str, message: str = "m1", **more: object) -> str:
     """A line of the transcript: what its assistant said."""
     content = [{"type": "text", "text": text} for text in texts]
-    return json.dumps({"type": "assistant", "message": {"id": message, "content": content}, **more}) + "\n"
+    line = {"type": "assistant", "uuid": f"{message} {texts}", "message": {"id": message, "content": content}}
+    return json.dumps({**line, **more}) + "\n"
 
 
-@pytest.mark.parametrize("is_fast", [False, True])
+@pytest.mark.parametrize("when", ["before its prompt is known", "before it stops", "after it has stopped"])
 @pytest.mark.parametrize(
     ("lines", "answer"),
     [
@@ -147,20 +148,28 @@ def spoken(*texts: str, message: str = "m1", **more: object) -> str:
         ([], "indented\n  tail"),
     ],
 )
-def test_an_answer_keeps_the_blanks_around_it(tmp_path: Path, lines: list[str], answer: str, *, is_fast: bool) -> None:
+def test_an_answer_keeps_the_blanks_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], answer: str, when: str
+) -> None:
     transcript = tmp_path / "transcript.jsonl"
     transcript.write_text("", encoding="utf-8")
+    if answer == "indented\n  tail":
+        # It is never found there, and not waited for very long.
+        monkeypatch.setattr("synapse.drivers.pty.signals.claude._EXACT_SECONDS", 0.05)
+
+    def write(moment: str) -> None:
+        if when == moment:
+            transcript.write_text("".join(lines), encoding="utf-8")
 
     async def story() -> KeepingListener:
         signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
         listener.is_ready = True
         signals.start(listener, 0)
-        if is_fast:
-            transcript.write_text("".join(lines), encoding="utf-8")
+        write("before its prompt is known")
         signals.receive(hook("UserPromptSubmit", prompt="hello", transcript_path=str(transcript)))
-        if not is_fast:
-            transcript.write_text("".join(lines), encoding="utf-8")
+        write("before it stops")
         signals.receive(hook("Stop", last_assistant_message="indented\n  tail"))
+        write("after it has stopped")
         await until(lambda: len(listener.reports) > 1)
         signals.stop()
         return listener
