@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import pwd
 import shlex
 import shutil
 import stat
@@ -140,7 +141,13 @@ def _finds_command(shell: tuple[str, ...]) -> str:
 
 
 def _shell_words(shell: tuple[str, ...]) -> list[str]:
-    return [os.environ.get("SHELL") or "/bin/sh" if word == "$SHELL" else word for word in shell]
+    """The shell's command line with the person's own shell in it: that of the environment, or of the user database."""
+    try:
+        login_shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        login_shell = "/bin/sh"
+    meant = {"$SHELL": os.environ.get("SHELL") or login_shell, "$LOGIN_SHELL": login_shell}
+    return [meant.get(word, word) for word in shell]
 
 
 def _home(settings: Settings) -> Iterator[Finding]:

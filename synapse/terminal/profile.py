@@ -117,7 +117,10 @@ class Profile:
     instructions: bool = True
     """False for a program that cannot read: it is not told at its start how to send and reply."""
     shell: tuple[str, ...] = ()
-    """What the program gives its model's commands to, as `$SHELL -c` (the person's shell); empty if it runs none."""
+    """What the program gives its model's commands to, as `$SHELL -c`; empty if it runs none.
+
+    `$SHELL` is that of the environment, `$LOGIN_SHELL` that of the user database.
+    """
     typing: Typing = field(default_factory=Typing)
     interrupt: Interrupt = field(default_factory=Interrupt)
     times: Times = field(default_factory=Times)

@@ -413,7 +413,7 @@ def test_after_kill_9_of_a_visitor_reset_repairs_the_terminal_and_stty_sane_does
 
     async def scene() -> None:
         async with room(agent("painter"), tmp_path) as here:
-            await here.stage.sees("% ")
+            await here.stage.sees("%")
 
             def sit() -> None:
                 with seated("bash", "--norc", "--noprofile", "--noediting", "-i") as seat:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,7 +73,14 @@ def codex(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.chmod(0o755)
     (home / ".profile").write_text("PATH=/usr/bin:/bin\n", encoding="utf-8")
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("SHELL", shutil.which("bash", path="/bin:/usr/bin") or "")
+    log_in_with(monkeypatch, shutil.which("bash", path="/bin:/usr/bin") or "")
+
+
+def log_in_with(monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    def user(_uid: int) -> SimpleNamespace:
+        return SimpleNamespace(pw_shell=shell)
+
+    monkeypatch.setattr(pwd, "getpwuid", user)
 
 
 @pytest.mark.usefixtures("codex")
@@ -87,7 +96,7 @@ def test_a_shell_in_which_an_agent_cannot_call_synapse_is_a_problem(
     synapse: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A shell that is no bash reads its login profile and nothing behind it.
-    monkeypatch.setenv("SHELL", shutil.which("dash", path="/bin:/usr/bin") or pytest.skip("dash is not installed"))
+    log_in_with(monkeypatch, shutil.which("dash", path="/bin:/usr/bin") or pytest.skip("dash is not installed"))
 
     ran = synapse("doctor")
 
@@ -98,7 +107,7 @@ def test_a_shell_in_which_an_agent_cannot_call_synapse_is_a_problem(
 
 @pytest.mark.usefixtures("codex")
 def test_a_shell_that_cannot_be_run_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHELL", "/nowhere/bash")
+    log_in_with(monkeypatch, "/nowhere/bash")
 
     assert "/nowhere/bash: No such file or directory" in synapse("doctor").out
 
