@@ -19,7 +19,6 @@ COLUMNS: Final = 60
 ROWS: Final = 14
 
 QUESTION: Final = "Do you want to proceed? [y/n] "
-_RULE: Final = "─" * COLUMNS
 _TOKEN: Final = re.compile(r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|(?P<key>.)", re.DOTALL)
 
 Typed = list[tuple[str, str]]
@@ -61,6 +60,9 @@ class Model:
     """How long it works on a message."""
     asks: bool = False
     """It asks for permission while it works on a message."""
+    columns: int = COLUMNS
+    says: str = "an answer"
+    """What it prints above its first prompt, and as its answer to each message."""
     draft: Typed = field(default_factory=Typed)
     submissions: list[Submission] = field(default_factory=list[Submission])
     dialog: bool = False
@@ -79,7 +81,7 @@ class LineProgram(Model):
     busy: bool = False
 
     def start(self) -> Iterator[Output]:
-        yield _bytes(b"welcome\r\n> ")
+        yield _bytes(f"{self.says}\r\n> ".encode())
 
     def receive(self, data: bytes, author: str) -> Iterator[Output]:
         for char in data.decode():
@@ -128,7 +130,7 @@ class LineProgram(Model):
 
     def _finish(self) -> Iterator[Output]:
         self.busy = False
-        yield _bytes(b"an answer\r\n> ")
+        yield _bytes(f"{self.says}\r\n> ".encode())
         yield 0.0, self._read
 
 
@@ -197,12 +199,12 @@ class PageProgram(Model):
     def _finish(self) -> Iterator[Output]:
         self.working = False
         self.dialog = self.dialog or self.asks
-        self.shown.append("● an answer")
+        self.shown.append(f"● {self.says}")
         yield 0.0, self._page
 
     def _page(self) -> bytes:
-        body = [row for line in self.shown for row in _wrapped(line, COLUMNS)]
-        lines = body + ([_RULE, " May I?", " [y] allow  [n] deny"] if self.dialog else self._box())
+        body = [row for line in self.shown for row in _wrapped(line, self.columns)]
+        lines = body + ([self._rule, " May I?", " [y] allow  [n] deny"] if self.dialog else self._box())
         lines = lines[-ROWS:]
         # A look may fall on an empty page, an empty row, or half of one.
         erase_page, erase_row = (b"\x1b[2J", b"") if self.erases_page else (b"", b"\x1b[K")
@@ -215,7 +217,11 @@ class PageProgram(Model):
         rows = self._input_rows()
         popup = ["  a list to pick from", "  with two things"] if self.popup else []
         status = "  esc to interrupt" if self.working else "  ? for help"
-        return [*popup, _RULE, "▸ " + rows[0], *("  " + row for row in rows[1:]), _RULE, status]
+        return [*popup, self._rule, "▸ " + rows[0], *("  " + row for row in rows[1:]), self._rule, status]
+
+    @property
+    def _rule(self) -> str:
+        return "─" * self.columns
 
     def _input_rows(self) -> list[str]:
         # What is not drawn is the paste; a person would not use a program that hides their own keys.
@@ -223,7 +229,7 @@ class PageProgram(Model):
         text = "".join(char for char, author in self.draft if author == PERSON or not hides_paste)
         if text.count("\n") > 3:
             return [f"[Pasted {text.count(chr(10))} lines]"]
-        return [row for line in text.split("\n") for row in _wrapped(line, COLUMNS - 4)]
+        return [row for line in text.split("\n") for row in _wrapped(line, self.columns - 4)]
 
 
 def _bytes(data: bytes) -> Output:

@@ -63,6 +63,8 @@ class Scenario:
     asks: bool = False
     erases_page: bool = True
     intent_takes: float = 0.004
+    columns: int = COLUMNS
+    says: str = "an answer"
     happenings: tuple[Happening, ...] = ()
     seed: int = 0
 
@@ -72,8 +74,23 @@ class Scenario:
 
     def program(self) -> LineProgram | PageProgram:
         if self.kind != "page":
-            return LineProgram(quirk=self.quirk, lag=self.lag, work=self.work, asks=self.asks)
-        return PageProgram(quirk=self.quirk, lag=self.lag, work=self.work, asks=self.asks, erases_page=self.erases_page)
+            return LineProgram(
+                quirk=self.quirk,
+                lag=self.lag,
+                work=self.work,
+                asks=self.asks,
+                columns=self.columns,
+                says=self.says,
+            )
+        return PageProgram(
+            quirk=self.quirk,
+            lag=self.lag,
+            work=self.work,
+            asks=self.asks,
+            columns=self.columns,
+            says=self.says,
+            erases_page=self.erases_page,
+        )
 
 
 class World:
@@ -83,7 +100,7 @@ class World:
         self.scenario = scenario
         self.profile = PROFILES[scenario.kind]
         self.program = scenario.program()
-        self.screen = Screen(COLUMNS, ROWS, scrollback_lines=100)
+        self.screen = Screen(scenario.columns, ROWS, scrollback_lines=100)
         self.evidence = Evidence(self.profile, 0.0)
         self.delivery = Delivery(scenario.text, self.profile)
         self.now = 0.0

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from synapse.terminal.delivery import Phase
+from synapse.terminal.reading import cells
 from tests.property.simulated_programs import SYNAPSE, Quirk
-from tests.property.simulated_world import Happening, Scenario, World, bound
+from tests.property.simulated_world import HEADER, Happening, Scenario, World, bound
 
 LINE_QUIRKS = (Quirk.NONE, Quirk.DRAWS_NO_INPUT, Quirk.HANGS)
 
@@ -21,6 +22,19 @@ bodies = st.sampled_from(
 lags = st.sampled_from((0.0, 0.001, 0.05, 0.4, 0.9))
 keys = st.sampled_from((b"x", b"half a line", b"\x15", b"\r", b"y\r", b"n", b"a whole line\r"))
 seeds = st.integers(0, 2**32)
+columns = st.sampled_from((24, 40, 60, 80))
+
+
+@st.composite
+def answers(draw: st.DrawFn, wide: int) -> str:
+    """One row, or two, of which the last ends around the right edge: in letters, wide characters, or accents."""
+    width = wide + draw(st.integers(-2, 2))
+    letter = draw(st.sampled_from(("a", "日", "e\u0301", "> ")))
+    row = letter * (width // cells(letter))
+    row += "b" * (width - cells(row))
+    return row + draw(st.sampled_from(("", "\r\n" + row, "\r\n")))
+
+
 RUNS = int(os.environ.get("SYNAPSE_RANDOM_DELIVERIES", "1200"))
 happenings = st.lists(
     st.builds(
@@ -36,6 +50,7 @@ happenings = st.lists(
 
 @st.composite
 def scenarios(draw: st.DrawFn, kind: str) -> Scenario:
+    wide = draw(columns)
     return Scenario(
         kind=kind,
         body=draw(bodies),
@@ -45,6 +60,8 @@ def scenarios(draw: st.DrawFn, kind: str) -> Scenario:
         asks=draw(st.booleans()),
         erases_page=draw(st.booleans()),
         intent_takes=draw(st.sampled_from((0.0, 0.004, 0.3, 2.0))),
+        columns=wide,
+        says=draw(answers(wide)),
         happenings=draw(happenings),
         seed=draw(seeds),
     )
@@ -80,6 +97,20 @@ def test_whatever_happens_a_message_is_typed_at_most_once_and_proof_is_true(kind
 @given(kind=st.sampled_from(("line", "page")), body=bodies, lag=lags, seed=seeds)
 def test_a_program_that_behaves_gets_the_message_and_it_is_proven(kind: str, body: str, lag: float, seed: int) -> None:
     world = World(Scenario(kind=kind, body=body, lag=lag, seed=seed))
+
+    world.run()
+
+    assert world.delivery.phase is Phase.PROVEN
+    assert world.taken == 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(kind=st.sampled_from(("line", "page")), wide=columns, more=st.integers(-2, 2), seed=seeds, data=st.data())
+def test_an_answer_or_a_message_as_wide_as_the_terminal_hides_neither_prompt_nor_proof(
+    kind: str, wide: int, more: int, seed: int, data: st.DataObject
+) -> None:
+    body = "m" * ((-len("> " + HEADER)) % wide + more)
+    world = World(Scenario(kind=kind, body=body, columns=wide, says=data.draw(answers(wide)), seed=seed))
 
     world.run()
 
