@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
+from synapse.terminal.draft import Draft
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import find_dialog, find_working, read_prompt
@@ -84,8 +85,8 @@ class Look:
     """Seconds since the program last wrote."""
     person_idle_for: float = float("inf")
     """Seconds since a person last pressed a key."""
-    person_drafting: bool = False
-    """A person's keys say that their line is half typed (see `draft`), though the screen may not show it."""
+    draft: Draft = Draft.NONE
+    """What a person's keys have left in the line, whether or not the screen shows it."""
     paints_frames: bool = False
     """The program paints in synchronized updates (DECSET 2026): what is not half painted is a whole frame."""
 
@@ -123,7 +124,7 @@ class Evidence:
         quiet_for: float,
         now: float,
         person_idle_for: float = float("inf"),
-        person_drafting: bool = False,
+        draft: Draft = Draft.NONE,
         paints_frames: bool = False,
     ) -> Look:
         """Judge what is on the screen now, and return it together with the verdict."""
@@ -135,7 +136,7 @@ class Evidence:
             hint=dialog.hint if dialog else "",
             quiet_for=quiet_for,
             person_idle_for=person_idle_for,
-            person_drafting=person_drafting,
+            draft=draft,
             paints_frames=paints_frames,
         )
         if picture is None or look.is_half_painted:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.agent import READY, WAITING
+from synapse.terminal.draft import Draft
 from synapse.terminal.evidence import Look
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile, Style
@@ -13,6 +14,10 @@ from synapse.terminal.reading import read_prompt
 
 # Differences of clock readings are not exact; nobody waits for less than this.
 _GRAIN: Final = 1e-6
+_SILENT_KEY_SECONDS: Final = 3.0
+"""A key that the program has read, and that was followed by no output for so long, has put nothing into the prompt."""
+_UNREAD_SECONDS: Final = 0.2
+"""How often to look whether a program has read the keys: no output tells of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,7 @@ class Shut:
 
 
 UNSEEN: Final = Shut("nothing is known of the screen yet")
+HALF_TYPED: Final = Shut("a person has a half-typed line")
 
 
 def shut(look: Look, profile: Profile) -> Shut | None:
@@ -70,10 +76,33 @@ def _prompt_shut(picture: Picture, profile: Profile) -> Shut | None:
 
 
 def _person_shut(look: Look, profile: Profile) -> Shut | None:
-    # A line program's prompt hides what was typed ahead. Any other shows it, once it has reacted to the last key.
-    if look.person_drafting and (profile.reads_lines or look.quiet_for > look.person_idle_for):
-        return Shut("a person has a half-typed line")
-    return _recent_key_shut(look, profile)
+    return _draft_shut(look, profile) or _recent_key_shut(look, profile)
+
+
+def _draft_shut(look: Look, profile: Profile) -> Shut | None:
+    """Return why a person's keys forbid typing; the prompt is known to be visible and empty, if there is a rule for it.
+
+    A program that edits its own line shows what is in it once it has reacted to the keys. Text is always shown, so no
+    reaction means that it is yet to come. Keys that only may put text there (Up, Tab, a function key) often do nothing,
+    and nothing is what the program then shows.
+    """
+    if look.draft is Draft.NONE:
+        return None
+    if look.draft is Draft.UNREAD:
+        return Shut("the program has not read a person's last keys yet", opens_in=_UNREAD_SECONDS)
+    has_reacted = look.quiet_for <= look.person_idle_for
+    if look.draft is not Draft.HIDDEN and has_reacted and profile.prompt is not None:
+        return None
+    return _uncertain_shut(look, profile) if look.draft is Draft.UNCERTAIN else HALF_TYPED
+
+
+def _uncertain_shut(look: Look, profile: Profile) -> Shut | None:
+    if profile.prompt is None:
+        return Shut("a person pressed keys that may have put text into the line, and no rule of the profile shows it")
+    missing = _SILENT_KEY_SECONDS - look.person_idle_for
+    if missing > _GRAIN:
+        return Shut("a person pressed keys that may have put text into the prompt", opens_in=missing)
+    return None
 
 
 def _recent_key_shut(look: Look, profile: Profile) -> Shut | None:

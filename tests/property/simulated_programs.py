@@ -19,7 +19,8 @@ COLUMNS: Final = 60
 ROWS: Final = 14
 
 QUESTION: Final = "Do you want to proceed? [y/n] "
-_TOKEN: Final = re.compile(r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|(?P<key>.)", re.DOTALL)
+_KEY: Final = re.compile(r"\x1b\[[0-9;<]*[A-Za-z~]|\x1bO.|.", re.DOTALL)
+_TOKEN: Final = re.compile(r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|(?P<key>\x1b\[[0-9;<]*[A-Za-z~]|.)", re.DOTALL)
 
 Typed = list[tuple[str, str]]
 """Characters with their authors."""
@@ -64,6 +65,8 @@ class Model:
     says: str = "an answer"
     """What it prints above its first prompt, and as its answer to each message."""
     draft: Typed = field(default_factory=Typed)
+    has_unread: bool = False
+    """Keys wait in its terminal."""
     submissions: list[Submission] = field(default_factory=list[Submission])
     dialog: bool = False
 
@@ -105,10 +108,15 @@ class LineProgram(Model):
             erased = len(self.draft)
             self.draft = []
             yield _bytes(b"\b \b" * erased)
-        elif char >= " ":
+        elif char == "\x7f":
+            if self.draft:
+                erased_char = self.draft.pop()[0]
+                yield _bytes(b"\b \b" * (cells(erased_char) if erased_char >= " " else 2))
+        else:
+            # All other keys are text to the kernel, and echoed as such.
             self.draft.append((char, author))
             if self.quirk is not Quirk.DRAWS_NO_INPUT:
-                yield _bytes(char.encode())
+                yield _bytes(char.encode() if char >= " " else b"^" + bytes((ord(char) | 0x40,)))
 
     def _read(self) -> Iterator[Output]:
         if self.busy or not self.waiting_lines or self.quirk is Quirk.HANGS:
@@ -132,6 +140,85 @@ class LineProgram(Model):
         self.busy = False
         yield _bytes(f"{self.says}\r\n> ".encode())
         yield 0.0, self._read
+
+
+@dataclass
+class EditorProgram(Model):
+    """A program that edits its line itself, at the cursor: Up recalls, Tab completes, Ctrl-Y yanks, others do nothing.
+
+    It reads its keys late, and not at all while it works.
+    """
+
+    unread: list[tuple[bytes, str]] = field(default_factory=list[tuple[bytes, str]])
+    busy: bool = False
+
+    def start(self) -> Iterator[Output]:
+        yield _bytes(f"{self.says}\r\n> ".encode())
+
+    def receive(self, data: bytes, author: str) -> Iterator[Output]:
+        self.unread.append((data, author))
+        self.has_unread = True
+        yield self.lag, self._read
+
+    def open_dialog(self) -> Iterator[Output]:
+        """It has none."""
+        return iter(())
+
+    def chatter(self) -> Iterator[Output]:
+        yield _bytes(b"\r\x1b[Ka notice from nowhere\r\n")
+        yield 0.0, self._line
+
+    def _read(self) -> Iterator[Output]:
+        while self.unread and not self.busy and self.quirk is not Quirk.HANGS:
+            data, author = self.unread.pop(0)
+            keys = list(_KEY.finditer(data.decode()))
+            for number, key in enumerate(keys):
+                yield from self._press(key[0], author)
+                if self.busy:
+                    rest = "".join(later[0] for later in keys[number + 1 :])
+                    self.unread[:0] = [(rest.encode(), author)] if rest else []
+                    break
+        self.has_unread = bool(self.unread)
+
+    def _press(self, key: str, author: str) -> Iterator[Output]:
+        recalled = {"\x1b[A": "a line from before", "\t": "completed", "\x19": "yanked"}.get(key, "")
+        if recalled:
+            self.draft = [(char, PERSON) for char in recalled]
+        elif key in "\x15\x03":
+            self.draft = []
+        elif key == "\x7f":
+            self.draft = self.draft[:-1]
+        elif key == "\r":
+            yield from self._enter(author)
+            return
+        elif key < " ":
+            return  # nothing is painted for them
+        else:
+            self.draft.append((key, author))
+        yield 0.0, self._line
+
+    def _enter(self, author: str) -> Iterator[Output]:
+        if not self.draft:
+            yield _bytes(b"\r\n> ")
+            return
+        self.submit(author)
+        self.busy = True
+        yield _bytes(b"\r\nworking\r\n")
+        yield self.work, self._finish
+
+    def _finish(self) -> Iterator[Output]:
+        self.busy = False
+        yield _bytes(f"{self.says}\r\n> ".encode())
+        yield self.lag, self._read
+
+    def _line(self) -> bytes:
+        """Paint the line anew; one that has become longer than a row pushes the rows above up."""
+        text = "".join(char for char, _ in self.draft).replace("\n", " ")
+        rows_up = max(self._rows_shown - 1, 0)
+        self._rows_shown = -(-cells("> " + text + " ") // self.columns)
+        return (f"\x1b[{rows_up}A" if rows_up else "").encode() + f"\r\x1b[J> {text}".encode()
+
+    _rows_shown: int = 1
 
 
 @dataclass
@@ -179,6 +266,10 @@ class PageProgram(Model):
             yield from self._enter(author)
         elif key == "\x15":
             self.draft = []
+        elif key == "\x1b[A":
+            self.draft = [(char, PERSON) for char in "a line from before"]
+        elif key == "\x7f":
+            self.draft = self.draft[:-1]
         elif key >= " ":
             self.draft.append((key, author))
 

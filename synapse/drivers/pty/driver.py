@@ -49,7 +49,7 @@ class PtyDriver:
         self._profile = profile
         self._clock = clock
         self._composer = composer
-        self._lookout = Lookout(profile, program.screen, program.pump, clock)
+        self._lookout = Lookout(profile, program.screen, program.pump, clock, program.has_unread)
         self._station = Station(
             program=program, profile=profile, clock=clock, lookout=self._lookout, asking=Asking(profile)
         )

@@ -7,9 +7,11 @@ each chunk. Whoever awaits `next_look` is woken at once; when nobody does, one l
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from synapse.core.clock import Clock
+from synapse.drivers.pty.line_discipline import edits_lines
 from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.watched_screen import WatchedScreen
 from synapse.terminal.evidence import Evidence, Look
@@ -29,10 +31,13 @@ _SWEEP_SECONDS: Final = 2.0
 class Lookout:
     """Looks for one driver. All calls come from the loop's thread, except `output_came`."""
 
-    def __init__(self, profile: Profile, screen: WatchedScreen, pump: Pump, clock: Clock) -> None:
+    def __init__(
+        self, profile: Profile, screen: WatchedScreen, pump: Pump, clock: Clock, has_unread: Callable[[], bool]
+    ) -> None:
         self._profile = profile
         self._screen = screen
         self._pump = pump
+        self._has_unread = has_unread
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.evidence = Evidence(profile, clock.monotonic())
@@ -66,13 +71,14 @@ class Lookout:
         is_new = self._looked_version != self._screen.version
         self._looked_version = self._screen.version
         picture = self._screen.picture()
+        draft = self._pump.draft.state(kernel_edits=edits_lines(self._pump.terminal), has_unread=self._has_unread)
         now = self._clock.monotonic()
         look = self.evidence.look(
             picture,
             quiet_for=0.0 if self._pump.is_moving else max(now - self._pump.last_output, 0.0),
             now=now,
             person_idle_for=now - self._pump.last_key,
-            person_drafting=self._pump.draft.is_open,
+            draft=draft,
             paints_frames=self._screen.paints_frames,
         )
         # The moment that was judged, not the end of judging: output may have become quiet between the two.

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from synapse.core.errors import AgentFailed, CommandMissing
+from synapse.drivers.pty.line_discipline import IUTF8
 
 _LEADER: Final = Path(__file__).with_name("session_leader.py")
 _UNCATCHABLE: Final = {signal.SIGKILL, signal.SIGSTOP}
-# Backspace in a cooked terminal erases a whole character, not its last byte. Python's termios has no name for it;
-# Linux and macOS share the value.
-_IUTF8: Final = 0x4000
 _NOTHING: Final[Mapping[int, int]] = {}
 
 TerminalSettings = list[Any]
@@ -108,10 +106,20 @@ def drop_unread(tty: str) -> bool:
         os.close(side)
 
 
+def count_unread(tty: str) -> int:
+    """Return how many bytes were typed at a terminal that its program could read and has not read yet."""
+    side = os.open(tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        return int(struct.unpack("i", fcntl.ioctl(side, termios.FIONREAD, b"\0" * 4))[0])
+    finally:
+        os.close(side)
+
+
 def _apply_settings(terminal: int, settings: TerminalSettings | None) -> None:
     if settings is None:
         settings = termios.tcgetattr(terminal)
-        settings[0] |= _IUTF8
+        # Backspace in a cooked terminal erases a whole character, not its last byte.
+        settings[0] |= IUTF8
     termios.tcsetattr(terminal, termios.TCSANOW, settings)
 
 
