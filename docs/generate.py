@@ -48,7 +48,7 @@ PURPOSES: Final = {
     "POST /answer": "the same for what the agent asks now, in a task or at its start",
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
-    "GET /status": "IDLE or BUSY, the finer state, why, and what each source says",
+    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, and in `held` why messages wait",
     "POST /commands": "a gateway asks on behalf of a caller that it has let in; on the Unix socket only",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
     "GET /external/agents": "the known external agents",

@@ -1,5 +1,6 @@
 """`synapse list`: who is here, and what they do. Entries of dead hosts are cleaned away."""
 
+from synapse.cli.hold_view import DIALOG, IN_DOUBT, held_in, messages_in, overdue_in, way_out, why_held
 from synapse.cli.hosts import open_gateways, open_registry
 from synapse.cli.question_view import next_step, question_in, target_of, title_of
 from synapse.cli.render import plain, short_path, table
@@ -46,7 +47,7 @@ def as_fields(one: Asked) -> "dict[str, Any]":
     """The object of an agent in `--json`: its registry entry, and what its host says of it."""
     fields = dict(one.entry.as_dict())
     fields["status"] = state_of(one)
-    for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "attention", "question"):
+    for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "held", "attention", "question"):
         fields[key] = one.body.get(key)
     if one.error is not None:
         fields["why"] = f"{one.error} {one.error.hint}".strip()
@@ -72,6 +73,10 @@ def attention_lines(asked: list[Asked]) -> list[str]:
         elif state_of(one) == WAITING:
             lines.append(f"! {name} waits for a person: {plain(str(one.body.get('why', '')))}  (synapse attach {name})")
         lines += _task_lines(name, objects_in(one.body, "attention"))
+        held = overdue_in(one.body)
+        # What is in doubt, and what is asked, has its line already.
+        if held and held.get("reason") not in (IN_DOUBT, DIALOG):
+            lines.append(f"! {name} holds {messages_in(held)}: {why_held(held)}  ({way_out(held, name)})")
     return lines
 
 
@@ -80,7 +85,7 @@ def _task_lines(name: str, items: "list[dict[str, Any]]") -> list[str]:
     lines: list[str] = []
     held: dict[str, list[str]] = {}
     for item in items:
-        if item.get("question_id"):
+        if item.get("question_id") or item.get("held"):
             continue  # it has its own line
         task_id, receipt = str(item.get("task_id", ""))[:8], str(item.get("receipt", "typed"))
         text = plain(str(item.get("text", "")))
@@ -99,10 +104,17 @@ def _held_line(name: str, text: str, task_ids: list[str]) -> str:
 
 
 def decision(task_id: str, receipt: str) -> str:
+    """The same in brackets, for the end of a line."""
+    command = what_decides(task_id, receipt)
+    effect = " takes it back" if receipt == QUEUED else ""
+    return f"  ({command}{effect})" if command else ""
+
+
+def what_decides(task_id: str, receipt: str) -> str:
     """What to type about a task that needs a person: what was typed is in doubt, what waits can be taken back."""
     if receipt == "typed":
-        return f"  (synapse resolve {task_id} --delivered|--retry|--fail)"
-    return f"  (synapse cancel {task_id} takes it back)" if receipt == QUEUED else ""
+        return f"synapse resolve {task_id} --delivered|--retry|--fail"
+    return f"synapse cancel {task_id}" if receipt == QUEUED else ""
 
 
 def _row(one: Asked) -> tuple[str, ...]:
@@ -117,5 +129,7 @@ def _work(one: Asked) -> str:
     text = message_of(task).strip().partition("\n")[0] if task else ""
     if text and sender_of(task).endswith(UNVERIFIED):
         text = f"{text} [from {sender_of(task)}]"
-    waiting = one.body.get("queue_depth") or 0
-    return f"{text} (+{waiting} queued)".strip() if waiting else text
+    waiting, held = one.body.get("queue_depth") or 0, held_in(one.body)
+    queued = f"+{waiting} queued" if waiting else ""
+    notes = ", ".join(note for note in (queued, f"held: {why_held(held)}" if held else "") if note)
+    return f"{text} ({notes})".strip() if notes else text

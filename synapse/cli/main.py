@@ -25,7 +25,7 @@ VERBS = {
     "queue": ("show_queue", "what waits for the agents"),
     "tasks": ("show_tasks", "what was sent lately, and what became of it"),
     "cancel": ("cancel", "stop a task, or take a queued message back"),
-    "approvals": ("approvals", "what all agents wait for a person to decide"),
+    "approvals": ("approvals", "what all agents need a person for: questions, doubts, messages that are held"),
     "approve": ("approve", "allow what an agent asks for"),
     "deny": ("deny", "turn down what an agent asks for"),
     "answer": ("answer", "answer what an agent wants to know"),

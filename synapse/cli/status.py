@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from synapse.cli.hold_view import held_in, how_long, messages_in, way_out, why_held
 from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry, stands_still, standstill
 from synapse.cli.list_agents import as_fields, attention_lines, decision, state_of
 from synapse.cli.list_agents import run as list_agents
@@ -30,6 +31,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotFound, AmbiguousTask, TaskNotFound
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
+from synapse.runtime.system_clock import SystemClock
 
 LEAST_OF_AN_ID = 4
 EXAMPLES = """
@@ -86,6 +88,10 @@ def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
     if task:
         give(f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}")
     give(f"  queue    {body.get('queue_depth', 0)} waiting")
+    held = held_in(body)
+    if held:
+        lasting = how_long(held.get("since"), SystemClock().now())
+        give(f"  held     {messages_in(held)} {lasting}: {why_held(held)}  ({way_out(held, short_name(entry))})")
     for line in attention_lines([one]):
         give(f"  {line}")
     for line in question_lines(question_in(body))[1:]:

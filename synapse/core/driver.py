@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
+from synapse.core.hold import HoldReason
 from synapse.core.message import Artifact, Message, Part
 from synapse.core.question import Choice, Question
 from synapse.core.task import TaskId
@@ -177,6 +178,10 @@ class AgentView:
     since: datetime
     gate: str = ""
     """Why nothing can be typed right now, or empty."""
+    gate_reason: HoldReason | None = None
+    """The same as a word."""
+    restless_since: datetime | None = None
+    """Since when the program prints again and again although its prompt is visible; None if it does not."""
     sightings: tuple[Sighting, ...] = ()
     question: Question | None = None
     """What its program asks a person now, in a turn or before the first one."""

@@ -63,7 +63,12 @@ class AgentParts:
         self._feed = Feed(self._journal, store)
         self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
         self._worker = AgentWorker(
-            agent.driver, self._journal, self._clock, self._replies.turn_ended, agent.answer_at_once
+            agent.driver,
+            self._journal,
+            self._clock,
+            self._replies.turn_ended,
+            agent.answer_at_once,
+            patience=timedelta(seconds=settings.attention_after),
         )
         may_decide = settings.agents_may_approve
         self._questions = Questions(me, self._journal, self._worker, self._clock, agents_may_answer=may_decide)

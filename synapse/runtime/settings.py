@@ -34,6 +34,7 @@ class Settings:
     queue_limit: int = 1000
     keep_days: int = 30
     loop_limit_per_minute: int = 30
+    attention_after: float = 30.0
     instructions: bool = True
     agents_may_approve: bool = False
     allow_private_webhooks: bool = False
@@ -78,6 +79,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "queue_limit": "messages that may wait for one agent",
     "keep_days": "days that finished tasks are kept",
     "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
+    "attention_after": "seconds that messages may be held, without the agent at work, before a person is called",
     "instructions": "whether agents are told at their start how to send and reply",
     "agents_may_approve": "whether agents may do what only a person may (approve, resolve, attach)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",

@@ -231,6 +231,7 @@ class TaskService:
             current=await self._journal.load(current) if current else None,
             asking=await self._questions.asking(),
             queue=tuple(queue),
+            held=self._worker.held(),
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
         )
 

@@ -72,12 +72,15 @@ class PtyDriver:
         asked = self._station.asked(look)
         verdict = self._lookout.evidence.verdict
         closed = self._shut(look)
+        restless = None if look.is_told else self._lookout.evidence.restless_since
         return AgentView(
             state=verdict.state,
             why=verdict.why,
             source=verdict.source,
             since=self._date(verdict.since),
             gate=closed.why if closed else "",
+            gate_reason=closed.reason if closed else None,
+            restless_since=None if restless is None else self._date(restless),
             sightings=tuple(
                 Sighting(source=claim.source, state=claim.state, detail=claim.detail, at=self._date(claim.at))
                 for claim in self._lookout.evidence.claims

@@ -85,6 +85,8 @@ class Conversation:
         self._patience = patience
         self._known = asyncio.Event()
         self._has_moved = False
+        self.is_lost = False
+        """The agent did not answer when its task was last looked at; it is looked at again."""
 
     @property
     def thread(self) -> Thread:
@@ -165,7 +167,7 @@ class Conversation:
             await _pause(next(pauses))
             try:
                 self._receive(await self._client.look(self._agent, self.thread.task_id, self._patience.answer))
-                heard_at = self._clock.monotonic()
+                heard_at, self.is_lost = self._clock.monotonic(), False
                 yield
                 if not streams or self.report.is_settled:
                     continue
@@ -174,6 +176,7 @@ class Conversation:
                         heard_at, pauses = self._clock.monotonic(), self._patience.pauses()
                         yield
             except (TimeoutError, ExternalAgentUnreachable) as error:
+                self.is_lost = True
                 if self._clock.monotonic() - heard_at >= self._patience.lost:
                     raise _unusable(error) from error
             except _NoStreams:

@@ -13,6 +13,7 @@ from synapse.core.agent import READY, WORKING
 from synapse.core.clock import Clock
 from synapse.core.driver import AgentView, Asked, Failed, Submitted, Turn, TurnEvent, TurnStarted, Typing
 from synapse.core.errors import AgentExited, ExternalAgentFailed
+from synapse.core.hold import HoldReason
 from synapse.core.message import Message, MessageId
 from synapse.core.question import Choice
 from synapse.core.question_errors import QuestionGone
@@ -77,7 +78,15 @@ class RemoteDriver:
 
     def view(self) -> AgentView:
         state, why = (WORKING, "it was sent a message") if self._running else (READY, "it can be sent a message")
-        return AgentView(state=state, why=why, source=SOURCE, since=self._since)
+        is_lost = self._running is not None and self._running.conversation.is_lost
+        return AgentView(
+            state=state,
+            why=why,
+            source=SOURCE,
+            since=self._since,
+            gate=f"{self._agent.alias} does not answer at {self._agent.url}" if is_lost else "",
+            gate_reason=HoldReason.UNREACHABLE if is_lost else None,
+        )
 
     async def wait_ready(self) -> None:
         """It is asked when there is something to ask: only then it shows whether it is there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,81 @@ def test_list_tells_what_needs_a_person(synapse: Cli, start: HostFactory) -> Non
 
     assert "codex-8120 waits for a person: it asks for permission  (synapse attach codex-8120)" in ran.err
     assert "synapse resolve 12345678 --delivered|--retry|--fail" in ran.err
+
+
+HELD = {
+    "reason": "person",
+    "why": "a person has a half-typed line",
+    "hint": "",
+    "since": "2024-01-15T10:30:00.000Z",
+    "messages": 2,
+    "task_id": "54241e7e-1",
+    "overdue": True,
+}
+
+
+def test_what_is_held_says_why_everywhere(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {
+        "queue_depth": 2,
+        "held": HELD,
+        "attention": [{"task_id": "54241e7e-1", "text": HELD["why"], "receipt": "queued", "held": "person"}],
+    }
+
+    listed, told, asked = synapse("list"), synapse("status", "codex"), synapse("approvals")
+
+    assert "(+2 queued, held: a person has a half-typed line)" in listed.out
+    said = "! codex-8120 holds 2 messages: a person has a half-typed line  (synapse attach codex-8120)\n"
+    assert listed.err == said
+    assert re.search(r"\n  held     2 messages for \d+h: a person has a half-typed line  \(synapse attach", told.out)
+    assert re.fullmatch(
+        r"codex-8120  task 54241e7e  held  for \d+h\n"
+        r"  2 messages held: a person has a half-typed line\n"
+        r"  → synapse attach codex-8120\n",
+        asked.out,
+    )
+    assert synapse("list", "--json").json[0]["held"] == HELD
+
+
+def test_what_is_not_held_for_long_calls_nobody(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {"queue_depth": 1, "held": {**HELD, "overdue": False, "messages": 1}}
+
+    assert synapse("list").err == ""
+    assert "  held     1 message for " in synapse("status", "codex").out
+    assert synapse("approvals", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("held", "next_step"),
+    [
+        ({"reason": "store", "hint": "free some space: `df -h /home`"}, "free some space: `df -h /home`"),
+        ({"reason": "store"}, "synapse doctor"),
+        ({"reason": "unreachable"}, "synapse external list"),
+        ({"reason": "no_prompt"}, "synapse attach codex-8120"),
+    ],
+)
+def test_each_reason_has_its_way_out(synapse: Cli, start: HostFactory, held: dict[str, str], next_step: str) -> None:
+    start().state["held"] = {**HELD, **held}
+
+    (item,) = synapse("approvals", "--json").json
+
+    assert (item["kind"], item["next"], item["asked_at"]) == ("held", next_step, HELD["since"])
+
+
+def test_what_is_in_doubt_or_held_back_is_among_the_approvals(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {
+        "held": {**HELD, "reason": "in_doubt"},
+        "attention": [
+            {"task_id": "54241e7e-1", "text": "was it typed?", "receipt": "typed"},
+            {"task_id": "64241e7e-1", "text": "held: too many", "receipt": "queued"},
+        ],
+    }
+
+    items = synapse("approvals", "--json").json
+
+    assert [(item["kind"], item["title"], item["next"]) for item in items] == [
+        ("in_doubt", "was it typed?", "synapse resolve 54241e7e --delivered|--retry|--fail"),
+        ("held", "held: too many", "synapse cancel 64241e7e"),
+    ]
 
 
 def test_what_agents_say_cannot_act_on_the_terminal(synapse: Cli, start: HostFactory) -> None:

@@ -24,7 +24,9 @@ from synapse.core.driver import (
     Typing,
 )
 from synapse.core.errors import AgentExited, ExternalAgentFailed, ExternalAgentUnreachable
+from synapse.core.hold import HoldReason
 from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.overriding import override
 from synapse.core.question import Choice
 from synapse.core.question_errors import QuestionGone
 from synapse.core.status import ExternalAgent
@@ -228,6 +230,25 @@ def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(thr
     assert [event.artifact.text for event in events if isinstance(event, Handed)] == ["hel", "lo"]
     assert len(remote.told) == 1
     assert isinstance(events[-1], Answered)
+
+
+def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: FileThreads) -> None:
+    reasons: list[HoldReason | None] = []
+
+    class Watched(FakeRemote):
+        @override
+        async def look(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> Said:
+            reasons.append(driver.view().gate_reason)
+            return await super().look(_agent, _task_id, _seconds)
+
+    away, working, done = ExternalAgentUnreachable("away"), task("WORKING")["task"], task("COMPLETED", "done")["task"]
+    remote = Watched(streams=False, tells=[[task("SUBMITTED")]], looks=[away, working, done])
+    driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+
+    assert isinstance(events_of(driver, a_turn())[-1], Answered)
+
+    assert reasons == [None, HoldReason.UNREACHABLE, None]
+    assert driver.view().gate_reason is None
 
 
 def test_an_agent_without_streams_is_looked_at_until_it_has_ended(threads: FileThreads) -> None:

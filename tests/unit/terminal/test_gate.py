@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synapse.core.agent import EXITED, STARTING, WAITING, WORKING
+from synapse.core.hold import HoldReason
 from synapse.terminal.delivery import Closed, Delivery, Intend, Phase, Step, Withdrawn, Write
 from synapse.terminal.draft import Draft
 from synapse.terminal.evidence import Look
@@ -73,6 +74,45 @@ class TestGate:
             closed.why
             == "a person pressed keys that may have put text into the line, and no rule of the profile shows it"
         )
+
+    @pytest.mark.parametrize(
+        ("look", "reason"),
+        [
+            (look_at(None), HoldReason.UNSEEN),
+            (look_at(screen_of("booting"), STARTING), HoldReason.NO_PROMPT),
+            (look_at(page(), STARTING, quiet_for=0.01), HoldReason.NEVER_RESTS),
+            (look_at(page(), STARTING, is_told=True), HoldReason.STARTING),
+            (look_at(page(), WORKING, quiet_for=0.01), HoldReason.NEVER_RESTS),
+            (look_at(page(), WORKING, quiet_for=0.01, is_told=True), HoldReason.WORKING),
+            (look_at(page(status="esc to interrupt"), WORKING, quiet_for=0.01), HoldReason.WORKING),
+            (look_at(screen_of("no box here"), WORKING), HoldReason.NO_PROMPT),
+            (look_at(page(), WAITING), HoldReason.DIALOG),
+            (look_at(dialog_page(), dialog="permission"), HoldReason.DIALOG),
+            (look_at(page("half a line")), HoldReason.PERSON),
+            (look_at(page(), person_idle_for=0.4), HoldReason.PERSON),
+            (look_at(page(), draft=Draft.HIDDEN), HoldReason.PERSON),
+            (look_at(page(), draft=Draft.UNREAD), HoldReason.PERSON),
+            (look_at(page(), quiet_for=0.01), HoldReason.NEVER_RESTS),
+            (look_at(page(updating=True), quiet_for=0.2), HoldReason.NEVER_RESTS),
+            (look_at(screen_of("▸ ")), HoldReason.NO_PROMPT),
+        ],
+    )
+    def test_each_way_of_being_shut_has_its_reason(self, look: Look, reason: HoldReason) -> None:
+        closed = shut(look, page_profile())
+
+        assert closed is not None
+        assert closed.reason is reason
+
+    @pytest.mark.parametrize("state", [STARTING, WORKING])
+    def test_without_a_prompt_rule_output_alone_may_keep_a_program_from_being_ready(self, state: str) -> None:
+        restless, silent = look_at(screen_of("x"), state, quiet_for=0.1), look_at(screen_of("x"), state)
+
+        closed, later = shut(restless, quiet_profile()), shut(silent, quiet_profile())
+
+        assert closed is not None
+        assert closed.reason is HoldReason.NEVER_RESTS
+        assert later is not None
+        assert later.reason.value == state
 
     def test_a_gate_that_time_opens_says_when_to_look_again(self) -> None:
         delivery = Delivery(TEXT, page_profile())
