@@ -211,3 +211,5 @@ class AttachServer:
         self._terminal.resize(*seat.size)
         for other in self._seats:
             other.told.put_nowait(Size(*seat.size))
+            # Only full-screen programs paint anew for another size; the picture of before may not have fitted.
+            self._watch(other)

@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
         give_json([as_fields(one) for one in asked])
     elif asked:
         give(table(TITLES, [_row(one) for one in asked], elastic=4))
-        for line in attention_lines(asked):
+        for line in (*attention_lines(asked), *held_lines(asked)):
             say(line)
     else:
         say("no agent is running; start one with `synapse claude` or `synapse start codex`")
@@ -73,7 +73,14 @@ def attention_lines(asked: list[Asked]) -> list[str]:
         elif state_of(one) == WAITING:
             lines.append(f"! {name} waits for a person: {plain(str(one.body.get('why', '')))}  (synapse attach {name})")
         lines += _task_lines(name, objects_in(one.body, "attention"))
-        held = overdue_in(one.body)
+    return lines
+
+
+def held_lines(asked: list[Asked]) -> list[str]:
+    """The messages that are held for longer than they should, one line for each agent, with what to type."""
+    lines: list[str] = []
+    for one in asked:
+        name, held = short_name(one.entry), overdue_in(one.body)
         # What is in doubt, and what is asked, has its line already.
         if held and held.get("reason") not in (IN_DOUBT, DIALOG):
             lines.append(f"! {name} holds {messages_in(held)}: {why_held(held)}  ({way_out(held, name)})")

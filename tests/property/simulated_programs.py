@@ -169,16 +169,19 @@ class EditorProgram(Model):
         yield 0.0, self._line
 
     def _read(self) -> Iterator[Output]:
-        while self.unread and not self.busy and self.quirk is not Quirk.HANGS:
+        while self.unread and self._reads():
             data, author = self.unread.pop(0)
             keys = list(_KEY.finditer(data.decode()))
             for number, key in enumerate(keys):
                 yield from self._press(key[0], author)
-                if self.busy:
+                if not self._reads():
                     rest = "".join(later[0] for later in keys[number + 1 :])
                     self.unread[:0] = [(rest.encode(), author)] if rest else []
                     break
         self.has_unread = bool(self.unread)
+
+    def _reads(self) -> bool:
+        return not self.busy and self.quirk is not Quirk.HANGS
 
     def _press(self, key: str, author: str) -> Iterator[Output]:
         recalled = {"\x1b[A": "a line from before", "\t": "completed", "\x19": "yanked"}.get(key, "")

@@ -21,7 +21,7 @@ class FakeTerminal:
         self.typed: asyncio.Queue[bytes] = asyncio.Queue()
 
     def watch(self, watcher: Callable[[bytes], None], begin: Callable[[bytes], None]) -> None:
-        begin(b"picture")
+        begin(b"picture of %d columns" % self.size[0])
 
     def unwatch(self, watcher: Callable[[bytes], None]) -> None:
         """Nothing was kept."""
@@ -40,6 +40,8 @@ class FakeChannel:
         self.to_host: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self.heard: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self.roles: asyncio.Queue[bool] = asyncio.Queue()
+        self.shown = b""
+        self.was_shown = asyncio.Event()
 
     async def accept(self) -> None:
         """The test knows."""
@@ -52,6 +54,9 @@ class FakeChannel:
     async def send(self, data: bytes | str) -> None:
         if isinstance(data, str) and isinstance(frame := decode_to_viewer(data), Role):
             self.roles.put_nowait(frame.types)
+        if isinstance(data, bytes):
+            self.shown += data
+            self.was_shown.set()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Nothing to close."""
@@ -77,6 +82,22 @@ def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_read() ->
         terminal.takes_keys = True
         assert await terminal.typed.get() == b"c"
         assert await terminal.typed.get() == b"d"
+        channel.to_host.put_nowait(None)
+        await visit
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
+    async def scene() -> None:
+        terminal, channel = FakeTerminal(), FakeChannel()
+        visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
+        await channel.was_shown.wait()
+        channel.was_shown.clear()
+        channel.to_host.put_nowait(encode(Hello(60, 20)))
+        await channel.was_shown.wait()
+
+        assert channel.shown.endswith(b"picture of 60 columns")
         channel.to_host.put_nowait(None)
         await visit
 
