@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from synapse.cli import exit_codes
+from synapse.cli.hold_view import messages_in, overdue_in, way_out, why_held
 from synapse.cli.hosts import ask, current_folder, own_agent, post_message, stands_still, standstill
 from synapse.cli.options import Options
 from synapse.cli.question_view import next_step, question_in, question_lines, question_of, target_of, title_of
@@ -171,6 +172,10 @@ class Narrator:
         question = question_in(state)
         if question:
             self._meet(question)
+            return
+        held = overdue_in(state)
+        if held and state.get("state") != WAITING:
+            self._tell(f"{self._name} holds {messages_in(held)}: {why_held(held)}  ({way_out(held, self._name)})")
             return
         before, self._hindrance = self._hindrance, self._hindrance_in(state)
         is_lasting = state.get("state") == WAITING or self._hindrance == before

@@ -277,6 +277,19 @@ def test_who_waits_is_told_once_what_keeps_the_prompt(
     assert ran.err.count("nothing is typed at codex-8120: there is text in the prompt") == 1
 
 
+def test_who_waits_is_told_once_that_messages_are_held_for_long(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "the program prints again and again"
+    start().state["held"] = {"reason": "never_rests", "why": why, "messages": 1, "overdue": True}
+    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
+
+    assert ran.code == 5
+    assert ran.err.count(f"codex-8120 holds 1 message: {why}  (synapse attach codex-8120)") == 1
+
+
 def test_a_machine_is_told_which_task_goes_on(synapse: Cli, start: HostFactory) -> None:
     host = start()
 
