@@ -80,13 +80,12 @@ class PersonDraft:
         if kernel_edits:
             # What a program read key by key is not in this line, whether it was a pager's or another editor's.
             return Draft.HIDDEN if self._in_kernel else Draft.NONE
-        # The program gets what waited in the kernel with the first keys that it reads.
-        has_text = self._in_kernel or self._line.text
-        if not has_text and not self._is_uncertain:
+        line, is_uncertain = _edited(self._line, self._handed_over(), is_uncertain=self._is_uncertain)
+        if not line.text and not is_uncertain:
             return Draft.NONE
         if has_unread():
             return Draft.UNREAD
-        return Draft.TYPED if has_text else Draft.UNCERTAIN
+        return Draft.TYPED if line.text else Draft.UNCERTAIN
 
     def typed(self, data: bytes, kernel: LineKeys | None = None) -> bool:
         """Take what came from the person's terminal, cut anywhere; False if no key was pressed.
@@ -121,21 +120,30 @@ class PersonDraft:
                 line.append(byte)
 
     def _edit_in_program(self, keys: list[Key]) -> None:
-        if self._in_kernel:
-            self._line = EditedLine(self._in_kernel.decode(errors="replace"))
-            self._in_kernel.clear()
+        keys = self._handed_over() + keys
+        self._in_kernel.clear()
         self._is_next_literal = False
-        for key in keys:
-            if key.kind is Kind.PASTED:
-                # The program keeps all lines of a paste: a line break in it submits nothing.
-                self._line = EditedLine(self._line.before + key.text, self._line.after)
-            # A line feed is Enter to a line program; what others make of it they show.
-            elif key.kind is Kind.ENTER or key.raw == b"\n" or (key.kind is Kind.CONTROL and key.text in _ENDS_LINE):
-                self._line, self._is_uncertain = EditedLine(), False
-            elif not (key.kind is Kind.CONTROL and key.text == _SUSPENDS):
-                edited = self._line.edited(key)
-                self._line = edited or self._line
-                self._is_uncertain = self._is_uncertain or edited is None
+        self._line, self._is_uncertain = _edited(self._line, keys, is_uncertain=self._is_uncertain)
+
+    def _handed_over(self) -> list[Key]:
+        """What waits in the kernel, as the keys that a program gets which begins to read them one by one."""
+        waiting = KeyParser()
+        return waiting.feed(bytes(self._in_kernel)) + waiting.flush()
+
+
+def _edited(line: EditedLine, keys: list[Key], *, is_uncertain: bool) -> tuple[EditedLine, bool]:
+    """Return the line in a program's own editor after `keys`, and whether there may be other text in it."""
+    for key in keys:
+        if key.kind is Kind.PASTED:
+            # The program keeps all lines of a paste: a line break in it submits nothing.
+            line = EditedLine(line.before + key.text, line.after)
+        # A line feed is Enter to a line program; what others make of it they show.
+        elif key.kind is Kind.ENTER or key.raw == b"\n" or (key.kind is Kind.CONTROL and key.text in _ENDS_LINE):
+            line, is_uncertain = EditedLine(), False
+        elif not (key.kind is Kind.CONTROL and key.text == _SUSPENDS):
+            edited = line.edited(key)
+            line, is_uncertain = edited or line, is_uncertain or edited is None
+    return line, is_uncertain
 
 
 def _erase(line: bytearray, *, whole_characters: bool) -> None:

@@ -147,6 +147,16 @@ class TestProgramsThatChangeHowTheyRead:
         draft.typed(b"\x15")
         assert state_of(draft) is Draft.NONE
 
+    @pytest.mark.parametrize(("ahead", "left"), [(b"\x1b[?62;22c", Draft.NONE), (b"\x1b[A", Draft.UNCERTAIN)])
+    def test_keys_and_reports_that_came_ahead_count_as_such_to_its_own_editor(self, ahead: bytes, left: Draft) -> None:
+        draft = PersonDraft()
+
+        draft.typed(ahead, KERNEL)
+
+        assert state_of(draft) is left
+        draft.typed(b"\x1b[I")
+        assert state_of(draft) is left
+
     def test_what_a_pager_was_told_is_not_in_the_line_that_follows(self) -> None:
         draft = PersonDraft()
 
