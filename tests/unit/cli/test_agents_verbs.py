@@ -116,6 +116,18 @@ def test_what_is_held_says_why_everywhere(synapse: Cli, start: HostFactory) -> N
     assert synapse("list", "--json").json[0]["held"] == HELD
 
 
+def test_a_task_that_waits_says_what_holds_it(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.state["held"] = HELD
+    task = host.open(MESSAGE)
+
+    assert "h: a person has a half-typed line  (synapse attach codex-8120)" in synapse("status", task["id"][:8]).out
+    assert synapse("status", task["id"][:8], "--json").json["held"] == HELD
+    host.change(task, receipt="typed")
+    assert "half-typed" not in synapse("status", task["id"][:8]).out
+    assert synapse("status", task["id"][:8], "--json").json["held"] is None
+
+
 def test_what_is_not_held_for_long_calls_nobody(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"queue_depth": 1, "held": {**HELD, "overdue": False, "messages": 1}}
 
