@@ -175,6 +175,8 @@ class Narrator:
             return
         held = overdue_in(state)
         if held and state.get("state") != WAITING:
+            if why_held(held) in self._told_hindrance:
+                return  # it was said when it began
             self._tell(f"{self._name} holds {messages_in(held)}: {why_held(held)}  ({way_out(held, self._name)})")
             return
         before, self._hindrance = self._hindrance, self._hindrance_in(state)

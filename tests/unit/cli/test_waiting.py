@@ -277,6 +277,24 @@ def test_who_waits_is_told_once_what_keeps_the_prompt(
     assert ran.err.count("nothing is typed at codex-8120: there is text in the prompt") == 1
 
 
+def test_what_was_said_when_it_began_is_not_said_again_when_it_lasts(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = start()
+    host.state["gate"] = why = "there is text in the prompt"
+    looks = iter(range(1000))
+    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.cli.waiting.overdue_in", lambda _state: _overdue(why) if next(looks) > 4 else {})
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
+
+    assert ran.err.count(why) == 1
+
+
+def _overdue(why: str) -> dict[str, object]:
+    return {"reason": "person", "why": why, "messages": 1, "overdue": True}
+
+
 def test_who_waits_is_told_once_that_messages_are_held_for_long(
     synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
