@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LOCAL_SCOPE: Final = "local"
+ANONYMOUS_SCOPE: Final = "anonymous"
+"""Of those who brought no credentials, where none are needed."""
 READ: Final = "read"
 SEND: Final = "send"
 CANCEL: Final = "cancel"
@@ -54,6 +56,11 @@ class Caller:
     def sees(self, scope: str) -> bool:
         """Whether tasks of that scope are visible to it; a foreign one looks like a missing one."""
         return self.sees_all or scope == self.scope
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Nothing is known of it."""
+        return self.scope == ANONYMOUS_SCOPE
 
     @property
     def is_agent(self) -> bool:

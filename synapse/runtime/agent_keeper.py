@@ -18,6 +18,7 @@ from synapse.core.address import nearest
 from synapse.core.clock import Clock
 from synapse.core.errors import InvalidSettings
 from synapse.core.registry import Registry
+from synapse.runtime.file_limit import Limit, give_file_limit
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.host_launch import Launch, host_environment
 from synapse.runtime.profiles import profile_names
@@ -60,10 +61,10 @@ def pause_after(quick_ends: int) -> float:
 class AgentKeeper:
     """Keeps one agent running until it is cancelled; then the agent ends too, if it was started here.
 
-    `secrets` are the names of environment variables that it does not get.
+    `secrets` are the names of environment variables that it does not get; `file_limit` is its limit of open files.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the agent, where it is kept, and what its host gets
         self,
         agent: AgentConfig,
         registry: Registry,
@@ -71,6 +72,7 @@ class AgentKeeper:
         clock: Clock,
         *,
         secrets: frozenset[str] = frozenset(),
+        file_limit: Limit | None = None,
         command: Callable[[AgentConfig], list[str]] | None = None,
     ) -> None:
         self._agent = agent
@@ -78,6 +80,7 @@ class AgentKeeper:
         self._logs = logs
         self._clock = clock
         self._secrets = secrets
+        self._file_limit = file_limit
         self._command = command or host_command
         self._quick_ends = 0
         self.starts = 0
@@ -115,6 +118,9 @@ class AgentKeeper:
         except OSError as error:
             log.warning("agent_not_started", extra={"agent": self._agent.id, "error": str(error)})
             return -1
+        if self._file_limit is not None:
+            # At once: it needs longer to start than this, and its program gets what it has.
+            give_file_limit(process.pid, self._file_limit)
         log.info("agent_started", extra={"agent": self._agent.id, "pid": process.pid})
         try:
             return await process.wait()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +23,7 @@ from synapse.dialects.hub.routes import hub_dialect
 from synapse.drivers.scripted.script import read_script
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_keeper import AgentKeeper
+from synapse.runtime.file_limit import Limit, open_file_limit, raise_file_limit
 from synapse.runtime.gateway_cards import GatewayCards
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.gateway_dialects import GatewayChoice, gateway_dialects
@@ -53,6 +53,7 @@ from synapse.service.open_streams import CountedStreams, OpenStreams
 from synapse.service.store_tail import StoreTail
 from synapse.service.tickets import Ticket
 from synapse.stores.sqlite import SqliteStore
+from synapse.transports.acceptor import ConnectionLimits, limits_within
 from synapse.transports.asgi import Scope
 from synapse.transports.cors import CorsApp
 from synapse.transports.credentials import PEER, Gate, loopback_hosts
@@ -73,14 +74,18 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 3
 SWEEP_SECONDS: Final = 2.0
-FILES_WANTED: Final = 65_536
+MOST_UNPROVEN: Final = 512
+"""Connections on which nobody was admitted yet; the first request on one decides."""
+MOST_UNPROVEN_PER_ADDRESS: Final = 64
 _AN_AGENTS_ACTIONS: Final = frozenset(ACTIONS) - {APPROVE, REGISTER}
 
 
 class Gateway:
     """Everything that one gateway process has."""
 
-    def __init__(self, plan: GatewayPlan, store: SqliteStore) -> None:
+    def __init__(self, plan: GatewayPlan, store: SqliteStore, *, file_limit: Limit) -> None:
+        """`file_limit` is the limit of open files that this process was started with."""
+        self._file_limit = file_limit
         self._plan = plan
         self._config, self._settings = plan.config, plan.settings
         self._me = plan.place.entry
@@ -167,7 +172,14 @@ class Gateway:
     def _keepers(self) -> list[AgentKeeper]:
         kept = [agent for agent in self._config.agents if agent.profile and agent.start]
         return [
-            AgentKeeper(agent, self._registry, self._settings.logs, self._clock, secrets=self._config.secret_variables)
+            AgentKeeper(
+                agent,
+                self._registry,
+                self._settings.logs,
+                self._clock,
+                secrets=self._config.secret_variables,
+                file_limit=self._file_limit,
+            )
             for agent in kept
         ]
 
@@ -230,10 +242,15 @@ class Gateway:
         app = self._app(door)
         place = self._plan.place
         return [
-            Server(app, [place.tcp], grace_seconds=GRACE_SECONDS, tls=tls),
+            Server(app, [place.tcp], grace_seconds=GRACE_SECONDS, tls=tls, limits=self._connection_limits()),
             Server(app, [place.unix.socket], grace_seconds=GRACE_SECONDS),
             door.server,
         ]
+
+    def _connection_limits(self) -> ConnectionLimits:
+        # Behind a proxy all connections come from one address.
+        per_source = MOST_UNPROVEN if self._plan.access.behind_proxy else MOST_UNPROVEN_PER_ADDRESS
+        return limits_within(open_file_limit(), unproven=MOST_UNPROVEN, per_source=per_source)
 
     def _open_grpc(self) -> GrpcDoor:
         door = GrpcDoor(
@@ -308,24 +325,16 @@ def describe(agent: GatewayAgent, state: str) -> ListedAgent:
     )
 
 
-def _raise_file_limit() -> None:
-    """Each reader of a stream is an open file, and the usual limit is 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) -> None:
     """Open the store, run the gateway, and leave everything as it was found.
 
     Raises StoreFailed, and what `Gateway.run` raises.
     """
-    _raise_file_limit()
+    limit = raise_file_limit()
     try:
         store = await SqliteStore.open(plan.settings.store)
         try:
-            await Gateway(plan, store).run(on_ready)
+            await Gateway(plan, store, file_limit=limit).run(on_ready)
         finally:
             await store.close()
     finally:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from synapse.core.extension import to_text
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_parts import AgentParts
+from synapse.runtime.file_limit import raise_file_limit
 from synapse.runtime.place import Place, leave_inbox, take_inbox
 from synapse.runtime.running_agent import RunningAgent, StartAgent
 from synapse.runtime.settings import Settings
@@ -36,6 +37,8 @@ class Host:
     async def run(self, start: StartAgent, *, instructions: bool) -> int:
         """Run the agent until it ends or this process is told to; return the agent's exit status."""
         agent = await start(self._me)
+        # Behind the start: the program has the limit that its user gave it.
+        raise_file_limit()
         self._me.cli_pid = agent.cli_pid
         self._me.takes = agent.acceptance.as_text
         self._me.extensions = to_text(agent.extensions)

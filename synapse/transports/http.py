@@ -42,6 +42,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
+from synapse.transports.acceptor import SLOT
 from synapse.transports.answer_head import WITHOUT_BODY
 from synapse.transports.asgi import Receive, Scope, Send, answer_whole, body_at_hand
 from synapse.transports.exchange import CALLER_LEFT, NO_DIALECT, Exchange, Observe
@@ -174,6 +175,7 @@ class HttpApp:
         """Return the answer, or nothing when it was a stream and is told already."""
         admitted = self._admit(scope)
         caller = admitted if isinstance(admitted, Caller) else await admitted
+        _prove_connection(scope, caller)
         match = self._table.match(scope["method"], scope["raw_path"])
         endpoint = match.endpoints[0]
         words.speaks(endpoint.dialect)
@@ -300,13 +302,22 @@ class HttpApp:
 
     async def _admitted(self, scope: Scope) -> Caller:
         admitted = self._admit(scope)
-        return admitted if isinstance(admitted, Caller) else await admitted
+        caller = admitted if isinstance(admitted, Caller) else await admitted
+        _prove_connection(scope, caller)
+        return caller
 
     def _closed(self) -> asyncio.Future[None]:
         # Made on first use: an application may be built before its event loop runs.
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
         return self._closing
+
+
+def _prove_connection(scope: Scope, caller: Caller) -> None:
+    """Count a connection no longer among those of strangers, once somebody with rights has asked on it."""
+    slot = scope.get("state", {}).get(SLOT)
+    if slot is not None and not caller.is_anonymous:
+        slot.prove()
 
 
 def _nothing(wire: WireRequest) -> WireAnswer:

@@ -24,6 +24,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from synapse.core.errors import BodyTooSlow
 from synapse.core.overriding import override
+from synapse.transports.acceptor import SLOT
 from synapse.transports.answer_head import Openings
 from synapse.transports.asgi import Scope
 from synapse.transports.credentials import PEER, peer_of
@@ -111,7 +112,8 @@ class HttpConnection(asyncio.Protocol):
         self._unread = UnreadLimit(self._loop, wire)
         self._connections.add(self)
         # Who it is, is known to every request and WebSocket of this connection.
-        self._state[PEER] = peer_of(wire.get_extra_info("socket"))
+        if PEER not in self._state:
+            self._state[PEER] = peer_of(wire.get_extra_info("socket"))
         common: Scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -127,6 +129,8 @@ class HttpConnection(asyncio.Protocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         self._connections.discard(self)
+        if SLOT in self._state:
+            self._state[SLOT].release()
         self._stage = Stage.CLOSING
         self._deadline.close()
         self._unread.close()
