@@ -21,10 +21,12 @@ from synapse.core.driver import DEGRADED
 from synapse.core.errors import InvalidProfile, InvalidSettings, StoreFailed
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
+from synapse.runtime.place import usual_socket_folders
 from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_file import file_lock
+from synapse.transports.listener import fault_of
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -32,6 +34,8 @@ PROBLEM: Final = "problem"
 LEAST_PYTHON: Final = (3, 11)
 LOCK_SECONDS: Final = 2.0
 LEAST_FREE_BYTES: Final = 50 * 1024 * 1024
+LONGEST_SOCKET_NAME: Final = "synapse-opencode-65535.sock"
+"""Of the agents that come with us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +108,30 @@ def _home(settings: Settings) -> Iterator[Finding]:
 
 
 def _sockets(settings: Settings) -> Iterator[Finding]:
-    folder = settings.uds_dir
+    """Which folder holds the sockets, and why none that comes before it does."""
+    if settings.sources.get("uds_dir"):
+        yield _wished_sockets(settings.uds_dir)
+        return
+    faults: list[str] = []
+    for folder in usual_socket_folders(settings):
+        fault = fault_of(folder, LONGEST_SOCKET_NAME, uid=os.getuid())
+        if fault:
+            faults.append(f"not {folder}: {fault}")
+            continue
+        used = f"{folder} is used" if folder.exists() else f"{folder} will be made at the first start"
+        yield Finding(NOTE if faults else OK, "sockets", "; ".join([used, *faults]))
+        return
+    advice = "set SYNAPSE_UDS_DIR to a folder of your own, with a short path"
+    yield Finding(PROBLEM, "sockets", f"no folder can hold the agents' sockets: {'; '.join(faults)}", advice)
+
+
+def _wished_sockets(folder: Path) -> Finding:
+    fault = fault_of(folder, LONGEST_SOCKET_NAME, uid=os.getuid()) if folder.parent.exists() else ""
+    if fault and not folder.is_symlink():
+        return Finding(PROBLEM, "sockets", f"{folder}: {fault}", "set SYNAPSE_UDS_DIR to another folder")
     if not folder.exists():
-        yield Finding(OK, "sockets", f"{folder} will be made at the first start")
-    elif folder.stat().st_uid != os.getuid():
-        yield Finding(NOTE, "sockets", f"{folder} belongs to another user; {folder}-{os.getuid()} is used instead")
-    else:
-        yield _private_folder("sockets", folder)
+        return Finding(OK, "sockets", f"{folder} will be made at the first start")
+    return _private_folder("sockets", folder)
 
 
 def _private_folder(subject: str, folder: Path) -> Finding:

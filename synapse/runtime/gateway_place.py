@@ -15,9 +15,9 @@ from synapse.registries.processes import UNKNOWN, start_time
 from synapse.runtime.access_settings import AccessSettings
 from synapse.runtime.gateway_config import GatewayConfig
 from synapse.runtime.loopback import is_loopback
-from synapse.runtime.place import Place
+from synapse.runtime.place import Place, take_socket
 from synapse.runtime.settings import Settings
-from synapse.transports.listener import UnixListener, bind_port, socket_folder
+from synapse.transports.listener import bind_port
 
 GATEWAY: Final = "gateway"
 FOLDER: Final = "gateways"
@@ -50,8 +50,7 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
     try:
         port = tcp.getsockname()[1]
         agent_id = f"synapse-{GATEWAY}-{port}"
-        wished = settings.uds_dir if settings.sources.get("uds_dir") else None
-        unix = UnixListener(socket_folder(wished, uid=os.getuid()) / f"{agent_id}.sock")
+        unix = take_socket(agent_id, settings)
     except BaseException:
         tcp.close()
         raise

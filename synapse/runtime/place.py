@@ -19,7 +19,14 @@ from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, is_running, start_time
 from synapse.runtime.profiles import profile_names
 from synapse.runtime.settings import Settings
-from synapse.transports.listener import UnixListener, bind_first_free, bind_port, socket_folder
+from synapse.transports.listener import (
+    UnixListener,
+    bind_first_free,
+    bind_port,
+    listen_in,
+    listen_in_first,
+    socket_folders,
+)
 
 _MOST_SAME: Final = 100
 _LEASE_TRIES: Final = 20
@@ -62,9 +69,7 @@ def take_place(
     try:
         number = tcp.getsockname()[1]
         agent_id = f"synapse-{agent_type}-{number}"
-        wished = settings.uds_dir if settings.sources.get("uds_dir") else None
-        folder = socket_folder(wished, uid=os.getuid())
-        unix = UnixListener(folder / f"{agent_id}.sock")
+        unix = take_socket(agent_id, settings)
     except BaseException:
         tcp.close()
         raise
@@ -81,6 +86,22 @@ def take_place(
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     )
     return Place(entry=entry, tcp=tcp, unix=unix)
+
+
+def take_socket(name: str, settings: Settings) -> UnixListener:
+    """Listen at a Unix socket called `name`, in the folder that was wished for, or the first usual one that can be had.
+
+    Raises PortTaken or InvalidSettings.
+    """
+    file = f"{name}.sock"
+    if settings.sources.get("uds_dir"):
+        return listen_in(settings.uds_dir, file, uid=os.getuid())
+    return listen_in_first(usual_socket_folders(settings), file, uid=os.getuid())
+
+
+def usual_socket_folders(settings: Settings) -> tuple[Path, ...]:
+    """Where sockets may lie when no folder was wished for, in the order of preference."""
+    return socket_folders(os.environ.get("XDG_RUNTIME_DIR", ""), uid=os.getuid(), preferred=settings.uds_dir)
 
 
 def _wished_port(port: int, settings: Settings) -> socket.socket:

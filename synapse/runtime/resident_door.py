@@ -16,12 +16,12 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.registries.files import FileRegistry
 from synapse.runtime.host_dialects import DialectChoice, host_dialects
-from synapse.runtime.place import check_name
+from synapse.runtime.place import check_name, take_socket
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
 from synapse.transports.credentials import Gate, loopback_hosts
 from synapse.transports.http import HttpApp, HttpLimits, Service
-from synapse.transports.listener import UnixListener, socket_folder
+from synapse.transports.listener import UnixListener
 from synapse.transports.server import Server
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,7 @@ class ResidentDoors:
     def _listen(self, entry: AgentEntry) -> UnixListener:
         """Raises InvalidRequest for a name that means others on a command line; PortTaken or InvalidSettings."""
         check_name(entry.name, self._settings)
-        wished = self._settings.uds_dir if self._settings.sources.get("uds_dir") else None
-        folder = socket_folder(wished, uid=os.getuid())
-        return UnixListener(folder / f"{self._gateway.agent_id}-{entry.name}.sock")
+        return take_socket(f"{self._gateway.agent_id}-{entry.name}", self._settings)
 
     def _server(self, entry: AgentEntry, agent: RunningAgent, service: Service, listener: UnixListener) -> Server:
         dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from synapse.cli import checkup
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.runtime.settings import Settings
 from synapse.stores.sqlite_file import file_lock
+from synapse.transports.listener import socket_folders
 from tests.unit.cli.conftest import Cli, HostFactory
 
 
@@ -115,3 +118,22 @@ def test_a_store_whose_lock_somebody_keeps_is_a_problem(
 
     with file_lock(home / "store.db", 1):
         assert levels(synapse)["store"] == "problem"
+
+
+def test_the_folder_of_the_sockets_is_named_and_why_not_an_earlier_one(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = home / "synapse-a2a"
+    usual.touch()
+    (home / "run").mkdir()
+    folders = socket_folders(str(home / "run"), uid=os.getuid(), preferred=usual)
+
+    def usual_folders(_settings: Settings) -> tuple[Path, ...]:
+        return folders
+
+    monkeypatch.setattr(checkup, "usual_socket_folders", usual_folders)
+    monkeypatch.delenv("SYNAPSE_UDS_DIR")
+
+    told = synapse("doctor").out
+
+    assert f"{home}/run/synapse-a2a will be made at the first start; not {usual}: it is not a folder" in told
