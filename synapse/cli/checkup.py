@@ -21,11 +21,13 @@ from synapse.core.driver import DEGRADED
 from synapse.core.errors import InvalidProfile, InvalidSettings, StoreFailed
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
+from synapse.runtime.open_store import require_no_lost_store
 from synapse.runtime.place import usual_socket_folders
 from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_file import file_lock
+from synapse.stores.sqlite_loss import SAVED
 from synapse.transports.listener import fault_of
 
 OK: Final = "ok"
@@ -142,10 +144,17 @@ def _private_folder(subject: str, folder: Path) -> Finding:
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
-    if not settings.store.exists():
-        yield Finding(OK, "store", f"{settings.store} will be made at the first start")
-        return
+    for saved in sorted(settings.store.parent.glob(f"{settings.store.name}{SAVED}*")):
+        advice = (
+            f"keep it, or use it in the place of the present one: `synapse stop --all`, then "
+            f"`mv {settings.store} {settings.store}.before && mv {saved} {settings.store}`"
+        )
+        yield Finding(NOTE, "store", f"{saved} has what agents had stored when it was replaced under them", advice)
     try:
+        require_no_lost_store(settings)
+        if not settings.store.exists():
+            yield Finding(OK, "store", f"{settings.store} will be made at the first start")
+            return
         asyncio.run(_open_and_check(settings.store))
     except StoreFailed as error:
         yield Finding(PROBLEM, "store", str(error), error.hint)
@@ -174,6 +183,9 @@ def _agents(settings: Settings) -> Iterator[Finding]:
             if stands_still(one.entry):
                 advice = standstill(one.entry)
             yield Finding(PROBLEM, short_name(one.entry), str(one.error), advice)
+        if one.body.get("store_fault"):
+            advice = f"synapse restart {short_name(one.entry)}"
+            yield Finding(PROBLEM, short_name(one.entry), f"refuses messages: {one.body['store_fault']}", advice)
         for sighting in objects_in(one.body, "sightings"):
             detail = str(sighting.get("detail", ""))
             if detail.startswith(DEGRADED):

@@ -94,6 +94,7 @@ BY_ERROR = {
     "store_corrupt": FAILED,
     "store_too_new": FAILED,
     "store_full": FAILED,
+    "store_lost": FAILED,
     "store_unsafe": FAILED,
     "internal": FAILED,
 }

@@ -46,7 +46,17 @@ def as_fields(one: Asked) -> "dict[str, Any]":
     """The object of an agent in `--json`: its registry entry, and what its host says of it."""
     fields = dict(one.entry.as_dict())
     fields["status"] = state_of(one)
-    for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "attention", "question"):
+    for key in (
+        "why",
+        "source",
+        "since",
+        "gate",
+        "queue_depth",
+        "current_task",
+        "attention",
+        "question",
+        "store_fault",
+    ):
         fields[key] = one.body.get(key)
     if one.error is not None:
         fields["why"] = f"{one.error} {one.error.hint}".strip()
@@ -71,6 +81,9 @@ def attention_lines(asked: list[Asked]) -> list[str]:
             lines.append(f"! {name} asks a person: {title_of(question)}  ({command})")
         elif state_of(one) == WAITING:
             lines.append(f"! {name} waits for a person: {plain(str(one.body.get('why', '')))}  (synapse attach {name})")
+        if one.body.get("store_fault"):
+            fault = plain(str(one.body["store_fault"]))
+            lines.append(f"! {name} refuses messages: {fault}  (synapse restart {name})")
         lines += _task_lines(name, objects_in(one.body, "attention"))
     return lines
 

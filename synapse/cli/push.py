@@ -11,6 +11,7 @@ from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser, whole_number
 from synapse.core.push import Delivery, Push, shown_url
 from synapse.core.task import SHORT_ID_LENGTH
+from synapse.runtime.open_store import require_no_lost_store
 from synapse.runtime.settings import load_settings
 from synapse.stores.sqlite import SqliteStore
 
@@ -49,6 +50,7 @@ class _ActionParser(VerbParser):
 
 async def _deliveries(limit: int) -> list[tuple[Push, Delivery | None]]:
     settings = load_settings(folder=current_folder())
+    require_no_lost_store(settings)
     if not settings.store.exists():
         return []
     store = await SqliteStore.open(settings.store)

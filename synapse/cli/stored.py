@@ -11,6 +11,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.task import Task
 from synapse.dialects.synapse.projection import task_object
+from synapse.runtime.open_store import require_no_lost_store
 from synapse.runtime.settings import load_settings
 from synapse.runtime.unowned import Unowned, open_unowned
 from synapse.service.gateway_directory import left_name
@@ -39,7 +40,12 @@ def stored_queue(living: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[s
 
 
 def recent_tasks(agent: str, limit: int) -> list[Task]:
-    """The tasks that changed last, of all agents or of one, the latest first; not what each is told at its start."""
+    """The tasks that changed last, of all agents or of one, the latest first; not what each is told at its start.
+
+    Raises StoreFailed.
+    """
+    # An empty list would be a lie: agents that run have tasks, in a store that is gone from its place.
+    require_no_lost_store(load_settings(folder=current_folder()))
 
     def is_wanted(task: Task) -> bool:
         return not is_instruction(task) and (not agent or is_of(agent, owner(task)))

@@ -20,12 +20,12 @@ from synapse.core.events import Update
 from synapse.core.json_text import decode_object
 from synapse.core.task import TaskId, TaskState
 from synapse.dialects.synapse.updates import encode_update
+from synapse.runtime.open_store import open_store
 from synapse.runtime.settings import load_settings
 from synapse.service.feed import Feed
 from synapse.service.gateway_directory import left_name
 from synapse.service.journal import Journal
 from synapse.service.store_tail import StoreTail
-from synapse.stores.sqlite import SqliteStore
 
 EXAMPLES = """
 synapse watch                      all agents, until Ctrl-C
@@ -61,7 +61,7 @@ def _inbox_of(agent: str) -> str:
 
 
 async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
-    store = await SqliteStore.open(load_settings(folder=current_folder()).store)
+    store = await open_store(load_settings(folder=current_folder()))
     try:
         journal = Journal(store)
         tail = StoreTail(store, journal, look_seconds=LOOK_SECONDS)

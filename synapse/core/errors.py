@@ -13,7 +13,8 @@
     ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing · FileNotStored
     │   └── ExternalAgentFailed   ExternalAgentUnreachable
     ├── WaitTimedOut · WaitingForPerson
-    ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull · StoreUnsafe
+    ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull
+    │                             StoreLost · StoreUnsafe
     └── InternalFailure           a defect of ours; the log has it, the caller gets no detail
 
 Each class has a stable `code`, used in wire errors, logs and tests; `str(error)` is the sentence for a person and
@@ -385,6 +386,12 @@ class StoreFull(StoreFailed):
     """The disk is full."""
 
     code = "store_full"
+
+
+class StoreLost(StoreFailed):
+    """The store's files were deleted, replaced or moved while they were open."""
+
+    code = "store_lost"
 
 
 class StoreUnsafe(StoreFailed):

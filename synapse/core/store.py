@@ -100,6 +100,10 @@ class TaskStore(Protocol):
         """Delete finished tasks that did not change since, in steps that let others write; return how many."""
         ...
 
+    def fault(self) -> str:
+        """What keeps it from storing anything, as a sentence for people; nothing while it can."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -36,6 +36,7 @@ from synapse.runtime.gateway_place import GatewayPlan, gateways
 from synapse.runtime.host import spare_the_collector, told_to_stop
 from synapse.runtime.metrics import Metrics
 from synapse.runtime.open_gate import gateway_names, new_tickets, open_gate
+from synapse.runtime.open_store import open_store
 from synapse.runtime.resident import Resident, Residents, resident_entry
 from synapse.runtime.resident_door import ResidentDoors
 from synapse.runtime.scripted_agent import AGENT_TYPE as SCRIPTED
@@ -332,7 +333,7 @@ async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) ->
     """
     limit = raise_file_limit()
     try:
-        store = await SqliteStore.open(plan.settings.store)
+        store = await open_store(plan.settings)
         try:
             await Gateway(plan, store, file_limit=limit).run(on_ready)
         finally:

@@ -14,6 +14,7 @@ from synapse.core.extension import to_text
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_parts import AgentParts
 from synapse.runtime.file_limit import raise_file_limit
+from synapse.runtime.open_store import open_store
 from synapse.runtime.place import Place, leave_inbox, take_inbox
 from synapse.runtime.running_agent import RunningAgent, StartAgent
 from synapse.runtime.settings import Settings
@@ -89,7 +90,7 @@ async def run_host(place: Place, start: StartAgent, settings: Settings, *, instr
     """
     registry = FileRegistry(settings.registry)
     try:
-        store = await SqliteStore.open(settings.store)
+        store = await open_store(settings)
         try:
             await take_inbox(place.entry, store, registry)
             try:

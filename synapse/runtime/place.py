@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 from synapse.core.address import PERSON
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
-from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
+from synapse.core.errors import InvalidRequest, NameTaken, PortTaken, StoreFailed
 from synapse.core.store import TaskStore
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, is_running, start_time
@@ -148,7 +149,9 @@ async def _claim_patiently(inbox: str, holder: str, store: TaskStore, registry: 
 
 async def leave_inbox(entry: AgentEntry, store: TaskStore) -> None:
     """Give the lease back, so that the next agent of this name need not ask whether we live."""
-    await store.release_inbox(entry.inbox, f"{entry.pid}:{entry.pid_started}")
+    # The lease of a process that has ended is free anyway: a store that fails must not change how an agent ends.
+    with suppress(StoreFailed):
+        await store.release_inbox(entry.inbox, f"{entry.pid}:{entry.pid_started}")
 
 
 def inbox_of(agent_type: str, name: str, folder: str) -> str:

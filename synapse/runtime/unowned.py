@@ -23,6 +23,7 @@ from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.registries.processes import UNKNOWN, start_time
 from synapse.runtime.ids import new_context_id, new_task_id
+from synapse.runtime.open_store import open_store
 from synapse.runtime.place import holder_is_alive
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
@@ -211,7 +212,7 @@ def _holder() -> str:
 @asynccontextmanager
 async def open_unowned(settings: Settings) -> AsyncGenerator[Unowned]:
     """Open the store for a moment. Raises StoreFailed."""
-    store = await SqliteStore.open(settings.store)
+    store = await open_store(settings)
     try:
         yield Unowned(store, settings)
     finally:

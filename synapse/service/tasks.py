@@ -232,6 +232,7 @@ class TaskService:
             asking=await self._questions.asking(),
             queue=tuple(queue),
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
+            store_fault=self._store.fault(),
         )
 
     async def _reply(self, request: Reply, caller: Caller) -> Any:

@@ -121,6 +121,10 @@ class MemoryStore:
         self.pushes.forget_tasks(old)
         return len(old)
 
+    def fault(self) -> str:
+        """Nothing can happen to it."""
+        return ""
+
     async def close(self) -> None:
         """There is nothing to close."""
 

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from synapse.core.errors import StoreUnsafe
 
@@ -39,6 +40,11 @@ def prepare_location(path: Path) -> None:
 def lock_path(path: Path) -> Path:
     """The file whose lock is taken before each write; never the database itself, whose locks are SQLite's own."""
     return path.with_name(f"{path.name}.lock")
+
+
+def uri(path: Path) -> str:
+    """The address of a database that is opened only if it is there: SQLite would make an empty one otherwise."""
+    return f"file:{quote(str(path))}?mode=rw"
 
 
 def refuse_network(folder: Path, mounts: str) -> None:

@@ -29,6 +29,7 @@ class Reader:
 
     def __init__(self, path: Path, *, lock_timeout: float, gather: int = 1) -> None:
         """While more is asked, so many answers are told together."""
+        self._require: Callable[[], None] = _nothing
         self._path = path
         self._gather = gather
         self._lock_timeout = lock_timeout
@@ -42,9 +43,23 @@ class Reader:
         self._ended: asyncio.Future[None] | None = None
         self._connection: sqlite3.Connection | None = None
 
+    def check_with(self, require: Callable[[], None]) -> None:
+        """Call `require` in the thread before each look, which fails when that raises."""
+        self._require = require
+
     def look(self, look: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Look with the connection of the thread, behind what was asked before."""
-        return self.do(lambda: look(self._connected()))
+
+        def work() -> T:
+            # Before a connection is opened, too: what lies at the path may be another store.
+            self._require()
+            is_new = self._connection is None
+            connection = self._connected()
+            if is_new:
+                self._require()
+            return look(connection)
+
+        return self.do(work)
 
     def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """The same without a connection. The future is done with the result, or with a SynapseError."""
@@ -140,3 +155,7 @@ class Reader:
         if self._connection is None:
             self._connection = connect(self._path, lock_timeout=self._lock_timeout)
         return self._connection
+
+
+def _nothing() -> None:
+    """For a reader that opens the store, when nothing is known of its files yet."""

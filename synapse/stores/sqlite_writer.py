@@ -13,20 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Condition, Event, Thread
 from typing import Any, Final, Generic, TypeVar
 
-from synapse.core.errors import StoreFailed, StoreLocked, SynapseError
+from synapse.core.errors import StoreFailed, StoreLocked, StoreLost, SynapseError
 from synapse.stores.sqlite_appends import Append, write
 from synapse.stores.sqlite_errors import locked, store_error
 from synapse.stores.sqlite_location import lock_path
+from synapse.stores.sqlite_loss import StoreFiles
+
+log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 20_000
 _MOST_TOGETHER: Final = 1000
@@ -56,8 +59,9 @@ Outcome = tuple[Work, Any, SynapseError | None]
 class Writer:
     """Owns the writing connection. Everything but `_run` and what it calls happens in the loop."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, *, lock_timeout: float) -> None:
-        self._path = path
+    def __init__(self, files: StoreFiles, connection: sqlite3.Connection, *, lock_timeout: float) -> None:
+        self._files = files
+        self._path = path = files.path
         self._connection = connection
         self._lock_timeout = lock_timeout
         self._loop = asyncio.get_running_loop()
@@ -136,9 +140,17 @@ class Writer:
             outcomes = self._commit_what_waits()
             if outcomes:
                 self._tell(_deliver, outcomes)
+        self._save_what_is_lost()
         self._connection.close()
         os.close(self._lock_file)
         self._tell(self._closed.set_result, None)
+
+    def _save_what_is_lost(self) -> None:
+        try:
+            self._files.save(self._connection)
+        except (OSError, sqlite3.Error) as error:
+            # The last words of this thread; there is nobody left to tell.
+            log.warning("store_not_saved", extra={"path": str(self._path), "why": str(error)})
 
     def _tell(self, callback: Callable[[Any], object], argument: object) -> None:
         # The loop may be gone when a lock that somebody held for long is free at last.
@@ -178,7 +190,7 @@ class Writer:
             return self._write(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait, and the thread goes on
             failure = store_error(error, self._path)
-        if len(batch) == 1 or isinstance(failure, StoreLocked):
+        if len(batch) == 1 or isinstance(failure, StoreLocked | StoreLost):
             return [(work, None, failure) for work in batch]
         return [outcome for work in batch for outcome in self._commit([work])]
 
@@ -188,7 +200,11 @@ class Writer:
         try:
             seqs = iter(write(connection, [work for work in batch if isinstance(work, Append)]))
             results = [next(seqs) if isinstance(work, Append) else work.run(connection) for work in batch]
+            # Before: what is refused must not come back with a store that is saved. And behind it: what went to a file
+            # that nobody can open any more must not be acknowledged.
+            self._files.require()
             connection.execute("COMMIT")
+            self._files.require()
         except BaseException:
             # After some failures SQLite has rolled back already.
             if connection.in_transaction:

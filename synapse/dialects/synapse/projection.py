@@ -97,6 +97,7 @@ def encode_status(status: HostStatus) -> bytes:
             "queue_depth": len(status.queue),
             "attention": [*_questions(status), *(_attention(task) for task in status.attention)],
             "question": _question(status),
+            "store_fault": status.store_fault,
             "sightings": [_sighting(sighting) for sighting in view.sightings],
         }
     )

@@ -156,9 +156,9 @@ def test_cancel_takes_a_message_back(synapse: Cli, start: HostFactory) -> None:
 
 
 def test_cancel_takes_back_several_and_goes_on_when_one_cannot_be(synapse: Cli, start: HostFactory) -> None:
+    left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
     host = start()
     first, second = host.open(MESSAGE), host.open(MESSAGE)
-    left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
     synapse("cancel", left["id"])
 
     ran = synapse("cancel", left["id"], first["id"], second["id"], "--json")
