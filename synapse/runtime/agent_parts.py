@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 from synapse.core.agent import AgentEntry
+from synapse.core.clock import SinceStart
 from synapse.core.errors import AgentExited, SynapseError
 from synapse.core.registry import Registry
 from synapse.drivers.pty.composer import forget_files_before
@@ -59,6 +60,7 @@ class AgentParts:
         self._registry = registry
         self._settings = settings
         self._clock = SystemClock()
+        self._since_start = SinceStart(self._clock)
         self._journal = Journal(store)
         self._feed = Feed(self._journal, store)
         self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
@@ -135,7 +137,7 @@ class AgentParts:
         """Forget tasks that are too old to keep, and the files that came with them."""
         if self._settings.keep_days and self._clock.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = self._clock.monotonic()
-            before = self._clock.now() - timedelta(days=self._settings.keep_days)
+            before = self._since_start.now() - timedelta(days=self._settings.keep_days)
             await self._store.prune(before)
             await asyncio.to_thread(forget_files_before, self._settings.files, before.timestamp())
 

@@ -219,7 +219,7 @@ class Gateway:
         return replace(describe(agent, state), extensions=self.directory.extensions_of(agent.name))
 
     def _new_ticket(self, caller: Caller) -> Ticket:
-        return self._tickets.issue(caller, self._clock.now())
+        return self._tickets.issue(caller, self._clock)
 
     def _open_gate(self) -> GatewayGate:
         config, access = self._config, self._plan.access

@@ -11,10 +11,10 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Final
 
 from synapse.core.caller import LOCAL_SCOPE, Caller
+from synapse.core.clock import deadline_after
 from synapse.core.errors import AmbiguousTask, Conflict, QueueFull, TaskNotCancelable, TaskNotFound
 from synapse.core.events import TaskOpened
 from synapse.core.message import Message
@@ -80,7 +80,7 @@ class Unowned:
             dialect="synapse",
             message=message,
             priority=priority,
-            deadline=now + timedelta(seconds=seconds) if seconds else None,
+            deadline=deadline_after(seconds, self._clock) if seconds else None,
             metadata=metadata,
         )
         async with self._lease(inbox):
@@ -177,7 +177,7 @@ class Unowned:
     async def _looked_at(self, task: Task) -> Task:
         """The task, expired if its time has come: no host looks after a message whose agent does not run."""
         now = self._clock.now()
-        if not is_waiting_in_queue(task) or task.deadline is None or task.deadline > now:
+        if not is_waiting_in_queue(task) or not task.is_overdue(self._clock):
             return task
         holder = _holder()
         if not await self._store.claim_inbox(task.inbox, holder, holder_is_alive):

@@ -64,7 +64,7 @@ class Doubts:
                         await self._end(task, outcomes.expired(task, self._clock.now()))
 
     def _is_overdue(self, task: Task) -> bool:
-        if task.deadline is None or task.deadline > self._clock.now():
+        if not task.is_overdue(self._clock):
             return False
         # What is just being typed is not stopped half way: soon there is proof, or doubt.
         return (is_waiting_in_queue(task) and task.id != self._worker.current) or (

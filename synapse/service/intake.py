@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from synapse.core.address import PERSON, SYSTEM
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.clock import Clock
+from synapse.core.clock import Clock, Deadline, deadline_after, deadline_at
 from synapse.core.driver import Answered
 from synapse.core.errors import (
     Conflict,
@@ -213,7 +213,7 @@ class Intake:
             )
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
-        deadline = self._deadline(request, self._clock.now())
+        deadline = self._deadline(request)
         sender, metadata = self._origin(request, caller)
         opened = self._opened(request, caller, metadata, deadline)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
@@ -347,7 +347,7 @@ class Intake:
         request: SendMessage | CreateTask,
         caller: Caller,
         metadata: dict[str, Any],
-        deadline: datetime | None = None,
+        deadline: Deadline | None = None,
     ) -> TaskOpened:
         return TaskOpened(
             task_id=TaskId(self._new_task_id()),
@@ -388,12 +388,12 @@ class Intake:
                 metadata["sender_task_id"] = request.sender_task_id
         return sender.sender_id, metadata
 
-    def _deadline(self, request: SendMessage, now: datetime) -> datetime | None:
+    def _deadline(self, request: SendMessage) -> Deadline | None:
         if request.deadline is not None:
-            return request.deadline
+            return deadline_at(request.deadline, self._clock)
         ttl = request.metadata.get("ttl")
         if ttl is None:
-            return now + self._limits.ttl if self._limits.ttl else None
+            return deadline_after(self._limits.ttl.total_seconds(), self._clock) if self._limits.ttl else None
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 10**9:
             raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {ttl!r}")
-        return now + timedelta(seconds=ttl)
+        return deadline_after(ttl, self._clock)

@@ -355,7 +355,7 @@ class AgentWorker:
 
     def _facts(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
-        if isinstance(event, Typing) and task.deadline is not None and task.deadline <= now:
+        if isinstance(event, Typing) and task.is_overdue(self._clock):
             return outcomes.expired(task, now)
         if self._running is not None and self._running.interrupted and isinstance(event, _ENDS):
             return outcomes.interrupted(task, now, event)
