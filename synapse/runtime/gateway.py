@@ -130,6 +130,7 @@ class Gateway:
                 gateways(self._settings.home).write(self._me)
                 keepers = [group.create_task(keeper.keep()) for keeper in self._keepers()]
                 keepers.append(group.create_task(self._sweep()))
+                keepers.append(group.create_task(servers[1].keep_in_place(self._plan.place.unix)))
                 log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)
                 await stop
@@ -234,7 +235,7 @@ class Gateway:
             ),
         )
 
-    def _servers(self) -> list[Server | GrpcServer]:
+    def _servers(self) -> tuple[Server, Server, GrpcServer]:
         """Two for the network, with TLS where there is a certificate, and one for this user's own commands."""
         access = self._plan.access
         # First: gRPC cannot tell a bad certificate from a port that is taken.
@@ -242,11 +243,11 @@ class Gateway:
         door = self._open_grpc()
         app = self._app(door)
         place = self._plan.place
-        return [
+        return (
             Server(app, [place.tcp], grace_seconds=GRACE_SECONDS, tls=tls, limits=self._connection_limits()),
             Server(app, [place.unix.socket], grace_seconds=GRACE_SECONDS),
             door.server,
-        ]
+        )
 
     def _connection_limits(self) -> ConnectionLimits:
         # Behind a proxy all connections come from one address.

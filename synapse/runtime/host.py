@@ -60,6 +60,7 @@ class Host:
             spare_the_collector()
             agent.on_served()
             jobs = parts.start(group)
+            jobs.append(group.create_task(server.keep_in_place(self._place.unix)))
             if instructions:
                 await parts.instruct()
             # Only now: whoever sees the entry may send, and comes behind the instructions.

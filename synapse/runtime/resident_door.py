@@ -55,6 +55,7 @@ class ResidentDoors:
         entry.endpoint = f"{self._gateway.endpoint}/agents/{entry.name}"
         server = self._server(entry, agent, service, listener)
         serving = asyncio.create_task(server.serve())
+        keeping = asyncio.create_task(server.keep_in_place(listener))
         try:
             await server.wait_started()
             # Only now: whoever sees the entry may send.
@@ -62,6 +63,7 @@ class ResidentDoors:
             yield
         finally:
             self._registry.remove(entry.agent_id)
+            keeping.cancel()
             server.stop()
             await asyncio.wait({serving})
             listener.close()

@@ -158,6 +158,36 @@ class UnixListener:
                 f"no socket can be made at {path}: {error.strerror}", hint="set SYNAPSE_UDS_DIR to another folder"
             ) from error
 
+    def is_missing(self) -> bool:
+        """Whether nothing lies at its path any more, so that nobody can connect."""
+        try:
+            self.path.lstat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def renew(self) -> socket.socket:
+        """Listen at the same path again, on a new socket; the old one is left to whoever serves it.
+
+        Raises OSError, or InvalidSettings when the folder was removed too and somebody else has made it.
+        """
+        folder = self.path.parent
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        if folder.lstat().st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, f"another user owns {folder}")
+        _require_ours(folder, os.getuid())
+        renewed = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._inode = _listen_at(renewed, self.path)
+        except OSError:
+            renewed.close()
+            raise
+        self.socket = renewed
+        return renewed
+
     def close(self) -> None:
         """Stop listening and remove the socket's file, unless another host has put its own there."""
         self.socket.close()

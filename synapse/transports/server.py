@@ -17,15 +17,20 @@ from typing import Any, Final
 import uvicorn
 
 from synapse.core.access_errors import RateLimited
+from synapse.core.errors import InvalidSettings
 from synapse.core.overriding import override
 from synapse.transports.acceptor import Acceptor, ConnectionLimits
 from synapse.transports.answer_head import header_lines, status_line
 from synapse.transports.http_connection import HttpConnection
+from synapse.transports.listener import UnixListener
 from synapse.transports.served_app import ServedApp
+
+log = logging.getLogger(__name__)
 
 FRAME_LIMIT: Final = 1024 * 1024
 UNLIMITED: Final = ConnectionLimits(total=sys.maxsize, unproven=sys.maxsize, unproven_per_source=sys.maxsize)
 RETRY_SECONDS: Final = 5
+LOOK_SECONDS: Final = 2.0
 
 # Nothing may be printed where a person's CLI is drawn. What root has handlers for is still logged there.
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())
@@ -80,6 +85,24 @@ class Server:
             for listener in self._sockets:
                 listener.close()
 
+    async def keep_in_place(self, unix: UnixListener) -> None:
+        """Make the socket again whenever it was removed: nobody could reach us there, nor end us by a command.
+
+        Never returns by itself.
+        """
+        never = asyncio.Event()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(never.wait(), LOOK_SECONDS)
+            if not unix.is_missing():
+                continue
+            try:
+                await self._uvicorn.listen_also(unix.renew())
+            except (OSError, InvalidSettings) as error:
+                log.warning("socket_not_renewed", extra={"path": str(unix.path), "error": str(error)})
+            else:
+                log.warning("socket_renewed", extra={"path": str(unix.path)})
+
     async def wait_started(self) -> None:
         """Return when connections are taken."""
         await self._uvicorn.running.wait()
@@ -116,6 +139,11 @@ class _QuietServer(uvicorn.Server):
                 )
                 self._acceptors.append(acceptor)
                 acceptor.start()
+
+    async def listen_also(self, listener: socket.socket) -> None:
+        """Take the connections of one more Unix socket, until the end."""
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_server(lambda: self._new_connection({}), sock=listener))
 
     def _new_connection(self, state: dict[str, Any]) -> HttpConnection:
         return HttpConnection(self.config, self.server_state, {**self.lifespan.state, **state})
