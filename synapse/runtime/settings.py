@@ -69,7 +69,7 @@ class Settings:
 
 MEANINGS: Final[Mapping[str, str]] = {
     "home": "folder of the registry, the store and the logs",
-    "uds_dir": "folder of the Unix sockets",
+    "uds_dir": "folder of the Unix sockets; without it, the first that can be used (see `synapse doctor`)",
     "host": "address that the TCP port is bound to",
     "max_body_bytes": "largest request body that an agent takes",
     "detach_key": "key that leaves `synapse attach`",
