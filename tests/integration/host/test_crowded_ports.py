@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
+import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
 
-from tests.conformance import real_gateway
+from tests.conformance import real_gateway, real_hosts
 from tests.integration.cli import session as cli
 
 pytestmark = [
@@ -114,7 +114,7 @@ def test_the_program_of_an_agent_keeps_the_limit_of_its_user(tmp_path: Path, mon
 
 
 def test_the_owner_reaches_a_gateway_that_another_user_crowds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_gateway, "COMMAND", limited(real_gateway.COMMAND, LIMIT, LIMIT))
+    monkeypatch.setattr(real_gateway, "COMMAND", limited(real_hosts.COMMAND, LIMIT, LIMIT))
     with real_gateway.gateway(tmp_path / "home") as served:
         key = real_gateway.new_key(served.home, "owner")
         card = served.ask("GET", CARD, key=key, A2A_Version="1.0").json

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from synapse.core.clock import BootTime, Deadline, SinceStart, deadline_after, deadline_at
+from synapse.core.overriding import override
 from synapse.core.task import Task, TaskState
 from synapse.stores.rows import deadline_of
 from tests.fakes.clock import FakeClock
@@ -89,6 +90,7 @@ def test_a_deadline_of_a_version_that_knew_only_the_wall_clock_goes_by_it() -> N
 
 def test_where_the_system_does_not_tell_its_start_the_wall_clock_counts() -> None:
     class Elsewhere(FakeClock):
+        @override
         def boot_time(self) -> BootTime:
             return BootTime("", self.monotonic())
 

@@ -7,11 +7,19 @@ import logging
 import os
 import resource
 import socket
+import ssl
+from collections.abc import Callable
 from contextlib import closing, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import pytest
+import uvloop
+
+from synapse.core.overriding import override
 from synapse.transports.acceptor import SLOT, Acceptor, ConnectionLimits, Slots, limits_within
 from synapse.transports.acceptor import log as acceptor_log
+from tests.fakes.certificates import self_made
 
 LIMITS = ConnectionLimits(total=6, unproven=3, unproven_per_source=2)
 
@@ -77,11 +85,13 @@ class Greeter(asyncio.Protocol):
     def __init__(self, state: dict[str, Any]) -> None:
         self._slot = state[SLOT]
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(b"hello")
-        transport.close()
+        wire = cast("asyncio.Transport", transport)
+        wire.write(b"hello")
+        wire.close()
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._slot.release()
 
@@ -99,6 +109,7 @@ class Warned(logging.Handler):
         self.count = 0
         self.first = asyncio.Event()
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         self.count += record.getMessage() == "out_of_open_files"
         self.first.set()
@@ -147,3 +158,42 @@ def test_a_connection_that_finds_no_room_is_told_so() -> None:
             return heard
 
     assert asyncio.run(scenario()) == b"no room"
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_caller_that_never_ends_its_handshake_has_a_place_until_it_leaves(
+    tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    certificate, key = self_made(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+
+    def greeted(port: int) -> bytes:
+        """What somebody who speaks TLS hears; nothing while there is no room."""
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+                trusting.wrap_socket(plain, server_hostname="localhost") as secured,
+            ):
+                return secured.recv(100)
+        except OSError:
+            return b""
+
+    async def scenario() -> tuple[bytes, bytes]:
+        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+            port = listener.getsockname()[1]
+            limits = ConnectionLimits(total=1, unproven=1, unproven_per_source=1)
+            acceptor = Acceptor(listener, Greeter, limits, refusal=b"in plain words", tls=tls)
+            acceptor.start()
+            silent = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port), 10)
+            refused = await asyncio.to_thread(greeted, port)
+            silent.close()
+            async with asyncio.timeout(20):
+                while not (heard := await asyncio.to_thread(greeted, port)):
+                    pass
+            acceptor.close()
+            return refused, heard
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(scenario()) == (b"", b"hello")
