@@ -13,9 +13,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from synapse.core.agent import AgentEntry
+from synapse.core.agent import READY, AgentEntry
 from synapse.core.clock import SinceStart
-from synapse.core.errors import AgentExited, SynapseError
+from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.registry import Registry
 from synapse.drivers.pty.composer import forget_files_before
 from synapse.runtime.courier import HostCourier
@@ -101,6 +101,14 @@ class AgentParts:
         """
         await self._intake.take_up(left)
         await self._missed.take(left.waiting)
+
+    async def recover_store(self) -> None:
+        """Put a store that was deleted back, and record the end of a turn that waits for it: the agent has answered."""
+        if not self._store.fault():
+            return
+        with suppress(StoreFailed):
+            if await self._store.recover() and self._agent.driver.view().state == READY:
+                await self._worker.turn_over(FAREWELL_SECONDS)
 
     async def say_farewell(self) -> None:
         """The agent was stopped: let the turn that runs record how it ended, and tell who waits for an answer."""

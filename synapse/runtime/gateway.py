@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
-from synapse.core.errors import NameTaken
+from synapse.core.errors import NameTaken, StoreFailed
 from synapse.core.listed_agent import ListedAgent
 from synapse.dialects.hub.paths import WEBSOCKET_PATH
 from synapse.dialects.hub.routes import hub_dialect
@@ -135,6 +135,9 @@ class Gateway:
                 on_ready(self)
                 await stop
                 log.info("gateway_stopping")
+                with suppress(StoreFailed):
+                    # As in a host: what its residents wait to record.
+                    await self._store.recover()
                 gateways(self._settings.home).remove(self._me.agent_id)
                 for server in servers:
                     server.stop()

@@ -68,6 +68,8 @@ class Host:
             await parts.take_up(left)
             ends: set[asyncio.Future[Any]] = {stop, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            # Before the agent ends: what is in memory and waits for a store that was deleted can still be recorded.
+            await parts.recover_store()
             await agent.stop()
             await parts.say_farewell()
             self._registry.remove(self._me.agent_id)

@@ -10,7 +10,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
 from synapse.core.driver import Driver
-from synapse.core.errors import PersonRequired, TaskNotFound, UnsupportedOperation
+from synapse.core.errors import PersonRequired, StoreFailed, TaskNotFound, UnsupportedOperation
 from synapse.core.events import MetadataChanged, Update
 from synapse.core.message import Message
 from synapse.core.push import PushConfig
@@ -46,7 +46,7 @@ from synapse.core.requests import (
 )
 from synapse.core.status import HostStatus
 from synapse.core.store import TaskPage, TaskStore
-from synapse.core.task import Task
+from synapse.core.task import Task, TaskId
 from synapse.core.wire_errors import PushNotSupported
 from synapse.service.doubts import Doubts
 from synapse.service.externals import Externals
@@ -224,16 +224,29 @@ class TaskService:
 
     async def _status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
         current = self._worker.current
-        queue = [await self._journal.load(task_id) for task_id in self._worker.waiting]
+        queue = [await self._read(task_id) for task_id in self._worker.waiting]
         return HostStatus(
             entry=self._me,
             view=self._driver.view(),
-            current=await self._journal.load(current) if current else None,
-            asking=await self._questions.asking(),
-            queue=tuple(queue),
+            current=await self._read(current) if current else None,
+            asking=await self._asking(),
+            queue=tuple(task for task in queue if task is not None),
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
             store_fault=self._store.fault(),
         )
+
+    async def _read(self, task_id: TaskId) -> Task | None:
+        """The task, or None when the store fails: what an agent does can be told without it."""
+        try:
+            return await self._journal.load(task_id)
+        except StoreFailed:
+            return None
+
+    async def _asking(self) -> Task | None:
+        try:
+            return await self._questions.asking()
+        except StoreFailed:
+            return None
 
     async def _reply(self, request: Reply, caller: Caller) -> Any:
         if not caller.is_person and caller.agent_id != self._me.agent_id:

@@ -92,6 +92,7 @@ class _Running:
     """Who waits for the driver, while that can be abandoned."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """It is over, or there is proof."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def abandon(self) -> None:
         """Let nobody wait for the driver any more: what it does is cancelled where it waits, once."""
@@ -208,6 +209,12 @@ class AgentWorker:
         if self.current == task_id:
             self._driver.confirm()
 
+    async def turn_over(self, seconds: float) -> None:
+        """Wait at most so long until the turn that runs, if one does, is over and recorded."""
+        if self._running is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._running.over.wait(), seconds)
+
     async def drain(self, seconds: float) -> None:
         """Wait at most so long until the ends of all turns that ended are durable."""
         await self._ends.drain(seconds)
@@ -258,6 +265,7 @@ class AgentWorker:
         finally:
             self._running = None
             running.settled.set()
+            running.over.set()
         if ended is _Ended.DURABLY:
             self._finished(await self._load(item.task_id))
         elif ended is _Ended.TO_BE_TRIED_AGAIN:

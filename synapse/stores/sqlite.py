@@ -47,7 +47,7 @@ class SqliteStore:
         self._by_looking = Reader(path, lock_timeout=lock_timeout)
         self._readers = (self._by_key, self._by_seq, self._by_page, self._by_looking)
         for reader in self._readers:
-            reader.check_with(files.require)
+            reader.watch(files)
         self.pushes = SqlitePushes(self._by_key.look, self._by_page.look, self._write)
         """The webhooks of the tasks."""
 
@@ -139,6 +139,14 @@ class SqliteStore:
         Raises StoreCorrupt.
         """
         await self._by_looking.do(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
+
+    async def recover(self) -> bool:
+        """Put a store that was deleted back to its place, and go on with it; False when it cannot be used after all.
+
+        To be asked for at the end of a process, so that what waits to be recorded is recorded: until then it stays as
+        whoever deleted it has left it.
+        """
+        return await self._writer.recover()
 
     async def close(self) -> None:
         """Write what waits, then close the file."""

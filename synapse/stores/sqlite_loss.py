@@ -67,18 +67,34 @@ class StoreFiles:
         """Raises OSError when they are not there."""
         self.path = path
         self._text = str(path)
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._others = (f"{path}-wal", f"{path}-shm")
+        self._looking = Lock()
+        self.generation = 0
+        """Grows whenever other files have become the store's: connections of before belong to none."""
+        self._take_up()
+
+    def _take_up(self) -> None:
+        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self._identity = _identity(os.fstat(self._descriptor))
         self._other_identities = tuple(_identity_at(other) for other in self._others)
         self._seen = (0, 0)
         self._counter = 0
-        self._looking = Lock()
         self._application = _Header(self._descriptor).application
+
+    def adopt(self) -> None:
+        """Take the files that are at the path now for the store's; a connection has read them.
+
+        Raises OSError.
+        """
+        with self._looking:
+            before = self._descriptor
+            self._take_up()
+            os.close(before)
+            self.generation += 1
 
     def fault(self) -> str:
         """Say what happened to the files, or nothing when they are as they were."""
-        loss = self._look()
+        loss = self.loss()
         now = self._path_now() if loss is Loss.MOVED else ""
         return f"{loss.value} to {now}" if now else loss.value
 
@@ -88,28 +104,33 @@ class StoreFiles:
             raise lost(self.path, fault)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Let the files go; a second time is no error."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
-    def save(self, connection: sqlite3.Connection) -> None:
-        """Save what is only in the files that are still open, if they are gone from their path; to be called last.
+    def save(self, connection: sqlite3.Connection) -> bool:
+        """Save what is only in the files that are still open, if they are gone from their path.
 
-        Raises OSError or sqlite3.Error.
+        Returns whether the store at the path has all of it now. Raises OSError or sqlite3.Error.
         """
-        loss = self._look()
+        loss = self.loss()
         match loss:
             case Loss.NONE:
-                return
+                return True
             case Loss.DELETED | Loss.REPLACED:
-                self._save_copy(connection)
+                return self._save_copy(connection)
             case Loss.LOG_GONE:
-                self._save_into_place(connection)
+                return self._save_into_place(connection)
             case Loss.MOVED | Loss.OVERWRITTEN | Loss.HIDDEN:
                 # It is whole elsewhere, or there is nothing left of it that could be saved.
                 log.warning("store_not_saved", extra={"path": str(self.path), "why": self.fault()})
+                return False
             case _:
                 assert_never(loss)
 
-    def _look(self) -> Loss:
+    def loss(self) -> Loss:
+        """What happened to the files."""
         try:
             there = os.stat(self._text)  # noqa: PTH116 - with each write and read, and a Path doubles what it costs
         except FileNotFoundError:
@@ -149,16 +170,16 @@ class StoreFiles:
             self._seen = (there.st_mtime_ns, there.st_size)
             return True
 
-    def _save_into_place(self, connection: sqlite3.Connection) -> None:
+    def _save_into_place(self, connection: sqlite3.Connection) -> bool:
         """The database is where it was, without its log. What the log still held is written into the database."""
         if any(_identity_at(other) not in (None, ours) for other, ours in self._our_others()):
             # Others have begun another log for it: writing beside them would damage it.
-            self._save_copy(connection)
-            return
+            return self._save_copy(connection)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         log.warning("store_put_back", extra={"path": str(self.path)})
+        return True
 
-    def _save_copy(self, connection: sqlite3.Connection) -> None:
+    def _save_copy(self, connection: sqlite3.Connection) -> bool:
         """Write all of it to a new file, and give that the store's own name if nothing has it."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         saved = self.path.with_name(f"{self.path.name}{SAVED}{os.getpid()}")
@@ -178,12 +199,13 @@ class StoreFiles:
         except FileExistsError:
             if _has_everything_of(saved, self.path):
                 saved.unlink()  # another process has put it back, or somebody restored it
-                return
+                return True
             log.warning("store_saved_beside", extra={"path": str(saved)})
-            return
+            return False
         saved.unlink()
         _flush(self.path.parent)
         log.warning("store_put_back", extra={"path": str(self.path)})
+        return True
 
     def _our_others(self) -> list[tuple[Path, Identity | None]]:
         return list(zip(map(Path, self._others), self._other_identities, strict=True))

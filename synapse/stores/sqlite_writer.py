@@ -26,8 +26,9 @@ from typing import Any, Final, Generic, TypeVar
 from synapse.core.errors import StoreFailed, StoreLocked, StoreLost, SynapseError
 from synapse.stores.sqlite_appends import Append, write
 from synapse.stores.sqlite_errors import locked, store_error
+from synapse.stores.sqlite_file import open_file
 from synapse.stores.sqlite_location import lock_path
-from synapse.stores.sqlite_loss import StoreFiles
+from synapse.stores.sqlite_loss import Loss, StoreFiles
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,17 @@ class Job(Generic[T]):
         self.done.set_result(result)
 
 
-Work = Append | Job[Any]
+@dataclass(slots=True)
+class _Recovery:
+    """Puts a lost store back; see `Writer.recover`."""
+
+    done: asyncio.Future[bool]
+
+    def succeed(self, result: bool) -> None:
+        self.done.set_result(result)
+
+
+Work = Append | Job[Any] | _Recovery
 Outcome = tuple[Work, Any, SynapseError | None]
 """What became of a work: its result, or why it failed."""
 
@@ -86,6 +97,15 @@ class Writer:
             self._loop.call_soon(self._wake, len(self._queue))
         if self._watch is None:
             self._watch = self._loop.call_later(self._lock_timeout, self._expire)
+
+    def recover(self) -> asyncio.Future[bool]:
+        """Put the store back if it was deleted, and go on with it there; done with whether it can be used.
+
+        What was submitted before is refused like anything else while the store is lost.
+        """
+        done: asyncio.Future[bool] = self._loop.create_future()
+        self.submit(_Recovery(done))
+        return done
 
     def _wake(self, waited: int) -> None:
         """Wake the thread once the loop has no more for it: together they cost less, and it takes turns with the loop.
@@ -176,7 +196,9 @@ class Writer:
             return [(work, None, failure) for work in self._taken()]
         try:
             batch = self._taken()
-            return self._commit(batch) if batch else []
+            writes = [work for work in batch if not isinstance(work, _Recovery)]
+            outcomes = self._commit(writes) if writes else []
+            return [*outcomes, *(self._recover(work) for work in batch if isinstance(work, _Recovery))]
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
@@ -184,7 +206,7 @@ class Writer:
         with self._changed:
             return [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MOST_TOGETHER))]
 
-    def _commit(self, batch: Sequence[Work]) -> list[Outcome]:
+    def _commit(self, batch: Sequence[Append | Job[Any]]) -> list[Outcome]:
         """Write the batch in one transaction; when that fails, each work in its own, so that only the guilty fail."""
         try:
             return self._write(batch)
@@ -194,7 +216,24 @@ class Writer:
             return [(work, None, failure) for work in batch]
         return [outcome for work in batch for outcome in self._commit([work])]
 
-    def _write(self, batch: Sequence[Work]) -> list[Outcome]:
+    def _recover(self, work: _Recovery) -> Outcome:
+        try:
+            if not self._files.fault():
+                return work, True, None
+            # Without its log alone it is left for the end: SQLite would use the log's old index for a new connection.
+            if self._files.loss() is Loss.LOG_GONE or not self._files.save(self._connection):
+                return work, False, None
+            connection = open_file(self._path, lock_timeout=self._lock_timeout)
+            self._files.adopt()
+            lock_file = os.open(lock_path(self._path), os.O_RDWR | os.O_CLOEXEC)
+        except (OSError, sqlite3.Error, SynapseError) as error:
+            return work, None, store_error(error, self._path)
+        self._connection.close()
+        os.close(self._lock_file)
+        self._connection, self._lock_file = connection, lock_file
+        return work, not self._files.fault(), None
+
+    def _write(self, batch: Sequence[Append | Job[Any]]) -> list[Outcome]:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -74,6 +74,20 @@ def test_a_deleted_store_is_refused_and_a_restart_brings_back_what_was_queued(tm
         assert home.run("doctor").out.count("was deleted") == 0
 
 
+def test_an_answer_that_came_while_the_store_was_gone_is_kept(tmp_path: Path) -> None:
+    with session(tmp_path / "home") as home:
+        home.start("alone")
+        assert send(home, "alone", "wait 2").code == 0
+        until(lambda: home.run("status", "alone", "--json").json["status"] == "working", "it works")
+        for path in stored(home):
+            path.unlink()
+        until(lambda: home.run("status", "alone", "--json").json["status"] == "ready", "it has answered")
+
+        assert home.run("stop", "alone").code == 0
+        (text,) = texts_completed(home)
+        assert "waited 2 s" in text
+
+
 def test_a_replaced_store_is_refused_and_the_old_one_is_saved_beside_it(tmp_path: Path) -> None:
     with session(tmp_path / "other") as other:
         other.start("elsewhere")

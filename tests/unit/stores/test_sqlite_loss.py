@@ -14,6 +14,7 @@ import pytest
 
 from synapse.core.errors import StoreLost
 from synapse.core.lifecycle import replay
+from synapse.core.store import TaskQuery
 from synapse.stores.sqlite import SqliteStore
 from tests.fakes.facts import numbered, opened
 
@@ -209,3 +210,73 @@ def test_a_store_that_others_vacuum_and_checkpoint_is_not_lost(path: Path) -> No
         assert store.fault() == ""
 
     with_store(path, story)
+
+
+def test_the_end_of_a_lost_store_leaves_the_files_of_its_successor(path: Path) -> None:
+    async def story(_store: SqliteStore) -> None:
+        delete_all(path)
+        successor = await SqliteStore.open(path)
+        await append(successor, 7)
+        await _store.close()
+
+        assert successor.fault() == ""
+        await append(successor, 8)
+        await successor.close()
+        assert tasks_in(path) == 2
+
+    with_store(path, story)
+
+
+def test_a_lost_store_that_recovers_records_what_was_refused_meanwhile(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        await store.open_tasks("inbox")
+        delete_all(path)
+        with pytest.raises(StoreLost):
+            await append(store, 2)
+
+        assert await store.recover()
+
+        assert store.fault() == ""
+        await append(store, 2)
+        assert await store.last_seq() == 2
+        assert len((await store.list(TaskQuery())).tasks) == 2
+
+    with_store(path, story)
+
+    assert tasks_in(path) == 2
+
+
+def test_the_second_process_that_recovers_takes_what_the_first_has_put_back(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        second = await SqliteStore.open(path)
+        delete_all(path)
+        assert await second.recover()
+        await append(second, 2)
+        assert await store.recover()
+        await append(store, 3)
+        await second.close()
+
+    with_store(path, story)
+
+    assert tasks_in(path) == 3
+    assert list(path.parent.glob("store.db.saved-*")) == []
+
+
+@pytest.mark.parametrize("damage", [replace_with_another, delete_log, delete_index_of_log, move, truncate])
+def test_what_is_not_simply_deleted_does_not_recover_by_itself(path: Path, damage: Damage) -> None:
+    async def story(store: SqliteStore) -> None:
+        damage(path)
+        assert not await store.recover()
+        assert store.fault()
+
+    with_store(path, story)
+
+
+def test_a_store_that_nothing_happened_to_has_nothing_to_recover(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        assert await store.recover()
+        await append(store, 2)
+
+    with_store(path, story)
+
+    assert tasks_in(path) == 2
