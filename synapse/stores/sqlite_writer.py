@@ -62,8 +62,9 @@ class _Recovery:
         self.done.set_result(result)
 
 
-Work = Append | Job[Any] | _Recovery
-Outcome = tuple[Work, Any, SynapseError | None]
+Work = Append | Job[Any]
+Submitted = Work | _Recovery
+Outcome = tuple[Submitted, Any, SynapseError | None]
 """What became of a work: its result, or why it failed."""
 
 
@@ -77,7 +78,7 @@ class Writer:
         self._lock_timeout = lock_timeout
         self._loop = asyncio.get_running_loop()
         self._lock_file = os.open(lock_path(path), os.O_RDWR | os.O_CLOEXEC)
-        self._queue: deque[tuple[float, Work]] = deque()
+        self._queue: deque[tuple[float, Submitted]] = deque()
         self._changed = Condition()
         self._is_resting = False
         self._is_waking = False
@@ -86,7 +87,7 @@ class Writer:
         self._watch: asyncio.TimerHandle | None = None
         Thread(target=self._run, name="synapse-store-writer", daemon=True).start()
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: Submitted) -> None:
         """Put `work` in the queue; its future is done when it is durable, in the order of the calls."""
         if self._closing.is_set() or len(self._queue) >= MOST_WAITING:
             work.done.set_exception(self._refusal())
@@ -142,7 +143,7 @@ class Writer:
         """Fail what has waited too long for the lock file."""
         self._watch = None
         now = self._loop.time()
-        late: list[Work] = []
+        late: list[Submitted] = []
         with self._changed:
             while self._queue and self._queue[0][0] <= now - self._lock_timeout:
                 late.append(self._queue.popleft()[1])
@@ -202,11 +203,11 @@ class Writer:
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
-    def _taken(self) -> list[Work]:
+    def _taken(self) -> list[Submitted]:
         with self._changed:
             return [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MOST_TOGETHER))]
 
-    def _commit(self, batch: Sequence[Append | Job[Any]]) -> list[Outcome]:
+    def _commit(self, batch: Sequence[Work]) -> list[Outcome]:
         """Write the batch in one transaction; when that fails, each work in its own, so that only the guilty fail."""
         try:
             return self._write(batch)
@@ -233,7 +234,7 @@ class Writer:
         self._connection, self._lock_file = connection, lock_file
         return work, not self._files.fault(), None
 
-    def _write(self, batch: Sequence[Append | Job[Any]]) -> list[Outcome]:
+    def _write(self, batch: Sequence[Work]) -> list[Outcome]:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
