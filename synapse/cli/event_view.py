@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from synapse.cli.render import plain
+from synapse.core.envelope import typed_sender
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -21,7 +22,6 @@ from synapse.core.question import open_question
 from synapse.core.task import Task
 from synapse.dialects.synapse.projection import STATE_NAMES
 from synapse.service.gateway_directory import left_name
-from synapse.service.origin import sender_in
 
 _AGENT_COLUMNS = 13
 _WORD_COLUMNS = 14
@@ -45,7 +45,7 @@ def _told(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  # noq
         case None:
             return STATE_NAMES[task.state], task.note or task.message.text
         case TaskOpened():
-            return "opened", f"{sender_in(task.metadata).sender_id}: {event.message.text}"
+            return "opened", f"{typed_sender(task.metadata)}: {event.message.text}"
         case StateChanged():
             return STATE_NAMES[event.state], event.note or event.reason
         case MessageAdded():

@@ -5,9 +5,9 @@ from synapse.cli.question_view import next_step, question_in, target_of, title_o
 from synapse.cli.render import plain, short_path, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.survey import Asked, ask_all, current_task
-from synapse.cli.task_view import UNVERIFIED, message_of, sender_of
+from synapse.cli.task_view import message_of, sender_of
 from synapse.cli.verb_parser import VerbParser
-from synapse.core.address import short_name
+from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING
 from synapse.core.json_text import objects_in
 
@@ -115,7 +115,7 @@ def _row(one: Asked) -> tuple[str, ...]:
 def _work(one: Asked) -> str:
     task = current_task(one.body)
     text = message_of(task).strip().partition("\n")[0] if task else ""
-    if text and sender_of(task).endswith(UNVERIFIED):
+    if text and is_marked(sender_of(task)):
         text = f"{text} [from {sender_of(task)}]"
     waiting = one.body.get("queue_depth") or 0
     return f"{text} (+{waiting} queued)".strip() if waiting else text

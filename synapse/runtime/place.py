@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from synapse.core.address import PERSON
+from synapse.core.address import KEY, PERSON, UNVERIFIED, is_marked
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
@@ -27,7 +27,8 @@ _LEASE_PAUSE: Final = 0.05
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME: Final = 40
 NAME_RULE: Final = (
-    f"up to {_LONGEST_NAME} letters (a to z), digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last"
+    f"up to {_LONGEST_NAME} letters (a to z), digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last, "
+    f"and neither '{UNVERIFIED}' nor '{KEY}' first: those mark senders that are not proven"
 )
 _ID_BEGIN: Final = "synapse-"
 _SCRIPTED: Final = "scripted"
@@ -152,6 +153,7 @@ def is_name(name: str) -> bool:
         0 < len(name) <= _LONGEST_NAME
         and _NAME_CHARACTERS.issuperset(name)
         and not name.startswith(("-", "."))
+        and not is_marked(name)
         and not name.endswith(".json")
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -9,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from synapse.core.address import nearest
+from synapse.core.address import KEY, UNVERIFIED, is_marked, nearest
 from synapse.core.errors import InvalidProfile, UnknownProfile
 from synapse.runtime.settings import BUNDLED_PROFILES
 from synapse.terminal.profile import Profile, parse_profile
 
 _SUFFIX: Final = ".toml"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 # Stands for the Python that runs Synapse, so that a bundled program needs no PATH.
 _PYTHON: Final = "{python}"
 
@@ -29,6 +31,7 @@ def load_profile(name: str, folders: Sequence[Path] = (BUNDLED_PROFILES,)) -> Pr
     for folder in folders:
         path = folder / (name + _SUFFIX)
         if path.parent == folder and path.is_file():
+            _check_name(name, path)
             return _with_python(parse_profile(_read(path, name), name))
     known = profile_names(folders)
     meant = nearest(name, known)
@@ -41,6 +44,17 @@ def load_profile(name: str, folders: Sequence[Path] = (BUNDLED_PROFILES,)) -> Pr
 def profile_names(folders: Sequence[Path] = (BUNDLED_PROFILES,)) -> list[str]:
     """Return the names of all profiles, sorted."""
     return sorted({path.stem for folder in folders for path in folder.glob("*" + _SUFFIX)})
+
+
+def _check_name(name: str, path: Path) -> None:
+    """The name is part of the agent's id, which is typed, listed and used as a file's name. Raises InvalidProfile."""
+    if _NAME.fullmatch(name) and not is_marked(name):
+        return
+    raise InvalidProfile(
+        f"'{name}' cannot be a profile's name",
+        hint=f"rename {path}: letters (a to z), digits, '.', '-' and '_', and neither '{UNVERIFIED}' nor "
+        f"'{KEY}' first",
+    )
 
 
 def _read(path: Path, name: str) -> dict[str, Any]:

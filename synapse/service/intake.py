@@ -28,7 +28,7 @@ from synapse.core.errors import (
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.push import PushConfig
-from synapse.core.question import open_question
+from synapse.core.question import ANSWERED, QUESTION, open_question
 from synapse.core.receipt import ReceiptStep
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
@@ -41,16 +41,25 @@ from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal
-from synapse.service.origin import SENDER_INBOX, USER, origin_metadata, sender_of
+from synapse.service.origin import (
+    SENDER_INBOX,
+    USER,
+    check_id,
+    marked_with_sender,
+    origin_metadata,
+    sender_of,
+)
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
 from synapse.service.recovery import Plan, as_prompt, last_prompt
-from synapse.service.replies import Replies
-from synapse.service.waits import circle_closed_by, waits_for_one_of
+from synapse.service.replies import REPLIED, Replies
+from synapse.service.waits import WAITER_LEFT, circle_closed_by, waits_for_one_of
 from synapse.service.worker import AgentWorker
 
 _LATELY_FINISHED: Final = 50
 """So many finished tasks are looked through for a reply that an earlier host still owed."""
+_NOT_CLAIMED: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
+"""Keys of a task's metadata that only Synapse writes: a sender's own would ask a person, or name a caller, falsely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +122,13 @@ class Intake:
             MessageIdReused: the message id came before with other content.
             PushNotSupported, InvalidField: the webhook that comes with it cannot be told.
             UnsupportedMediaType: the agent does not take such parts.
+            InvalidField: an id in its metadata cannot be one.
             PersonRequired, InvalidChoice, QuestionGone: it was to answer a question.
             QueueFull, PriorityOutOfRange, SenderMismatch, TaskFinished.
         """
         if not 1 <= request.priority <= 5:
             raise PriorityOutOfRange(request.priority)
+        check_id("metadata.in_reply_to", request.in_reply_to)
         if not request.in_reply_to:
             self._acceptance.check(request.message)
         if request.push is not None:
@@ -260,7 +271,9 @@ class Intake:
         message = self._with_id(request.message)
         if open_question(task):
             return await self._questions.answer_with(message, task, caller, digest, self._known)
-        return await self._add_prompt(as_prompt(message), task, digest)
+        sender, verified = sender_of(request.sender, caller, ())
+        message = marked_with_sender(as_prompt(message), sender, caller, task, verified=verified)
+        return await self._add_prompt(message, task, digest)
 
     async def _add_prompt(self, message: Message, task: Task, digest: str) -> Task:
         now = self._clock.now()
@@ -376,8 +389,9 @@ class Intake:
         claimed = request.sender.sender_id if request.sender else ""
         described = caller.is_agent or claimed not in ("", PERSON)
         sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
-        metadata = {**request.metadata, **origin_metadata(sender, verified=verified)}
-        metadata.pop(SENDER_INBOX, None)  # replies go there, so a claim does not count
+        check_id("metadata.sender_task_id", request.metadata.get("sender_task_id"))
+        claims = {key: value for key, value in request.metadata.items() if key not in _NOT_CLAIMED}
+        metadata = {**claims, **origin_metadata(sender, verified=verified)}
         if caller.name:
             metadata[USER] = caller.name
         if isinstance(request, SendMessage) and request.response_expected:
@@ -385,6 +399,7 @@ class Intake:
             if sender.inbox:
                 metadata[SENDER_INBOX] = sender.inbox
             if request.sender_task_id:
+                check_id("metadata.sender_task_id", request.sender_task_id)
                 metadata["sender_task_id"] = request.sender_task_id
         return sender.sender_id, metadata
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from synapse.core.clock import Clock
 from synapse.core.driver import Answered
+from synapse.core.envelope import typed_sender
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.events import MetadataChanged
 from synapse.core.message import Part, TextPart
@@ -107,7 +108,7 @@ class Replies:
             # A sender that is gone does not make the answer go away.
             await self._settle(task, request)
             self._requests.pop(task.id, None)
-        return Replied(task_id=task.id, to=sender_in(task.metadata).sender_id)
+        return Replied(task_id=task.id, to=typed_sender(task.metadata))
 
     def _find(self, wanted: str, current: str | None) -> Task:
         if wanted:

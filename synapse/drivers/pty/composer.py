@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from synapse.core.driver import Turn
-from synapse.core.envelope import neutralise, sanitise
+from synapse.core.envelope import neutralise, one_line, sanitise
 from synapse.core.errors import FileNotStored
 from synapse.core.message import DataPart, FilePart, Part, TextPart, media_type_of
 
@@ -140,4 +140,4 @@ def _ending(name: str, most_bytes: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    return neutralise(" ".join(sanitise(text).split()))
+    return neutralise(one_line(text))

@@ -110,7 +110,7 @@ def test_a_senders_name_cannot_leave_the_header(line: RunningHost) -> None:
     task_id, got = exchange(line, "hello", sender=sender)
 
     assert len(got) == 1
-    assert got[0].data == f"[A2A:{task_id[:8]}:x__rm_-rf____A2A_1_root] hello\n".encode()
+    assert got[0].data == f"[A2A:{task_id[:8]}:unverified.x__rm_-rf____A2A_1_root] hello\n".encode()
 
 
 def test_a_files_name_cannot_leave_its_folder_nor_the_prompt(line: RunningHost, house: House) -> None:

@@ -99,7 +99,7 @@ class FakeHost:
             "status": "submitted",
             "message": body["message"],
             "artifacts": [],
-            "metadata": {**body.get("metadata", {}), "priority": priority},
+            "metadata": {"sender_verified": True, **body.get("metadata", {}), "priority": priority},
         }
         self.tasks[task["id"]] = task
         self._events[task["id"]] = []

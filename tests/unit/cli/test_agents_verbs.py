@@ -316,7 +316,7 @@ def test_a_sender_that_nobody_proved_is_marked(synapse: Cli, start: HostFactory)
     host.state["current_task"] = task
 
     for shown in (synapse("queue"), synapse("status", "codex"), synapse("status", task["id"][:8]), synapse("list")):
-        assert "synapse-claude-8100 (unverified)" in shown.out
+        assert "unverified.synapse-claude-8100" in shown.out
 
 
 def test_a_message_that_is_held_can_be_taken_back(synapse: Cli, start: HostFactory) -> None:
