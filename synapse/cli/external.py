@@ -130,9 +130,10 @@ async def _send(externals: Externals, options: Namespace) -> int:
         elif answer.text:
             give(safe(answer.text))
     if not answer.text and not options.json:
-        say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
+        say(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
     if EXITS.get(answer.state) == WAITING_FOR_PERSON:
-        say(f'{answer.alias} waits for an answer  (synapse external send {answer.alias} "…" --task {answer.task_id})')
+        its_task = plain(answer.task_id)
+        say(f'{answer.alias} waits for an answer  (synapse external send {answer.alias} "…" --task {its_task})')
     if EXITS.get(answer.state) == TIMED_OUT:
         say(f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout waits longer)")
     return EXITS.get(answer.state, DONE)
@@ -163,7 +164,7 @@ async def _cancel(externals: Externals, options: Namespace) -> int:
     if options.json:
         give_json(asdict(answer))
     else:
-        say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
+        say(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
     return DONE
 
 

@@ -82,7 +82,7 @@ def _task_lines(name: str, items: "list[dict[str, Any]]") -> list[str]:
     for item in items:
         if item.get("question_id"):
             continue  # it has its own line
-        task_id, receipt = str(item.get("task_id", ""))[:8], str(item.get("receipt", "typed"))
+        task_id, receipt = plain(str(item.get("task_id", ""))[:8]), str(item.get("receipt", "typed"))
         text = plain(str(item.get("text", "")))
         if receipt == QUEUED:
             held.setdefault(text, []).append(task_id)

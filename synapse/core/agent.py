@@ -94,4 +94,5 @@ def entry_from(fields: "dict[str, object]") -> "AgentEntry | None":
         value = fields.get(name)
         if isinstance(value, type(getattr(entry, name))):
             setattr(entry, name, value)
-    return entry
+    # They are shown in lists and prompts. No host writes such names; what else does is no entry.
+    return entry if f"{entry.agent_id}{entry.agent_type}{entry.name}".isprintable() else None

@@ -56,9 +56,9 @@ def is_id(text: object) -> bool:
 def typed_sender(metadata: Mapping[str, Any]) -> str:
     """Return how a header names the sender that a task's metadata describes.
 
-        proven                    synapse-claude-8100, user, synapse-system
-        a caller of the gateway   key.NAME
-        everybody else            unverified.NAME
+    proven                    synapse-claude-8100, user, synapse-system
+    a caller of the gateway   key.NAME
+    everybody else            unverified.NAME
     """
     claimed: object = metadata.get("sender")
     sender = cast("dict[str, Any]", claimed).get("sender_id") if isinstance(claimed, dict) else ""

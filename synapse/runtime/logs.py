@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final, TextIO
 
 from synapse.core.overriding import override
 
+_UNSEEN: Final = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 LARGEST_LOG: Final = 4 * 1024 * 1024
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
@@ -30,7 +32,9 @@ class _JsonLine(logging.Formatter):
         fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        text = json.dumps(fields, ensure_ascii=False, default=str)
+        # A person reads this in a terminal: what JSON leaves as it is and a terminal obeys is escaped too.
+        return text if text.isprintable() else _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class _LogFile(logging.Handler):

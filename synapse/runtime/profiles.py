@@ -52,8 +52,7 @@ def _check_name(name: str, path: Path) -> None:
         return
     raise InvalidProfile(
         f"'{name}' cannot be a profile's name",
-        hint=f"rename {path}: letters (a to z), digits, '.', '-' and '_', and neither '{UNVERIFIED}' nor "
-        f"'{KEY}' first",
+        hint=f"rename {path}: letters (a to z), digits, '.', '-' and '_', and neither '{UNVERIFIED}' nor '{KEY}' first",
     )
 
 

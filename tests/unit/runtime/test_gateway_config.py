@@ -93,6 +93,7 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("= 1", "is not TOML"),
         ("agents = 1", "under [[agents]]"),
         ("[[agents]]\nprofile = 'x'", "has no id"),
+        ("[[agents]]\nid = 'key.a'", "'key.a' cannot be an agent's id"),
         ("[[agents]]\nid = '../a'", "'../a' cannot be an agent's id"),
         ("[[agents]]\nid = 'a'\n[[agents]]\nid = 'a'", "two agents have the id 'a'"),
         ("[[agents]]\nid = 'a'\nprofil = 'x'", "did you mean 'profile'"),

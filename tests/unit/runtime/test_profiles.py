@@ -67,3 +67,11 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, content: bytes) -> 
         load_profile("bad", [tmp_path])
 
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["key.tool", "Unverified.x", "a b", "a\x1b[2J", "tool]", "日本", "n" * 41])
+def test_a_name_that_could_not_stand_in_a_header_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.toml").write_text('command = ["tool"]', encoding="utf-8")
+
+    with pytest.raises(InvalidProfile, match="cannot be a profile's name"):
+        load_profile(name, [tmp_path])
