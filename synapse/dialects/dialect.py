@@ -122,6 +122,10 @@ class DocumentRoute:
     answer: Callable[[WireRequest], WireAnswer]
 
 
+NOT_KEPT: Final = ((b"cache-control", b"no-store"),)
+"""The headers of an answer that depends on who asks, so that no cache has it for anybody else."""
+
+
 class Call(NamedTuple):
     """One question that was understood, and how what comes of it is told, which may depend on the question."""
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
@@ -208,6 +209,13 @@ class Gateway:
     def _new_ticket(self, caller: Caller) -> Ticket:
         return self._tickets.issue(caller, self._clock.now())
 
+    @cached_property
+    def _is_public(self) -> Callable[[str], bool]:
+        """Tells which paths need no credentials."""
+        config = self._config
+        discovery = is_discovery if config.public_discovery else None
+        return public_paths(discovery=discovery, metrics=config.public_metrics)
+
     def _open_gate(self) -> GatewayGate:
         config, access = self._config, self._plan.access
         return open_gate(
@@ -216,9 +224,7 @@ class Gateway:
             names=gateway_names(access, host=config.host, port=self._me.port, public_url=config.public_url),
             clock=self._clock,
             tickets=self._tickets,
-            is_public=public_paths(
-                discovery=is_discovery if config.public_discovery else None, metrics=config.public_metrics
-            ),
+            is_public=self._is_public,
         )
 
     def _servers(self) -> list[Server | GrpcServer]:
@@ -254,6 +260,7 @@ class Gateway:
             config_of=self._config.agent,
             grpc_url=door.url,
             default_agent=self._config.default_agent,
+            is_public=self._is_public,
         )
         dialects = gateway_dialects(
             cards,

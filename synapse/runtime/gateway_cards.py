@@ -23,12 +23,15 @@ from synapse.dialects.supervisor import card as card_supervisor
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.service.acceptance import MODES, shown_modes
 from synapse.transports.documents import KeptDocument
+from synapse.transports.gateway_gate import nothing_is_public
 
 Wire = dict[str, Any]
 
 CARD_SECONDS: Final = 10
 """How long a card may be kept: agents come and go while the gateway stays."""
 BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
+_CREDENTIALS: Final = (b"authorization", b"x-api-key")
+_VARY: Final = "A2A-Version, Authorization, X-API-Key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +44,18 @@ class GatewayCards:
     grpc_url: str = ""
     default_agent: str = ""
     """Who is meant where a protocol names nobody: gRPC of 0.3 knows no tenant."""
+    is_public: Callable[[str], bool] = nothing_is_public
+    """Tells which paths are served without credentials."""
 
     def answer(self, wire: WireRequest, agent: ListedAgent) -> WireAnswer:
-        """The card that the request asks for, with an ETag."""
+        """The card that the request asks for, with an ETag; caches share only what needs no credentials."""
         body = self.body(agent, asked_version(wire)[:3])
-        return KeptDocument(body, max_age=CARD_SECONDS, vary="A2A-Version, Authorization").answer(wire)
+        shared = self.is_public(wire.path) and not any(wire.header(name) for name in _CREDENTIALS)
+        return KeptDocument(body, max_age=CARD_SECONDS, vary=_VARY, shared=shared).answer(wire)
+
+    def extended_answer(self, wire: WireRequest, agent: ListedAgent) -> WireAnswer:
+        """The card for who has credentials: its reader shows them each time, and gets it only if it has changed."""
+        return KeptDocument(self.body(agent, asked_version(wire)[:3]), max_age=0, vary=_VARY).answer(wire)
 
     def body(self, agent: ListedAgent, version: str) -> bytes:
         """A version that is not spoken gets the current one: a card is not versioned itself."""

@@ -13,7 +13,7 @@ from synapse.core.listed_agent import ListedAgent
 from synapse.core.requests import GetAgent, ListAgents, RegisterAgent, RemoveAgent
 from synapse.core.wire_errors import MalformedJson
 from synapse.dialects import proto_json
-from synapse.dialects.dialect import Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
+from synapse.dialects.dialect import NOT_KEPT, Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.mounting import AGENT
 from synapse.dialects.supervisor.card import agent_list
 from synapse.dialects.supervisor.errors import encode_error
@@ -44,9 +44,13 @@ def discovery_dialect(cards: GatewayCards) -> Dialect:
         agent = wire.params[AGENT].removesuffix(_SUFFIX)
         return Call(GetAgent(agent), partial(cards.body, version=""), answer=partial(cards.answer, wire))
 
+    def extended_card(wire: WireRequest) -> Call:
+        return card(wire)._replace(answer=partial(cards.extended_answer, wire))
+
     routes = (
         CallRoute(method="GET", path=LIST_PATH, ask=_list),
-        *(CallRoute(method="GET", path=path, ask=card) for path in (*CARD_PATHS, *EXTENDED_CARD_PATHS)),
+        *(CallRoute(method="GET", path=path, ask=card) for path in CARD_PATHS),
+        *(CallRoute(method="GET", path=path, ask=extended_card) for path in EXTENDED_CARD_PATHS),
         CallRoute(method="POST", path="/agents", ask=_register),
         CallRoute(method="DELETE", path=f"/agents/{{{AGENT}}}", ask=_remove),
     )
@@ -70,7 +74,7 @@ class _Registration(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _list(_wire: WireRequest) -> Call:
-    return Call(ListAgents(), _encode_list)
+    return Call(ListAgents(), _encode_list, headers=NOT_KEPT)
 
 
 def _register(wire: WireRequest) -> Call:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -118,6 +118,42 @@ def test_a_message_is_for_the_agent_of_the_path() -> None:
     assert (call.request.agent, type(call.request.request)) == ("ada", SendAndWait)
     at_once = asked("POST", "/agents/ada/v1/message:send", SUPERVISOR_BODY).request
     assert isinstance(at_once.request, SendMessage)
+
+
+def cached(path: str, headers: Any = (), *, public: bool) -> tuple[str, str]:
+    open_cards = replace(cards(), is_public=is_discovery) if public else cards()
+    match = RouteTable(gateway_dialects(open_cards)).match("GET", path.encode())
+    endpoint = match.endpoints[0]
+    call = cast("CallRoute", endpoint.route).ask(WireRequest("GET", path, match.params(endpoint), b"", headers))
+    assert isinstance(call, Call)
+    told = dict(call.answer(LISTED).headers if call.answer else call.headers)
+    return told[b"cache-control"].decode(), told.get(b"vary", b"").decode()
+
+
+CARD = "/agents/ada/.well-known/agent-card.json"
+KEY = ((b"x-api-key", b"sk_1"),)
+BEARER = ((b"authorization", b"Bearer x"),)
+WHO = "A2A-Version, Authorization, X-API-Key"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "public", "kept"),
+    [
+        (CARD, (), True, ("public, max-age=10", WHO)),
+        (CARD, KEY, True, ("private, max-age=10", WHO)),
+        (CARD, BEARER, True, ("private, max-age=10", WHO)),
+        (CARD, (), False, ("private, max-age=10", WHO)),
+        (CARD, KEY, False, ("private, max-age=10", WHO)),
+        ("/.well-known/agent-cards/ada.json", BEARER, False, ("private, max-age=10", WHO)),
+        ("/agents/ada/v1/extendedAgentCard", BEARER, True, ("private, no-cache", WHO)),
+        ("/agents/ada/v1/card", KEY, True, ("private, no-cache", WHO)),
+        ("/agents/list.json", KEY, True, ("no-store", "")),
+    ],
+)
+def test_caches_share_no_card_that_needed_credentials(
+    path: str, headers: Any, public: bool, kept: tuple[str, str]
+) -> None:
+    assert cached(path, headers, public=public) == kept
 
 
 def test_a_version_that_nobody_speaks_is_refused_in_the_standards_words() -> None:
