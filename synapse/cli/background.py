@@ -16,6 +16,7 @@ from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, StoreFull, SynapseError, UnsupportedOperation
 from synapse.core.json_text import decode_object, object_in
 from synapse.registries.files import FileRegistry, is_alive
+from synapse.registries.private_folders import make_private
 from synapse.registries.processes import is_running
 from synapse.runtime.host_launch import Launch, host_environment
 from synapse.runtime.system_clock import SystemClock
@@ -37,9 +38,7 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
         AgentExited: it ended at once; the hint has the last lines of what it said.
         AgentUnresponsive: it did not come up in time.
     """
-    # One after the other: `parents=True` would make the upper one open to all.
-    for folder in (logs.parent, logs):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(logs)
     said = logs / f"start-{Path(launch.verb[0]).name}-{os.getpid()}.log"
     with os.fdopen(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
         # The command is our own interpreter and our own module.

@@ -52,9 +52,12 @@ class FileRegistry:
         """Make `entry` visible to others, whole or not at all."""
         if not _is_file_name(entry.agent_id):
             raise ValueError(f"{entry.agent_id!r} cannot be an agent id")
-        # makedirs gives its mode to the last folder only, and the one above holds the store and the logs.
-        os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        # `synapse send` writes no entry, and pays for none of this.
+        from pathlib import Path
+
+        from synapse.registries.private_folders import make_private
+
+        make_private(Path(self.folder))
         path = self._path(entry.agent_id + SUFFIX)
         draft = self._path(f".{entry.agent_id}.{os.getpid()}")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

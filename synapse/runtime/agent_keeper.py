@@ -18,6 +18,7 @@ from synapse.core.address import nearest
 from synapse.core.clock import Clock
 from synapse.core.errors import InvalidSettings
 from synapse.core.registry import Registry
+from synapse.registries.private_folders import make_private
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.host_launch import Launch, host_environment
 from synapse.runtime.profiles import profile_names
@@ -128,7 +129,7 @@ class AgentKeeper:
 
     def _output(self) -> IO[bytes]:
         """Where what the host says goes: the last start counts."""
-        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._logs)
         path = self._logs / f"kept-{self._agent.id}.out"
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 

@@ -12,8 +12,8 @@ import resource
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from synapse.core.overriding import override
+from synapse.registries.private_folders import make_private
 
 _UNSEEN: Final = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 LARGEST_LOG: Final = 4 * 1024 * 1024
@@ -77,9 +78,7 @@ def log_to(folder: Path, agent_id: str, name: str = "") -> Path:
 
     It can be found by the agent's given name too, also when the agent has left the registry.
     """
-    # The mode counts for the last folder only, and whoever is first makes the one above it too.
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    make_private(folder)
     path = folder / f"{agent_id}.log"
     handler = _LogFile(path)
     handler.setFormatter(_JsonLine())

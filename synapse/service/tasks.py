@@ -252,13 +252,15 @@ class TaskService:
             return Commanded(task_id=result.id, version=result.version, direct=direct)
         return Commanded(result=result)
 
-    async def _add_external(self, request: AddExternal, _caller: Caller) -> Any:
+    async def _add_external(self, request: AddExternal, caller: Caller) -> Any:
+        _refuse_agents(caller)
         return await self._externals.add(request)
 
     async def _list_externals(self, _request: ListExternals, _caller: Caller) -> Any:
         return await self._externals.list()
 
-    async def _remove_external(self, request: RemoveExternal, _caller: Caller) -> Any:
+    async def _remove_external(self, request: RemoveExternal, caller: Caller) -> Any:
+        _refuse_agents(caller)
         return await self._externals.remove(request)
 
     async def _send_external(self, request: SendExternal, _caller: Caller) -> Any:
@@ -270,3 +272,12 @@ class TaskService:
         if not caller.sees(task.scope):
             raise TaskNotFound(wanted)
         return task
+
+
+def _refuse_agents(caller: Caller) -> None:
+    """An agent does not choose the addresses that this host calls. Raises PersonRequired."""
+    if caller.via_socket and not caller.may_decide:
+        raise PersonRequired(
+            "agents elsewhere are added and removed by a person",
+            hint="a person types `synapse external add URL` or `synapse external remove ALIAS` in a shell of their own",
+        )

@@ -11,7 +11,7 @@ class KeptDocument:
     """One JSON document. `vary` names the headers that choose among several documents of the same path.
 
     Only one that is `shared`, because everybody gets it without credentials, may be kept by caches between us and its
-    reader; any other is kept by the reader alone. With a `max_age` of 0 the reader asks each time whether it has changed.
+    reader; any other is kept by the reader alone. With a `max_age` of 0 the reader asks each time if it has changed.
     """
 
     def __init__(self, body: bytes, *, max_age: int, vary: str, shared: bool = False) -> None:

@@ -128,7 +128,9 @@ def _try_port(port: int, host: str) -> socket.socket | None:
 
 def _make_private(folder: Path) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Each by itself: with `parents=True` the umask would decide who may write above it.
+        for one in reversed((folder, *folder.parents)):
+            one.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise InvalidSettings(
             f"{folder} cannot be a folder for sockets: {error.strerror}", hint="set SYNAPSE_UDS_DIR to another folder"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.core.task import TaskId
+from synapse.registries.private_folders import make_private
 from synapse.transports.external_words import Thread
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class FileThreads:
         text = json.dumps({task: [thread.task_id, thread.context_id] for task, thread in self._threads.items()})
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._path.parent)
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
             draft.replace(self._path)

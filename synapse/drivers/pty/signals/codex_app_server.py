@@ -23,6 +23,7 @@ from synapse.drivers.pty.signals.codex_client import CodexClient
 from synapse.drivers.pty.signals.codex_trust import would_ask
 from synapse.drivers.pty.signals.flags import knows_flag
 from synapse.drivers.pty.signals.guarded_server import GuardedServer
+from synapse.registries.private_folders import make_private
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import Record
 
@@ -109,7 +110,7 @@ class CodexAppServerSignals:
         self._socket = around.folder / f"codex-{around.new_session[:8]}.sock"
         command = (path, "app-server", *for_server(arguments), "--listen", f"unix://{self._socket}")
         try:
-            around.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(around.folder)
             server = GuardedServer(command, around.env, around.working_dir)
         except OSError as error:
             return f"its server cannot be started ({error.strerror}): its rollout is followed"

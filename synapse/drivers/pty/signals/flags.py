@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from synapse.drivers.pty.signals.adapter import Surroundings
+from synapse.registries.private_folders import make_folders, write_private
 
 _HELP_SECONDS: Final = 15.0
 _MOST_REMEMBERED: Final = 50
@@ -62,8 +63,8 @@ def _read(file: Path) -> dict[str, bool]:
 
 def _write(file: Path, known: Mapping[str, bool]) -> None:
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        make_folders(file.parent)
+        write_private(file, json.dumps(known, indent=1))
     except OSError:
         # It is asked again the next time.
         return
