@@ -63,6 +63,7 @@ BY_ERROR = {
     "version_conflict": REFUSED,
     "message_id_reused": REFUSED,
     "queue_full": REFUSED,
+    "quota_exceeded": REFUSED,
     "wait_cycle": REFUSED,
     "name_taken": REFUSED,
     "port_taken": REFUSED,

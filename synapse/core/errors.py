@@ -8,7 +8,7 @@
     ├── NotFound                  TaskNotFound · AgentNotFound · ExternalAgentNotFound · RouteNotFound
     ├── Conflict                  well-formed, but not now
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict
-    │   └── MessageIdReused · QueueFull · WaitCycle · NameTaken · PortTaken · FeedLagged
+    │   └── MessageIdReused · QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
     ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
     ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing · FileNotStored
     │   └── ExternalAgentFailed   ExternalAgentUnreachable
@@ -222,6 +222,12 @@ class QueueFull(Conflict):
     """The agent's queue is full."""
 
     code = "queue_full"
+
+
+class QuotaExceeded(QueueFull):
+    """As much is kept for the agent, or for the caller's key, as may be."""
+
+    code = "quota_exceeded"
 
 
 class WaitCycle(Conflict):

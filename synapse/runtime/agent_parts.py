@@ -11,9 +11,11 @@ import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from synapse.core.agent import AgentEntry
+from synapse.core.clock import Clock
 from synapse.core.errors import AgentExited, SynapseError
 from synapse.core.registry import Registry
 from synapse.drivers.pty.composer import forget_files_before
@@ -34,6 +36,7 @@ from synapse.service.intake import Intake, Limits
 from synapse.service.journal import Journal
 from synapse.service.missed_replies import MissedReplies
 from synapse.service.questions import Questions
+from synapse.service.quota import Quota
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
 from synapse.service.worker import AgentWorker
@@ -162,6 +165,7 @@ class AgentParts:
             limits=limits,
             push_configs=self._pushing.configs,
             acceptance=self._agent.acceptance,
+            quota=agent_quota(self._me.inbox, self._me.agent_id, self._store, self._settings, self._clock),
         )
 
     def _new_service(self) -> TaskService:
@@ -187,6 +191,12 @@ class AgentParts:
         from synapse.runtime.externals import open_externals  # noqa: PLC0415 - few agents ever need it
 
         return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)
+
+
+def agent_quota(inbox: str, agent_id: str, store: SqliteStore, settings: Settings, clock: Clock) -> Quota:
+    """The quota of the agent that has this inbox."""
+    measure = partial(store.stored_bytes, inbox=inbox)
+    return Quota(settings.agent_quota_bytes, measure, clock, whose=agent_id, setting="agent_quota_bytes")
 
 
 async def _until_exit(delivering: Awaitable[None]) -> None:

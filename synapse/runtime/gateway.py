@@ -51,6 +51,7 @@ from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
 from synapse.service.journal import Journal
 from synapse.service.open_streams import CountedStreams, OpenStreams
+from synapse.service.quota import KeyQuotas
 from synapse.service.store_tail import StoreTail
 from synapse.service.tickets import Ticket
 from synapse.stores.sqlite import SqliteStore
@@ -201,7 +202,11 @@ class Gateway:
             self._describe,
             new_ticket=self._new_ticket,
             take_figures=figures.take,
+            quotas=KeyQuotas(self._plan.access.stored_bytes_per_key, self._bytes_of, self._clock),
         )
+
+    async def _bytes_of(self, scope: str) -> int:
+        return await self._store.stored_bytes(scope=scope)
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
         return replace(describe(agent, state), extensions=self.directory.extensions_of(agent.name))

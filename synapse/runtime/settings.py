@@ -32,6 +32,7 @@ class Settings:
     response_timeout: float = 600.0
     message_ttl: float = 0.0
     queue_limit: int = 1000
+    agent_quota_bytes: int = 1024**3
     keep_days: int = 30
     loop_limit_per_minute: int = 30
     instructions: bool = True
@@ -76,6 +77,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "response_timeout": "seconds that `synapse send --response` waits",
     "message_ttl": "seconds until an undelivered message expires; 0 is never",
     "queue_limit": "messages that may wait for one agent",
+    "agent_quota_bytes": "bytes of messages, files and answers that are kept for one agent; 0 is no limit",
     "keep_days": "days that finished tasks are kept",
     "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
     "instructions": "whether agents are told at their start how to send and reply",

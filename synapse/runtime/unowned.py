@@ -22,6 +22,7 @@ from synapse.core.requests import ChangeTask, DeleteTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.registries.processes import UNKNOWN, start_time
+from synapse.runtime.agent_parts import agent_quota
 from synapse.runtime.ids import new_context_id, new_task_id
 from synapse.runtime.place import holder_is_alive
 from synapse.runtime.settings import Settings
@@ -30,6 +31,7 @@ from synapse.service import outcomes
 from synapse.service.acceptance import message_digest
 from synapse.service.journal import Journal
 from synapse.service.origin import sender_in, sender_of
+from synapse.service.quota import size_of
 from synapse.service.recovery import is_instruction, is_waiting_in_queue
 from synapse.service.task_changes import changes, deletion
 from synapse.stores.sqlite import SqliteStore
@@ -64,6 +66,7 @@ class Unowned:
             Conflict: the agent has just started.
             SenderMismatch: it says that it is from the system itself.
             QueueFull: as many wait as the settings allow.
+            QuotaExceeded: as much is kept for the agent as the settings allow.
         """
         # No host is there to look who it is from; what only Synapse itself can say is refused here as there.
         sender_of(sender_in(metadata), Caller(), ())
@@ -98,6 +101,8 @@ class Unowned:
         depth = len(waiting)
         if depth >= self._settings.queue_limit:
             raise QueueFull(f"{depth} messages wait for '{opened.inbox}' already", hint="`synapse queue` shows them")
+        quota = agent_quota(opened.inbox, opened.agent_id, self._store, self._settings, self._clock)
+        await quota.take(size_of(opened.message, opened.metadata))
         digest = message_digest(opened.message) if opened.message.message_id else ""
         return await self._journal.record(opened, digest=digest)
 

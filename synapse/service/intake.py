@@ -51,6 +51,7 @@ from synapse.service.origin import (
 )
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
+from synapse.service.quota import Quota, size_of
 from synapse.service.recovery import Plan, as_prompt, last_prompt
 from synapse.service.replies import REPLIED, Replies
 from synapse.service.waits import WAITER_LEFT, circle_closed_by, waits_for_one_of
@@ -93,6 +94,7 @@ class Intake:
         limits: Limits,
         push_configs: PushConfigs | None = None,
         acceptance: Acceptance = ANYTHING,
+        quota: Quota | None = None,
     ) -> None:
         self._me = me
         self._journal = journal
@@ -109,6 +111,7 @@ class Intake:
         self._limits = limits
         self._push_configs = push_configs
         self._acceptance = acceptance
+        self._quota = quota
         self._damper = LoopDamper(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
 
@@ -124,7 +127,7 @@ class Intake:
             UnsupportedMediaType: the agent does not take such parts.
             InvalidField: an id in its metadata cannot be one.
             PersonRequired, InvalidChoice, QuestionGone: it was to answer a question.
-            QueueFull, PriorityOutOfRange, SenderMismatch, TaskFinished.
+            QueueFull, QuotaExceeded, PriorityOutOfRange, SenderMismatch, TaskFinished.
         """
         if not 1 <= request.priority <= 5:
             raise PriorityOutOfRange(request.priority)
@@ -150,7 +153,8 @@ class Intake:
         return await self._journal.load(task.id)
 
     async def create(self, request: CreateTask, caller: Caller) -> Task:
-        """Open a task that only waits for a reply."""
+        """Open a task that only waits for a reply. Raises QuotaExceeded."""
+        await self._take_room(request)
         _, metadata = self._origin(request, caller)
         return await self._journal.record(self._opened(request, caller, metadata))
 
@@ -197,8 +201,10 @@ class Intake:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
 
-    async def _open(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Task:
-        """Open a task, or return the one that the same message has made before.
+    async def _open(
+        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, counts: bool = True
+    ) -> Task:
+        """Open a task, or return the one that the same message has made before; one that `counts` needs room.
 
         Messages rarely come twice, so that is looked up only when there is a reason to refuse this one: the store
         refuses a message id that it has.
@@ -208,6 +214,8 @@ class Intake:
             request = replace(request, message=self._with_id(request.message))
         digest = self._acceptance.digest(request.message)
         try:
+            if counts:
+                await self._take_room(request)
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
             known = await self._known(request.message, caller.scope, digest)
@@ -271,6 +279,7 @@ class Intake:
         message = self._with_id(request.message)
         if open_question(task):
             return await self._questions.answer_with(message, task, caller, digest, self._known)
+        await self._take_room(request)
         sender, verified = sender_of(request.sender, caller, ())
         message = marked_with_sender(as_prompt(message), sender, caller, task, verified=verified)
         return await self._add_prompt(message, task, digest)
@@ -312,7 +321,8 @@ class Intake:
             task = await self._journal.record(*outcomes.answered(task, now, answer))
         # What the agent does not take can still be read: it is the answer of the task.
         if not followed and self._acceptance.takes(request.message):
-            await self._open(replace(request, in_reply_to=""), caller)
+            # An answer is never refused for want of room.
+            await self._open(replace(request, in_reply_to=""), caller, counts=False)
         return task
 
     def _was_asked(self, task: Task, caller: Caller) -> bool:
@@ -326,6 +336,10 @@ class Intake:
             raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
         # The store may know of it before we are told, and the task still look as it was before the message.
         return await self._journal.caught_up(known.task_id)
+
+    async def _take_room(self, request: SendMessage | CreateTask) -> None:
+        if self._quota is not None:
+            await self._quota.take(size_of(request.message, request.metadata))
 
     async def _check_parent(self, parent_id: str, caller: Caller) -> None:
         """Raise InvalidField for a parent that the caller does not see; it may be another agent's task."""

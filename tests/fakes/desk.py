@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from functools import partial
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
@@ -25,6 +26,7 @@ from synapse.service.journal import Journal
 from synapse.service.missed_replies import MissedReplies
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
+from synapse.service.quota import Quota
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
 from synapse.service.worker import AgentWorker, AnswerAtOnce, never_at_once
@@ -74,6 +76,7 @@ class Desk:
         answer_at_once: AnswerAtOnce = never_at_once,
         new_id: Callable[[], str] | None = None,
         acceptance: Acceptance = ANYTHING,
+        quota_bytes: int = 0,
     ) -> None:
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
@@ -89,6 +92,8 @@ class Desk:
         self.saved: list[Push] = []
         self.push_configs = self._push_configs() if has_push else None
         limits = Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute)
+        measure = partial(self.store.stored_bytes, inbox=me.inbox)
+        self._quota = Quota(quota_bytes, measure, self.clock, whose=me.agent_id, setting="agent_quota_bytes")
         self.intake = self._intake(me, limits, acceptance)
         self.service = self._service(me)
 
@@ -113,6 +118,7 @@ class Desk:
             limits=limits,
             push_configs=self.push_configs,
             acceptance=acceptance,
+            quota=self._quota,
         )
 
     def _service(self, me: AgentEntry) -> TaskService:

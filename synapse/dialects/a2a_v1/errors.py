@@ -51,6 +51,7 @@ FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.MessageIdReused: Fault(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
     errors.VersionConflict: Fault(-32000, "ABORTED", 409, "VERSION_CONFLICT"),
     errors.QueueFull: Fault(-32000, "RESOURCE_EXHAUSTED", 429, "QUEUE_FULL"),
+    errors.QuotaExceeded: Fault(-32000, "RESOURCE_EXHAUSTED", 429, "QUOTA_EXCEEDED"),
     errors.FeedLagged: Fault(-32000, "ABORTED", 409, "FEED_LAGGED"),
     access_errors.RateLimited: Fault(-32000, "RESOURCE_EXHAUSTED", 429, "RATE_LIMITED"),
     errors.AccessDenied: Fault(-32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED"),
