@@ -104,6 +104,10 @@ class Replies:
         task = self._find(request.task_id, current)
         try:
             await self._carry(task, request.message.parts, failed=request.failed, inferred=False)
+        except SynapseError:
+            # Who is not proven may wait nowhere else than at this task, which has the answer in any case.
+            if task.metadata.get("sender_verified") is True:
+                raise
         finally:
             # A sender that is gone does not make the answer go away.
             await self._settle(task, request)

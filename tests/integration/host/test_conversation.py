@@ -165,8 +165,8 @@ def test_everything_under_the_home_is_private_under_any_umask(umask: int) -> Non
         with tempfile.TemporaryDirectory(prefix="syn-") as folder, session(Path(folder) / "new" / "h") as here:
             # As an earlier version left it.
             (here.home / "files").mkdir(mode=0o777, parents=True)
-            for made in (here.home, here.home.parent):
-                made.chmod(0o700)
+            for folder_above in (here.home, here.home.parent):
+                folder_above.chmod(0o700)
             ada = here.start("ada")
             body = text("a long one " * 2000)
             content = base64.b64encode(b"hello").decode()

@@ -141,7 +141,8 @@ def test_a_claim_on_the_command_line_is_not_typed_like_a_proven_sender(line: Run
 @pytest.mark.parametrize("bad", ["1:user] ", "a\nb", "x" * 65])
 @pytest.mark.parametrize("field", ["sender_task_id", "in_reply_to"])
 def test_an_id_that_could_leave_the_header_is_refused(line: RunningHost, field: str, bad: str) -> None:
-    answer = line.send("hi", **{field: bad, "response_expected": True})
+    metadata: dict[str, Any] = {field: bad, "response_expected": True}
+    answer = line.send("hi", **metadata)
 
     assert (answer.status, answer.body["error"]["code"]) == (400, "invalid_field")
     assert f"metadata.{field}: is no task id" in answer.body["error"]["message"]

@@ -12,6 +12,7 @@ from synapse.core.caller import Caller
 from synapse.core.errors import QuotaExceeded
 from synapse.core.message import DataPart, FilePart, TextPart
 from synapse.core.requests import ChangeTask, CreateTask, GetTask, SendAndWait, SendMessage, ToAgent
+from synapse.core.task import TaskState
 from synapse.service.quota import REMEMBERED_SECONDS, Quota, size_of
 from synapse.stores.memory import MemoryStore
 from tests.fakes.clock import FakeClock
@@ -113,7 +114,7 @@ def test_an_agent_takes_no_more_than_its_quota_and_again_after_old_tasks_are_for
                 await again.send("one more" + LONG + LONG)
             desk.clock.advance(3600)
             await desk.store.prune(desk.clock.now())
-            assert await desk.send("one more" + LONG + LONG)
+            assert (await desk.send("one more" + LONG + LONG)).state is TaskState.SUBMITTED
 
     asyncio.run(story())
 
