@@ -301,7 +301,14 @@ class Intake:
         await self._worker.enqueue(task, message, first=False)
         return task
 
-    async def _take_reply(self, request: SendMessage, caller: Caller) -> Task:
+    async def take_missed(self, request: SendMessage, author: Caller) -> Task:
+        """Take a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
+
+        Raises TaskNotFound.
+        """
+        return await self._take_reply(request, Caller(), author)
+
+    async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
         """Complete the task that waits for this reply; when its waiter has left, also deliver it as a message."""
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         if task.queued or task.state.is_terminal:
@@ -322,7 +329,7 @@ class Intake:
         # What the agent does not take can still be read: it is the answer of the task.
         if not followed and self._acceptance.takes(request.message):
             # An answer is never refused for want of room.
-            await self._open(replace(request, in_reply_to=""), caller, counts=False)
+            await self._open(replace(request, in_reply_to=""), author or caller, counts=False)
         return task
 
     def _was_asked(self, task: Task, caller: Caller) -> bool:

@@ -115,6 +115,7 @@ def test_a_stored_id_that_could_close_the_header_is_not_typed() -> None:
 @pytest.mark.parametrize("bad", ["1:user] ", "a\nb", "a b", "x" * 65, "\uff41", "a\x1b[0m"])
 @pytest.mark.parametrize("expected", [True, False])
 def test_an_id_that_could_not_stand_in_a_header_is_refused(bad: str, expected: bool) -> None:
+    more: Any
     for more in ({"sender_task_id": bad}, {"metadata": {"sender_task_id": bad}}, {"in_reply_to": bad}):
         if more == {"sender_task_id": bad} and not expected:
             continue  # nobody waits, so it is not looked at
