@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from synapse.core.caller import Caller
+from synapse.core.caller import LOCAL_SCOPE, Caller
 from synapse.core.clock import Clock
 from synapse.core.errors import QuotaExceeded
 from synapse.core.message import DataPart, FilePart, Json, Message, Part, TextPart
@@ -77,7 +77,8 @@ class KeyQuotas:
     async def take(self, request: Request, caller: Caller) -> None:
         """Count what `request` asks to be kept for `caller`. Raises QuotaExceeded."""
         size = _size_asked(request)
-        if not size or not self._limit or caller.is_own_user:
+        # Who shares the scope of this machine's user shares what that user keeps, which only agents' quotas bound.
+        if not size or not self._limit or caller.is_own_user or caller.scope == LOCAL_SCOPE:
             return
         quota = self._quotas.get(caller.scope)
         if quota is None:

@@ -154,6 +154,7 @@ def test_each_key_has_a_quota_of_its_own_over_all_agents() -> None:
             assert await here.ask(GetTask(first.id))
             await here.sent("4" + LONG, PHONE)
             await here.sent("5" + LONG * 5, Caller(is_owner=True))
+            await here.sent("6" + LONG * 5, Caller(name="helper", actions=frozenset({"send"})))
 
     asyncio.run(story())
 
