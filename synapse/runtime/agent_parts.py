@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
 from synapse.core.errors import AgentExited, SynapseError
@@ -165,7 +166,7 @@ class AgentParts:
             limits=limits,
             push_configs=self._pushing.configs,
             acceptance=self._agent.acceptance,
-            quota=agent_quota(self._me.inbox, self._me.agent_id, self._store, self._settings, self._clock),
+            quota=agent_quota(self._me.inbox, short_name(self._me), self._store, self._settings, self._clock),
         )
 
     def _new_service(self) -> TaskService:
@@ -193,10 +194,10 @@ class AgentParts:
         return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)
 
 
-def agent_quota(inbox: str, agent_id: str, store: SqliteStore, settings: Settings, clock: Clock) -> Quota:
+def agent_quota(inbox: str, name: str, store: SqliteStore, settings: Settings, clock: Clock) -> Quota:
     """The quota of the agent that has this inbox."""
     measure = partial(store.stored_bytes, inbox=inbox)
-    return Quota(settings.agent_quota_bytes, measure, clock, whose=agent_id, setting="agent_quota_bytes")
+    return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")
 
 
 async def _until_exit(delivering: Awaitable[None]) -> None:
