@@ -5,10 +5,11 @@ from __future__ import annotations
 from argparse import SUPPRESS
 
 from synapse.cli.main import VERBS
+from synapse.cli.person import launch_settings
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidRequest, UnknownProfile
-from synapse.runtime.settings import Settings, load_settings
+from synapse.runtime.settings import Settings
 
 EXAMPLES = """
 synapse claude
@@ -26,7 +27,7 @@ def run(arguments: list[str]) -> int:
     profile = ours[0]
     if profile.startswith("-"):
         raise InvalidRequest(f"unknown option {profile}", hint="synapse --help")
-    settings = load_settings()
+    settings = launch_settings()
     # Before its options are read: a mistyped verb has those of the verb.
     require_profile(profile, settings)
     summary = f"run {profile} in this terminal, as an agent"

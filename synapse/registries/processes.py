@@ -45,6 +45,27 @@ def is_stopped(pid: int, started: int) -> bool:
     return fields[0] == b"T" and started in (UNKNOWN, int(fields[19]))
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal; False where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return False
+    masks = [line for line in lines if line.startswith(b"SigCgt:")]
+    return bool(masks) and bool(int(masks[0].split()[1], 16) >> (number - 1) & 1)
+
+
+def controlling_terminal(pid: int) -> int:
+    """The device number of the process's controlling terminal; 0 when it has none, or the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return 0
+    return int(stat[stat.rindex(b")") + 2 :].split()[4])
+
+
 def _takes_signals(pid: int) -> bool:
     try:
         os.kill(pid, 0)

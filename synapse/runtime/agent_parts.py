@@ -66,7 +66,14 @@ class AgentParts:
             agent.driver, self._journal, self._clock, self._replies.turn_ended, agent.answer_at_once
         )
         may_decide = settings.agents_may_approve
-        self._questions = Questions(me, self._journal, self._worker, self._clock, agents_may_answer=may_decide)
+        self._questions = Questions(
+            me,
+            self._journal,
+            self._worker,
+            self._clock,
+            agents_may_answer=may_decide,
+            keys_may_answer=not settings.terminal_decides,
+        )
         self._doubts = Doubts(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
         self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()

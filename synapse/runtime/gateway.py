@@ -288,7 +288,7 @@ class Gateway:
             if peer is None or not peer.via_socket:
                 return self.gate.admit(scope)
             caller = own.admit(scope)
-            return replace(caller, actions=_AN_AGENTS_ACTIONS) if caller.is_agent else caller
+            return caller if caller.is_person else replace(caller, actions=_AN_AGENTS_ACTIONS)
 
         return admit
 

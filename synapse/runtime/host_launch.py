@@ -6,8 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
+from synapse.transports.lineage import own_lineage
+
+LAUNCHED_BY: Final = "SYNAPSE_LAUNCHED_BY"
+"""Names the agent that started a host: the host outlives the command that started it, and its ancestors with it."""
 _OF_ANOTHER_AGENT: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
 
 
@@ -35,5 +39,19 @@ class Launch:
 
 
 def host_environment() -> dict[str, str]:
-    """Ours, without what names the agent that we may run in: the new one is another."""
-    return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_AGENT}
+    """Ours, without what names the agent that we may run in: the new one is another. It is noted who starts it."""
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_AGENT}
+    if launcher := own_lineage().named_agent:
+        environment[LAUNCHED_BY] = launcher
+    return environment
+
+
+def begin_again(port: int) -> NoReturn:
+    """Become a new host that is started as this one was: same program, options and environment, and the same port.
+
+    Raises OSError.
+    """
+    words = sys.orig_argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    wished = [] if "--port" in words[:end] else ["--port", str(port)]
+    os.execv(sys.executable, [sys.executable, *words[:end], *wished, *words[end:]])  # noqa: S606 - our own command line

@@ -75,7 +75,12 @@ class ResidentDoors:
 
     def _server(self, entry: AgentEntry, agent: RunningAgent, service: Service, listener: UnixListener) -> Server:
         dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
-        gate = Gate(uid=os.getuid(), hosts=loopback_hosts(self._gateway.port), entries=self._registry.entries)
+        gate = Gate(
+            uid=os.getuid(),
+            hosts=loopback_hosts(self._gateway.port),
+            entries=self._registry.entries,
+            terminal_decides=self._settings.terminal_decides,
+        )
         app = HttpApp(
             service,
             dialects,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidSettings
@@ -17,7 +17,17 @@ PREFIX: Final = "SYNAPSE_"
 PROJECT_PROFILES: Final = ".synapse/profiles"
 BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
 # Agents write into the project that they work on; what protects people from agents is not theirs to change.
-NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents"})
+NOT_FOR_PROJECTS: Final = frozenset(
+    {"agents_may_approve", "person_proof", "host", "allow_private_webhooks", "allow_private_agents"}
+)
+# The variables that count in an agent's environment, which the agent sets as it likes. None of them protects anybody;
+# a setting that is not named here is taken from files alone then.
+FOR_AGENTS: Final = frozenset(
+    {"home", "uds_dir", "detach_key", "response_timeout", "message_ttl", "instructions", "advertise_0_3"}
+)
+PersonProof = Literal["process", "terminal"]
+PROCESS: Final = "process"
+TERMINAL: Final = "terminal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +46,7 @@ class Settings:
     loop_limit_per_minute: int = 30
     instructions: bool = True
     agents_may_approve: bool = False
+    person_proof: PersonProof = PROCESS
     allow_private_webhooks: bool = False
     allow_private_agents: bool = False
     push_attempts: int = 12
@@ -62,6 +73,16 @@ class Settings:
         """What came with messages, a folder for each task."""
         return self.home / "files"
 
+    @property
+    def terminal_decides(self) -> bool:
+        """Whether what only people decide is taken from processes with a terminal alone."""
+        return self.person_proof == TERMINAL
+
+    def without_grants(self) -> Settings:
+        """The settings of a host that an agent starts: the defaults for all that grants something, and strict proof."""
+        granted = ("agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents")
+        return replace(self, **{name: getattr(Settings(), name) for name in granted}, person_proof=TERMINAL)
+
     def as_rows(self) -> list[tuple[str, object, str, str]]:
         """Name, value, source and meaning of each setting, in their order."""
         return [(name, getattr(self, name), self.sources.get(name, "default"), MEANINGS[name]) for name in MEANINGS]
@@ -80,6 +101,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
     "instructions": "whether agents are told at their start how to send and reply",
     "agents_may_approve": "whether agents may do what only a person may (approve, resolve, attach)",
+    "person_proof": "what proves a person: process (no agent is near it), or terminal (it has a terminal too)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
     "push_attempts": "how often a push notification is tried before it is given up",
@@ -92,8 +114,11 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
     folder: str | Path | None = None,
+    by_agent: bool = False,
 ) -> Settings:
     """Read the settings for a process that works in `folder`; `flags` that are None do not count.
+
+    In a process that belongs to an agent (`by_agent`) only the variables of FOR_AGENTS count.
 
     Raises:
         InvalidSettings: a file or variable has an unknown key or a value of the wrong type.
@@ -104,7 +129,7 @@ def load_settings(
     layers = [
         _from_file(user / USER_FILE, "user"),
         _from_file(Path(project), "project") if project else {},
-        _from_environment(environ),
+        _from_environment(variables_of_agents(environ) if by_agent else environ),
         {name: (value, "flag") for name, value in (flags or {}).items() if value is not None},
     ]
     found: dict[str, tuple[Any, str]] = {}
@@ -116,6 +141,12 @@ def load_settings(
         values[name] = place / Path(values.get(name, getattr(Settings(), name))).expanduser()
     profiles = [Path(found) for found in [find_above(str(place), PROJECT_PROFILES)] if found]
     return Settings(**values, profile_folders=(user / "profiles", BUNDLED_PROFILES, *profiles), sources=sources)
+
+
+def variables_of_agents(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the settings that an agent's environment may not change."""
+    dropped = {PREFIX + name.upper() for name in KINDS if name not in FOR_AGENTS}
+    return {name: value for name, value in environ.items() if name not in dropped}
 
 
 def _from_file(path: Path, kind: str) -> dict[str, tuple[Any, str]]:
@@ -199,6 +230,14 @@ def _folder(value: object) -> Path:
     return Path(_text(value)).expanduser()
 
 
+def _proof(value: object) -> PersonProof:
+    if value == PROCESS:
+        return PROCESS
+    if value == TERMINAL:
+        return TERMINAL
+    raise ValueError
+
+
 def _parse_switch(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):
@@ -213,6 +252,7 @@ _KINDS_BY_TYPE: Final[Mapping[str, _Kind]] = {
     "str": _Kind("text", _text, _text),
     "int": _Kind("a whole number of at least 0", _whole_number, lambda text: _whole_number(int(text))),
     "float": _Kind("a number of at least 0", _number, lambda text: _number(float(text))),
+    "PersonProof": _Kind(f"{PROCESS} or {TERMINAL}", _proof, _proof),
     "bool": _Kind("true or false", _switch, _parse_switch),
 }
 KINDS: Final = {field.name: _KINDS_BY_TYPE[str(field.type)] for field in fields(Settings) if field.name in MEANINGS}

@@ -29,7 +29,7 @@ PERSON = Caller(via_socket=True)
 OVER_TCP = Caller()
 OTHER_AGENT = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
 ITSELF = Caller(via_socket=True, agent_id=ME.agent_id)
-LEFT_BEHIND = Caller(via_socket=True, names_agent=True)
+LEFT_BEHIND = Caller(via_socket=True, doubt="its environment is that of an agent", named_agent="gone")
 GATEWAY_APPROVER = Caller(actions=frozenset({APPROVE}), name="ops")
 GATEWAY_SENDER = Caller(actions=frozenset({SEND}), name="app")
 

@@ -1,0 +1,62 @@
+"""Whether a person types this command or an agent does, to whom some things are refused.
+
+Whoever controls a process can make it skip these checks; they hold for an agent that uses our command as it is. Hosts
+judge by themselves who may decide something.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from synapse.cli.hosts import current_folder, state_folder
+from synapse.cli.speech import say
+from synapse.core.errors import PersonRequired
+from synapse.registries.files import FileRegistry
+from synapse.runtime.settings import Settings, load_settings, variables_of_agents
+from synapse.transports.lineage import own_lineage, standing_of
+
+
+def objection() -> str:
+    """Why this command is not a person's; empty unless something speaks for an agent."""
+    # Whatever cannot be read speaks for nobody here: a host asks for more before it takes a person's decision.
+    seen = replace(own_lineage(), doubt="")
+    registry = FileRegistry(Path(state_folder(os.environ, current_folder()), "registry"))
+    agent_id, doubt = standing_of(seen, registry.entries())
+    return f"it belongs to the agent {agent_id}" if agent_id else doubt
+
+
+def require_person(what: str) -> None:
+    """Raises PersonRequired when an agent types this command.
+
+    `what` is the beginning of the sentence that says what only a person does.
+    """
+    why = objection()
+    if why and not load_settings(by_agent=True).agents_may_approve:
+        raise _refusal(what, why)
+
+
+def require_deciding_person(what: str) -> None:
+    """The same for what only people decide: at a terminal, where that is demanded. Raises PersonRequired."""
+    require_person(what)
+    settings = load_settings(by_agent=bool(objection()))
+    if settings.terminal_decides and not settings.agents_may_approve and not own_lineage().has_terminal:
+        raise _refusal(what, "it has no terminal, and the setting person_proof demands one")
+
+
+def _refusal(what: str, why: str) -> PersonRequired:
+    return PersonRequired(
+        f"{what} by a person, and this command is not a person's: {why}", hint="type it in a terminal of your own"
+    )
+
+
+def launch_settings() -> Settings:
+    """The settings for a host that this command starts or becomes. What an agent starts gets no rights from it."""
+    why = objection()
+    if not why:
+        return load_settings()
+    ignored = sorted(set(os.environ) - set(variables_of_agents(os.environ)))
+    if ignored:
+        say(f"ignored: {', '.join(ignored)}; only a person sets that, and this command is not a person's: {why}")
+    return load_settings(by_agent=True).without_grants()
