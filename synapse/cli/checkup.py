@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import shutil
+import socket
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -15,16 +16,17 @@ from typing import Final
 
 from synapse import __version__
 from synapse.cli.hosts import stands_still, standstill
-from synapse.cli.survey import ask_all
+from synapse.cli.survey import Asked, ask_all
 from synapse.core.address import short_name
 from synapse.core.driver import DEGRADED
-from synapse.core.errors import InvalidProfile, InvalidSettings, StoreFailed
+from synapse.core.errors import ConnectionForbidden, InvalidProfile, InvalidSettings, StoreFailed, SynapseError
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
 from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_file import file_lock
+from synapse.transports.lineage import own_lineage, standing_of
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -52,6 +54,8 @@ def examine() -> list[Finding]:
     except InvalidSettings as error:
         return [*findings, Finding(PROBLEM, "settings", str(error), error.hint or "correct the file or the variable")]
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+        _person,
+        _connections,
         _programs,
         _home,
         _sockets,
@@ -73,6 +77,33 @@ def _versions() -> Iterator[Finding]:
     else:
         advice = f"add {Path(sys.executable).parent} to the PATH, so that agents can call it"
         yield Finding(PROBLEM, "command", "`synapse` is not on the PATH", advice)
+
+
+def _person(settings: Settings) -> Iterator[Finding]:
+    """Whether commands typed here count as a person's. In an agent they do not, and that is no fault."""
+    standing = standing_of(own_lineage(), FileRegistry(settings.registry).entries())
+    if standing.agent_id:
+        yield Finding(NOTE, "person", f"commands typed here are those of the agent {standing.agent_id}")
+    elif standing.doubt:
+        advice = "approve, resolve and attach in a terminal of your own"
+        yield Finding(NOTE, "person", f"commands typed here do not count as a person's: {standing.doubt}", advice)
+    elif settings.terminal_decides and not own_lineage().has_terminal:
+        yield Finding(NOTE, "person", "there is no terminal here, and person_proof demands one for what people decide")
+    else:
+        yield Finding(OK, "person", "commands typed here count as a person's")
+
+
+def _connections(settings: Settings) -> Iterator[Finding]:
+    """Whether this process may connect to Unix sockets at all; sandboxes of coding agents forbid it."""
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(settings.home / "nobody.sock"))
+    except PermissionError as error:
+        advice = "run it outside of the sandbox, or let the sandbox open connections"
+        text = f"this process may not open connections: {error.strerror}; a sandbox does that"
+        yield Finding(PROBLEM, "sockets", text, advice)
+    except OSError:
+        return  # nobody is there, and that was to be expected
 
 
 def _programs(settings: Settings) -> Iterator[Finding]:
@@ -149,13 +180,22 @@ def _agents(settings: Settings) -> Iterator[Finding]:
         yield Finding(NOTE, "registry", note)
     for one in asked:
         if one.error is not None:
-            advice = f"synapse stop {one.entry.agent_id} --force"
-            if stands_still(one.entry):
-                advice = standstill(one.entry)
-            yield Finding(PROBLEM, short_name(one.entry), str(one.error), advice)
+            yield _silent(one, one.error)
         for sighting in objects_in(one.body, "sightings"):
             detail = str(sighting.get("detail", ""))
             if detail.startswith(DEGRADED):
                 advice = f"synapse status {short_name(one.entry)} --explain"
                 yield Finding(NOTE, short_name(one.entry), detail, advice)
-    yield Finding(OK, "agents", f"{sum(one.error is None for one in asked)} running")
+    running = f"{sum(one.error is None for one in asked)} running"
+    unknown = sum(isinstance(one.error, ConnectionForbidden) for one in asked)
+    yield Finding(NOTE, "agents", f"{running}, {unknown} unknown") if unknown else Finding(OK, "agents", running)
+
+
+def _silent(one: Asked, error: SynapseError) -> Finding:
+    """An agent whose host did not answer, or could not be asked."""
+    advice = f"synapse stop {one.entry.agent_id} --force"
+    if isinstance(error, ConnectionForbidden):
+        advice = error.hint
+    elif stands_still(one.entry):
+        advice = standstill(one.entry)
+    return Finding(PROBLEM, short_name(one.entry), str(error), advice)

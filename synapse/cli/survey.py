@@ -36,7 +36,7 @@ class Asked:
         try:
             answer = converse(self.entry, method, path, body, timeout=timeout)
         except NoAnswer as silence:
-            self.error = not_responding(self.entry)
+            self.error = not_responding(self.entry, silence)
             self.in_doubt = silence.sent
             return
         if answer.status >= 400:

@@ -24,6 +24,7 @@ class AgentEntry:
         "inbox",
         "name",
         "pid",
+        "pid_namespace",
         "pid_started",
         "port",
         "socket",
@@ -52,6 +53,7 @@ class AgentEntry:
         takes: str = "",
         extensions: str = "",
         terminal: int = 0,
+        pid_namespace: int = 0,
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -74,6 +76,8 @@ class AgentEntry:
         self.extensions = extensions
         # The device number of the terminal that its CLI runs on: who sits there is no person. 0 when it has none.
         self.terminal = terminal
+        # Where the pid means something: a container or a sandbox may have pids of its own. 0 when it is not known.
+        self.pid_namespace = pid_namespace
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""

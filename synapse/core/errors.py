@@ -10,7 +10,8 @@
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict
     │   └── MessageIdReused · QueueFull · WaitCycle · NameTaken · PortTaken · FeedLagged
     ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
-    ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing · FileNotStored
+    ├── AgentFailed               AgentExited · AgentUnresponsive · CommandMissing · FileNotStored
+    │   ├── AgentNotResponding    ConnectionForbidden
     │   └── ExternalAgentFailed   ExternalAgentUnreachable
     ├── WaitTimedOut · WaitingForPerson
     ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull · StoreUnsafe
@@ -317,6 +318,20 @@ class AgentNotResponding(AgentFailed):
         super().__init__(
             f"Agent '{agent_id}' server on port {port} is not responding.",
             hint=f"restart the agent with `synapse {agent_type}`",
+        )
+
+
+class ConnectionForbidden(AgentNotResponding):
+    """The calling process may not connect to the agent's host; nobody can tell from there whether it runs."""
+
+    code = "connection_forbidden"
+
+    def __init__(self, agent_id: str, why: str) -> None:
+        SynapseError.__init__(
+            self,
+            f"Agent '{agent_id}' cannot be reached from this process, and may well be running: {why}.",
+            hint="a sandbox does that: run the command outside of it, or let it open connections (in Codex: "
+            "`-c sandbox_workspace_write.network_access=true`)",
         )
 
 

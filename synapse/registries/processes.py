@@ -9,6 +9,14 @@ UNKNOWN = 0
 """The start time of a process on a system that does not tell it."""
 
 
+def own_namespace() -> int:
+    """The PID namespace of this process; UNKNOWN on a system that has none."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return UNKNOWN
+
+
 def start_time(pid: int) -> "int | None":
     """When `pid` started, in ticks since boot (field 22 of /proc/PID/stat), or None when no such process runs."""
     try:
@@ -29,6 +37,24 @@ def is_running(pid: int, started: int) -> bool:
         return False
     now = start_time(pid)
     return now is not None and (now == started or UNKNOWN in (started, now))
+
+
+def is_gone(pid: int, started: int) -> bool:
+    """Whether it is certain that the process has ended. False where this process may not look.
+
+    It is certain when another process has the pid, or none has it. A pid that takes a signal, or forbids it, but has no
+    files in /proc, may be hidden; a zombie is left to others to judge.
+    """
+    now = start_time(pid)
+    if now is not None:
+        return UNKNOWN not in (now, started) and now != started
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def is_stopped(pid: int, started: int) -> bool:

@@ -177,7 +177,16 @@ class Gateway:
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
             self.service.look_again()
+            self._stay_listed()
             await self._externals.look_again()
+
+    def _stay_listed(self) -> None:
+        """Write our entry, and those of the residents with a door, again where their files are lost."""
+        try:
+            gateways(self._settings.home).restore(self._me)
+            self._doors.restore()
+        except OSError as error:
+            log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _new_service(self) -> GatewayService:
         journal = Journal(self._store)

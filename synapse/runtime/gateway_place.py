@@ -11,7 +11,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
 from synapse.core.errors import PortTaken
 from synapse.registries.files import FileRegistry
-from synapse.registries.processes import UNKNOWN, start_time
+from synapse.registries.processes import UNKNOWN, own_namespace, start_time
 from synapse.runtime.access_settings import AccessSettings
 from synapse.runtime.gateway_config import GatewayConfig
 from synapse.runtime.loopback import is_loopback
@@ -61,6 +61,7 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
         port=port,
         pid=os.getpid(),
         pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_namespace=own_namespace(),
         socket=str(unix.path),
         endpoint=config.public_url or own_url(config.host, port, tls=tls),
         working_dir=str(Path.cwd()),

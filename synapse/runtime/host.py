@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse.core.extension import to_text
@@ -26,6 +28,10 @@ from synapse.stores.sqlite import SqliteStore
 if TYPE_CHECKING:
     from synapse.transports.server import Server
 
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""How often a host looks whether it is still in the registry: one file, a few microseconds."""
 AGAIN: Final = signal.SIGUSR1
 """Tells a host to end and begin again as it was started. Whoever sends it adds nothing to what the host may do."""
 
@@ -69,18 +75,31 @@ class Host:
                 await parts.instruct()
             # Only now: whoever sees the entry may send, and comes behind the instructions.
             self._registry.write(self._me)
+            jobs.append(group.create_task(self._stay_listed()))
             await parts.take_up(left)
             ends: set[asyncio.Future[Any]] = {stop, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self.begins_again = stop.done() and stop.result() == AGAIN
             await agent.stop()
             await parts.say_farewell()
-            self._registry.remove(self._me.agent_id)
             for job in jobs:
                 job.cancel()
+            self._registry.remove(self._me.agent_id)
             server.stop()
             await serving
         return agent.exit_status() or 0
+
+    async def _stay_listed(self) -> None:
+        """Write our entry again when its file is lost: a cleaner, or a process that took us for dead, removed it."""
+        never = asyncio.Event()
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(never.wait(), LOOK_SECONDS)
+            try:
+                if self._registry.restore(self._me):
+                    log.warning("registry_entry_restored", extra={"agent": self._me.agent_id})
+            except OSError as error:
+                log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _server(self, agent: RunningAgent, service: TaskService) -> Server:
         # uvicorn and the dialect cost a tenth of a second to import: the agent has been started by now.

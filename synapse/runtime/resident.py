@@ -20,7 +20,7 @@ from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import to_text
 from synapse.core.requests import Commanded, OnBehalf, Request
 from synapse.registries.files import FileRegistry
-from synapse.registries.processes import UNKNOWN, start_time
+from synapse.registries.processes import UNKNOWN, own_namespace, start_time
 from synapse.runtime.agent_parts import AgentParts
 from synapse.runtime.place import leave_inbox, take_inbox
 from synapse.runtime.running_agent import RunningAgent
@@ -179,6 +179,7 @@ def resident_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = 
         name=name,
         pid=os.getpid(),
         pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_namespace=own_namespace(),
         endpoint=endpoint,
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
