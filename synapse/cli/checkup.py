@@ -26,7 +26,7 @@ from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_file import file_lock
-from synapse.transports.lineage import own_lineage, standing_of
+from synapse.transports.lineage import own_lineage, standing_of, terminal_doubt
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -81,14 +81,16 @@ def _versions() -> Iterator[Finding]:
 
 def _person(settings: Settings) -> Iterator[Finding]:
     """Whether commands typed here count as a person's. In an agent they do not, and that is no fault."""
-    standing = standing_of(own_lineage(), FileRegistry(settings.registry).entries())
+    lineage, entries = own_lineage(), FileRegistry(settings.registry).entries()
+    standing = standing_of(lineage, entries)
     if standing.agent_id:
         yield Finding(NOTE, "person", f"commands typed here are those of the agent {standing.agent_id}")
     elif standing.doubt:
         advice = "approve, resolve and attach in a terminal of your own"
         yield Finding(NOTE, "person", f"commands typed here do not count as a person's: {standing.doubt}", advice)
-    elif settings.terminal_decides and not own_lineage().has_terminal:
-        yield Finding(NOTE, "person", "there is no terminal here, and person_proof demands one for what people decide")
+    elif settings.terminal_decides and (doubt := terminal_doubt(lineage, entries)):
+        advice = "approve, resolve and attach in a terminal whose program is older than all agents"
+        yield Finding(NOTE, "person", f"commands typed here decide nothing (person_proof): {doubt}", advice)
     else:
         yield Finding(OK, "person", "commands typed here count as a person's")
 

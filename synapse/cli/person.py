@@ -14,8 +14,8 @@ from synapse.cli.hosts import current_folder, state_folder
 from synapse.cli.speech import say
 from synapse.core.errors import PersonRequired
 from synapse.registries.files import FileRegistry
-from synapse.runtime.settings import Settings, load_settings, variables_of_agents
-from synapse.transports.lineage import own_lineage, standing_of
+from synapse.runtime.settings import TERMINAL, Settings, load_settings, variables_of_agents
+from synapse.transports.lineage import own_lineage, standing_of, terminal_doubt
 
 
 def objection() -> str:
@@ -41,8 +41,10 @@ def require_deciding_person(what: str) -> None:
     """The same for what only people decide: at a terminal, where that is demanded. Raises PersonRequired."""
     require_person(what)
     settings = load_settings(by_agent=bool(objection()))
-    if settings.terminal_decides and not settings.agents_may_approve and not own_lineage().has_terminal:
-        raise _refusal(what, "it has no terminal, and the setting person_proof demands one")
+    if settings.terminal_decides and not settings.agents_may_approve:
+        doubt = terminal_doubt(own_lineage(), FileRegistry(settings.registry).entries())
+        if doubt:
+            raise _refusal(what, f"{doubt}, and the setting person_proof demands a terminal of a person's")
 
 
 def _refusal(what: str, why: str) -> PersonRequired:
@@ -59,4 +61,6 @@ def launch_settings() -> Settings:
     ignored = sorted(set(os.environ) - set(variables_of_agents(os.environ)))
     if ignored:
         say(f"ignored: {', '.join(ignored)}; only a person sets that, and this command is not a person's: {why}")
-    return load_settings(by_agent=True).without_grants()
+    settings = load_settings(by_agent=True).without_grants()
+    # An agent chooses the variables and files that its command finds, but not what its own host demands.
+    return replace(settings, person_proof=TERMINAL) if own_lineage().demands_terminal else settings

@@ -40,8 +40,8 @@ class Caller:
     """Why its process does not count as a person's, though it proves no agent: it has exited, for example."""
     named_agent: str = ""
     """The agent that its environment names, though its ancestors prove none: an agent may have left it behind."""
-    lacks_terminal: bool = False
-    """It has no terminal, and a setting demands one for what only people decide."""
+    terminal_doubt: str = ""
+    """Why it is not at a terminal of a person's, where a setting demands one for what only people decide."""
     sees_all: bool = False
     """Tasks of every scope are visible: an operator's key."""
     actions: frozenset[str] | None = None
@@ -76,7 +76,7 @@ class Caller:
     @property
     def may_decide(self) -> bool:
         """What only people decide is taken from it."""
-        return self.is_person and not self.lacks_terminal
+        return self.is_person and not self.terminal_doubt
 
     @property
     def objection(self) -> str:
@@ -87,4 +87,6 @@ class Caller:
             return f"the calling process does not count as a person's: {self.doubt}"
         if not self.via_socket:
             return "only the Unix socket tells whose process calls"
-        return "it has no terminal, and the setting person_proof demands one" if self.lacks_terminal else ""
+        if self.terminal_doubt:
+            return f"{self.terminal_doubt}, and the setting person_proof demands a terminal of a person's"
+        return ""

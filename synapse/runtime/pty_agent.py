@@ -30,6 +30,7 @@ from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.acceptance import ANYTHING, TEXT, Acceptance
 from synapse.terminal.profile import Profile
+from synapse.transports.lineage import TERMINAL_DEMANDED
 
 BACKGROUND_SIZE: Final = (120, 40)
 """Columns and rows of an agent that nobody looks at; the first who attaches brings their own."""
@@ -174,4 +175,5 @@ def _environment(me: AgentEntry, profile: Profile, settings: Settings) -> dict[s
         "SYNAPSE_HOME": str(settings.home),
         "TERM": os.environ.get("TERM") or "xterm-256color",
     }
-    return {**os.environ, **profile.env, **identity}
+    strictness = dict([TERMINAL_DEMANDED]) if settings.terminal_decides else {}
+    return {**os.environ, **profile.env, **identity, **strictness}

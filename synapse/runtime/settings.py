@@ -75,13 +75,13 @@ class Settings:
 
     @property
     def terminal_decides(self) -> bool:
-        """Whether what only people decide is taken from processes with a terminal alone."""
+        """Whether what only people decide is taken only from processes at a terminal that no agent opened."""
         return self.person_proof == TERMINAL
 
     def without_grants(self) -> Settings:
-        """The settings of a host that an agent starts: the defaults for all that grants something, and strict proof."""
+        """The settings of a host that an agent starts: the defaults for all that grants something."""
         granted = ("agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents")
-        return replace(self, **{name: getattr(Settings(), name) for name in granted}, person_proof=TERMINAL)
+        return replace(self, **{name: getattr(Settings(), name) for name in granted})
 
     def as_rows(self) -> list[tuple[str, object, str, str]]:
         """Name, value, source and meaning of each setting, in their order."""
@@ -101,7 +101,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
     "instructions": "whether agents are told at their start how to send and reply",
     "agents_may_approve": "whether agents may do what only a person may (approve, resolve, attach)",
-    "person_proof": "what proves a person: process (no agent is near it), or terminal (it has a terminal too)",
+    "person_proof": "what proves a person: process (none of an agent's), or terminal (also one that no agent opened)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
     "push_attempts": "how often a push notification is tried before it is given up",

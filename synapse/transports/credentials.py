@@ -23,7 +23,7 @@ from synapse.core.caller import Caller
 from synapse.core.errors import ForeignOrigin, Unauthenticated
 from synapse.dialects.dialect import Headers
 from synapse.transports.asgi import Scope
-from synapse.transports.lineage import UNKNOWN, Lineage, peer_lineage, standing_of
+from synapse.transports.lineage import UNKNOWN, Lineage, peer_lineage, standing_of, terminal_doubt
 from synapse.transports.tcp_owner import owner_of
 
 PEER: Final = "peer"
@@ -67,7 +67,7 @@ def loopback_hosts(port: int) -> frozenset[str]:
 class Gate:
     """Admits callers: those of `uid`, and those who bring the token. `entries` gives the agents that are here.
 
-    With `terminal_decides`, what only people decide is taken from processes with a terminal alone.
+    With `terminal_decides`, what only people decide is taken only from processes at a terminal that no agent opened.
     """
 
     def __init__(
@@ -103,14 +103,15 @@ class Gate:
         return peer.caller
 
     def _of_process(self, peer: Peer) -> Caller:
-        agent_id, doubt = standing_of(peer.lineage, self._entries())
+        entries = tuple(self._entries())
+        agent_id, doubt = standing_of(peer.lineage, entries)
         return Caller(
             agent_id=agent_id,
             pid=peer.pid,
             via_socket=True,
             doubt=doubt,
             named_agent="" if agent_id else peer.lineage.named_agent,
-            lacks_terminal=self._terminal_decides and not peer.lineage.has_terminal,
+            terminal_doubt=terminal_doubt(peer.lineage, entries) if self._terminal_decides else "",
         )
 
     def _check_origin(self, headers: Headers, peer: Peer) -> None:

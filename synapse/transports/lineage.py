@@ -9,6 +9,9 @@ A process counts as a person's when all of this was seen while it was certain to
 
 A terminal of tmux, of ssh or of an editor passes: those programs are none of ours. Whatever cannot be read counts
 against the process, except the environment of ancestors that belong to other users.
+
+A process that strips its environment, leaves its parents and leaves its terminal has nothing left that an agent could
+be known by. Where that matters a terminal is demanded that no agent can have opened (`terminal_doubt`).
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from synapse.core.agent import AgentEntry
 
 LONGEST: Final = 64
 """A longer chain of ancestors is not followed, and so never whole."""
+TERMINAL_DEMANDED: Final = ("SYNAPSE_PERSON_PROOF", "terminal")
+"""What the environment of an agent's CLI has besides, where its host takes decisions only from a person's terminal."""
 LAUNCH_VARIABLES: Final = (b"SYNAPSE_AGENT_ID", b"SYNAPSE_SOCKET", b"SYNAPSE_LAUNCHED_BY")
 """What the environment of an agent's CLI has, and that of a host which an agent started."""
 PROC: Final = "/proc"
@@ -43,6 +48,9 @@ class Process(NamedTuple):
     """Ticks since boot."""
     terminal: int = 0
     """The device number of its controlling terminal; 0 when it has none."""
+    session: int = 0
+    """The pid of its session's leader: at a terminal that is the shell, in most cases."""
+    name: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +61,10 @@ class Lineage:
     named_agent: str = ""
     """The agent that the launch variables of one of them name."""
     doubt: str = ""
-
-    @property
-    def has_terminal(self) -> bool:
-        return bool(self.processes) and self.processes[0].terminal != 0
+    is_entered: bool = False
+    """The last of them has a parent outside of our PID namespace: it was put in here, as by `docker exec`."""
+    demands_terminal: bool = False
+    """It runs in an agent whose host takes decisions only from a terminal of a person's."""
 
 
 UNKNOWN: Final = Lineage(doubt="this system does not tell which process connects")
@@ -81,6 +89,29 @@ def standing_of(lineage: Lineage, entries: Iterable[AgentEntry]) -> Standing:
         if process.terminal in terminals:
             return Standing("", f"its terminal is that of the agent {terminals[process.terminal]}")
     return Standing("", lineage.doubt)
+
+
+def terminal_doubt(lineage: Lineage, entries: Iterable[AgentEntry], proc: str = PROC) -> str:
+    """Why an agent could have opened the terminal of a process; empty when only a person can have.
+
+    Whoever opened it stands above the session's leader: a terminal's program, tmux, sshd. What an agent has started is
+    younger than the agent. Init, and systemd in its place, stand above whatever was left behind.
+    """
+    if not lineage.processes or not lineage.processes[0].terminal:
+        return "it has no terminal"
+    agents = [entry for entry in entries if entry.pid_started and not entry.gateway]
+    oldest = min(agents, key=lambda entry: entry.pid_started, default=None)
+    if oldest is None or lineage.is_entered:
+        return ""
+    leader = lineage.processes[0].session
+    above = False
+    for process in lineage.processes:
+        above = above or process.pid == leader
+        if not above or (process.pid != leader and (process.pid == 1 or process.name == _REAPER)):
+            continue
+        if process.started < oldest.pid_started or _is_another_users(process, proc):
+            return ""
+    return f"its terminal was opened by a program that is younger than the agent {oldest.agent_id}"
 
 
 def agent_of(processes: Iterable[Process], entries: Iterable[AgentEntry]) -> str:
@@ -135,6 +166,8 @@ def read_lineage(pid: int, proc: str = PROC) -> Lineage:
 
 
 _EXITED: Final = "the process that connected has exited"
+_TERMINAL_DEMANDED: Final = "=".join(TERMINAL_DEMANDED).encode()
+_REAPER: Final = b"systemd"
 
 
 def _peer_pidfd(connection: socket.socket, pid: int) -> int:
@@ -158,6 +191,7 @@ def _read_certain(pid: int, process: int, proc: str) -> Lineage:
 def _read(pid: int, proc: str) -> Lineage:
     processes: list[Process] = []
     named = doubt = ""
+    demanded = False
     at = pid
     while not doubt:
         try:
@@ -171,23 +205,41 @@ def _read(pid: int, proc: str) -> Lineage:
             break
         processes.append(process)
         try:
-            named = named or _agent_in(_content(f"{proc}/{at}/environ"))
+            environment = _content(f"{proc}/{at}/environ")
+            named = named or _agent_in(environment)
+            demanded = demanded or _TERMINAL_DEMANDED in environment.split(b"\0")
         except OSError as error:
             doubt = f"its environment cannot be read: {error.strerror}" if at == pid else ""
         if parent <= 0:
-            break
+            return Lineage(tuple(processes), named, doubt, is_entered=at != 1, demands_terminal=demanded)
         if len(processes) == LONGEST:
             doubt = f"it has more than {LONGEST} ancestors"
         at = parent
-    return Lineage(tuple(processes), named, doubt)
+    return Lineage(tuple(processes), named, doubt, demands_terminal=demanded)
 
 
 def _stat(pid: int, proc: str) -> tuple[Process, int]:
     """Return the process and its parent's pid. Raises OSError."""
     stat = _content(f"{proc}/{pid}/stat")
     # The command's name stands in parentheses and may hold anything, so count from the last one.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return Process(pid, started=int(fields[19]), terminal=int(fields[4])), int(fields[1])
+    end = stat.rindex(b")")
+    fields = stat[end + 2 :].split()
+    name = stat[stat.index(b"(") + 1 : end]
+    process = Process(pid, int(fields[19]), terminal=int(fields[4]), session=int(fields[3]), name=name)
+    return process, int(fields[1])
+
+
+def _is_another_users(process: Process, proc: str) -> bool:
+    """Whether somebody else runs it. Nobody gets another user's process above their own but by a login."""
+    try:
+        status = _content(f"{proc}/{process.pid}/status")
+        if _stat(process.pid, proc)[0] != process:
+            return False
+    except OSError:
+        return False
+    # The real one: a program that is set to another user keeps it.
+    real = next((line.split()[1] for line in status.splitlines() if line.startswith(b"Uid:")), b"")
+    return real.isdigit() and int(real) != os.getuid()
 
 
 def _agent_in(environment: bytes) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,9 +273,36 @@ def test_a_process_that_strips_itself_and_leaves_everything_passes_unless_a_term
     assert house.is_asked()
 
 
+@pytest.mark.skipif(shutil.which("script") is None, reason="script is not installed")
+def test_a_terminal_that_an_agent_opens_for_itself_is_no_persons(house: House) -> None:
+    house.begin_asker(SYNAPSE_PERSON_PROOF="terminal")
+    house.ask_permission()
+
+    said = house.left_behind(
+        "env -i setsid -f script -qc './noted out ./stripped approve asker' /dev/null >/dev/null 2>&1", "out"
+    )
+
+    assert "code=7" in said
+    assert "younger than the agent" in " ".join(said.split())
+    assert house.is_asked()
+
+
+def test_an_agent_does_not_start_another_that_demands_less_than_its_own_host(house: House) -> None:
+    assert house.run("start", "runner", "--name", "strict", SYNAPSE_PERSON_PROOF="terminal").code == 0
+    started = f"SYNAPSE_PERSON_PROOF=process HOME=/nowhere ./typed start scripted {EXAMPLE} --name asker"
+    ran = house.run("send", "strict", f"{started}; echo code=$?", "--response", "--timeout", str(PATIENCE))
+    assert "code=0" in ran.out, ran
+    house.ask_permission()
+
+    said = house.left_behind("env -i setsid -f ./noted out ./stripped approve asker", "out")
+
+    assert "code=7" in said
+    assert "it has no terminal" in " ".join(said.split())
+
+
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_a_person_in_tmux_is_a_person_and_an_agent_in_its_own_tmux_is_none(house: House) -> None:
-    house.begin_asker(SYNAPSE_PERSON_PROOF="terminal")
+    house.begin_asker()
     house.ask_permission()
     tmux = f"tmux -f /dev/null -S {house.home}/%s new-session -d ./noted %s ./typed approve asker"
 
@@ -285,3 +313,20 @@ def test_a_person_in_tmux_is_a_person_and_an_agent_in_its_own_tmux_is_none(house
 
     assert "code=7" in said
     assert "code=0" in awaited(house.folder / "persons")
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_a_new_window_of_a_tmux_that_was_there_before_all_agents_is_a_persons_terminal(tmp_path: Path) -> None:
+    with session(tmp_path / "h", House) as house:
+        assert isinstance(house, House)
+        tmux = ["tmux", "-f", "/dev/null", "-S", str(house.home / "mine")]
+        run = partial(subprocess.run, cwd=house.folder, env=house.environ, check=True, timeout=PATIENCE)
+        run([*tmux, "new-session", "-d", "sleep 600"])
+        try:
+            house.begin_asker(SYNAPSE_PERSON_PROOF="terminal")
+            house.ask_permission()
+            run([*tmux, "new-window", "./noted out ./typed approve asker"])
+
+            assert "code=0" in awaited(house.folder / "out")
+        finally:
+            run([*tmux, "kill-server"])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from synapse.core.caller import Caller
 from synapse.core.errors import ForeignOrigin, Unauthenticated
 from synapse.transports.asgi import Scope
 from synapse.transports.credentials import PEER, Gate, Peer, loopback_hosts, peer_of
-from synapse.transports.lineage import LONGEST, Lineage, Process, agent_of, read_lineage, standing_of
+from synapse.transports.lineage import LONGEST, Lineage, Process, agent_of, read_lineage, standing_of, terminal_doubt
 
 OUR_UID = 1000
 HOST = (b"host", b"localhost:8100")
@@ -169,14 +170,55 @@ def test_who_sits_at_an_agents_terminal_is_no_person(proc: Path, pid: int) -> No
     assert standing_of(lineage, [AgentEntry("a", "t", terminal=34818), AgentEntry("b", "t")]) == ("", "")
 
 
-@pytest.mark.parametrize(("terminal", "may_decide"), [(0, False), (34816, True)])
-def test_a_person_decides_only_at_a_terminal_where_that_is_demanded(terminal: int, may_decide: bool) -> None:
-    peer = over_socket(lineage=Lineage((Process(30, 130, terminal), Process(29, 129, 7))))
+PTS = 34816
+YOUNG_SHELL = Process(50, 250, PTS, session=50, name=b"bash")
 
-    caller = gate(terminal_decides=True).admit(scope(peer))
+
+@pytest.mark.parametrize(
+    ("processes", "may_decide"),
+    [
+        ((Process(30, 130),), False),
+        ((Process(30, 130), Process(29, 9, PTS, session=29)), False),
+        ((Process(51, 251, PTS, session=50), YOUNG_SHELL), False),
+        ((YOUNG_SHELL, Process(49, 249, name=b"script"), Process(1, 1)), False),
+        ((YOUNG_SHELL, Process(1, 1)), False),
+        ((YOUNG_SHELL, Process(49, 249, name=b"script"), Process(8, 8, name=b"systemd"), Process(1, 1)), False),
+        ((Process(51, 251, PTS, session=77), YOUNG_SHELL, Process(9, 9, name=b"tmux: server")), False),
+        ((YOUNG_SHELL, Process(9, 9, name=b"tmux: server"), Process(1, 1)), True),
+        ((YOUNG_SHELL, Process(48, 248), Process(9, 9, name=b"sshd")), True),
+        ((Process(51, 251, PTS, session=9), Process(9, 9, PTS, session=9, name=b"bash"), Process(1, 1)), True),
+        ((Process(51, 251, PTS, session=1), Process(1, 1, PTS, session=1, name=b"bash")), True),
+    ],
+)
+def test_where_a_terminal_is_demanded_it_is_one_that_no_agent_can_have_opened(
+    processes: tuple[Process, ...], may_decide: bool
+) -> None:
+    caller = gate(terminal_decides=True).admit(scope(over_socket(lineage=Lineage(processes))))
 
     assert (caller.is_person, caller.may_decide) == (True, may_decide)
     assert ("terminal" in caller.objection) is not may_decide
+
+
+def test_a_terminal_of_another_users_program_is_a_login(proc: Path) -> None:
+    process(proc, 90, 1)
+    (proc / "90" / "status").write_text(f"Name:\tsshd\nUid:\t{os.getuid() + 1}\t0\t0\t0\n", encoding="ascii")
+    process(proc, 91, 90, terminal=PTS)
+    process(proc, 92, 90, terminal=PTS)
+    (proc / "92" / "status").write_text(f"Name:\tsh\nUid:\t{os.getuid()}\t0\t0\t0\n", encoding="ascii")
+    agents = Registry().entries()
+
+    for pid in (91, 92):
+        lineage = read_lineage(pid, str(proc))
+        leader = lineage.processes[0]._replace(session=pid)
+        lineage = replace(lineage, processes=(leader, *lineage.processes[1:]))
+        assert terminal_doubt(lineage, agents, str(proc)) == ""
+    assert "younger" in terminal_doubt(lineage, agents, "/nowhere")
+
+
+def test_whoever_was_put_into_a_container_from_outside_is_at_no_agents_terminal(proc: Path) -> None:
+    process(proc, 90, 0, terminal=PTS)
+
+    assert terminal_doubt(read_lineage(90, str(proc)), Registry().entries()) == ""
 
 
 def test_a_pid_that_was_given_to_another_process_proves_nothing() -> None:
