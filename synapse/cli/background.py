@@ -13,7 +13,14 @@ from typing import Final
 
 from synapse.cli.hosts import ask, refusal, stands_still, standstill
 from synapse.core.agent import EXITED, AgentEntry
-from synapse.core.errors import AgentExited, AgentUnresponsive, StoreFull, SynapseError, UnsupportedOperation
+from synapse.core.errors import (
+    AgentExited,
+    AgentUnresponsive,
+    ConnectionForbidden,
+    StoreFull,
+    SynapseError,
+    UnsupportedOperation,
+)
 from synapse.core.json_text import decode_object, object_in
 from synapse.registries.files import FileRegistry, is_alive
 from synapse.registries.processes import catches, is_running
@@ -54,7 +61,7 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
         )
     try:
         entry = _wait_until_it_answers(host, registry, said)
-    except (KeyboardInterrupt, AgentUnresponsive):
+    except (KeyboardInterrupt, AgentUnresponsive, ConnectionForbidden):
         host.terminate()
         raise
     finally:
@@ -155,8 +162,11 @@ def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry
 
 
 def _answers(entry: AgentEntry) -> bool:
+    """Raises ConnectionForbidden where this process may not ask."""
     try:
         body = ask(entry, "GET", "/status", timeout=1.0)
+    except ConnectionForbidden:
+        raise
     except SynapseError:
         return False
     # Its program was gone before anybody could send to it; the host is about to say why.

@@ -14,6 +14,7 @@ from synapse.cli.hosts import current_folder, state_folder
 from synapse.cli.speech import say
 from synapse.core.errors import PersonRequired
 from synapse.registries.files import FileRegistry
+from synapse.runtime.host_launch import LAUNCHED_BY
 from synapse.runtime.settings import TERMINAL, Settings, load_settings, variables_of_agents
 from synapse.transports.lineage import own_lineage, standing_of, terminal_doubt
 
@@ -58,9 +59,12 @@ def launch_settings() -> Settings:
     why = objection()
     if not why:
         return load_settings()
+    lineage = own_lineage()
+    # The host keeps it, also when it begins again by itself, and so do all whom it starts.
+    os.environ[LAUNCHED_BY] = lineage.named_agent or "an agent"
     ignored = sorted(set(os.environ) - set(variables_of_agents(os.environ)))
     if ignored:
         say(f"ignored: {', '.join(ignored)}; only a person sets that, and this command is not a person's: {why}")
     settings = load_settings(by_agent=True).without_grants()
     # An agent chooses the variables and files that its command finds, but not what its own host demands.
-    return replace(settings, person_proof=TERMINAL) if own_lineage().demands_terminal else settings
+    return replace(settings, person_proof=TERMINAL) if lineage.demands_terminal else settings

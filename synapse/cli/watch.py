@@ -66,7 +66,7 @@ class Watch:
         except NoAnswer as silence:
             now = self._as_registered(self._host)
             if now.socket == self._host.socket:
-                raise not_responding(self._host) from silence
+                raise not_responding(self._host, silence) from silence
             # It was started again at another port, and has taken its tasks over.
             self._host, self._receiver = now, self._as_registered(self._receiver)
             self.follow(task_id)

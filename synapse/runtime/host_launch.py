@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from synapse.transports.lineage import own_lineage
-
 LAUNCHED_BY: Final = "SYNAPSE_LAUNCHED_BY"
-"""Names the agent that started a host: the host outlives the command that started it, and its ancestors with it."""
+"""Says in a host's environment which agent started it: the host outlives the command, and so loses its ancestors."""
 _OF_ANOTHER_AGENT: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
 
 
@@ -39,11 +37,8 @@ class Launch:
 
 
 def host_environment() -> dict[str, str]:
-    """Ours, without what names the agent that we may run in: the new one is another. It is noted who starts it."""
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_AGENT}
-    if launcher := own_lineage().named_agent:
-        environment[LAUNCHED_BY] = launcher
-    return environment
+    """Ours, without what names the agent that we may run in: the new one is another."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_AGENT}
 
 
 def begin_again(port: int) -> NoReturn:

@@ -83,6 +83,19 @@ def test_a_message_that_cannot_be_sent_says_why(here: Session, wrap: Wrap, more:
 
 
 @pytest.mark.parametrize("wrap", SANDBOXES)
+@pytest.mark.parametrize("verb", ["status", "attach", "stop", "restart"])
+def test_other_verbs_say_it_too_and_do_nothing(here: Session, wrap: Wrap, verb: str) -> None:
+    if verb in ("stop", "restart") and wrap is without_connections:
+        pytest.skip("the pid is seen, so it can be ended")
+
+    ran = boxed(here, wrap, verb, "ada")
+
+    assert ran.code in (7, 8)
+    assert "outside" in ran.err
+    assert here.run("status", "ada").code == 0
+
+
+@pytest.mark.parametrize("wrap", SANDBOXES)
 def test_the_doctor_says_it(here: Session, wrap: Wrap) -> None:
     ran = boxed(here, wrap, "doctor")
 
