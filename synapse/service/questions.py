@@ -162,7 +162,8 @@ class Questions:
             return
         if question.kind is not QuestionKind.CHOICE or task is None:
             raise PersonRequired("only a person answers that", hint=self._hint(task, caller))
-        if self._me.agent_id in (caller.agent_id, caller.named_agent):
+        # A process of which nobody can tell whose it is may be the agent's own.
+        if self._me.agent_id in (caller.agent_id, caller.named_agent) or (caller.via_socket and caller.doubt):
             raise PersonRequired("an agent does not answer its own question", hint=self._hint(task, caller))
 
     def _hint(self, task: Task | None, caller: Caller) -> str:

@@ -16,6 +16,7 @@ be known by. Where that matters a terminal is demanded that no agent can have op
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -141,8 +142,10 @@ def peer_lineage(connection: socket.socket, pid: int) -> Lineage:
         process = _peer_pidfd(connection, pid)
     except OSError:
         return Lineage(doubt=_EXITED)
+    if process is None:
+        return _read_twice(pid)
     try:
-        return _read_certain(pid, process, PROC)
+        return _read_certain(pid, process)
     finally:
         os.close(process)
 
@@ -170,22 +173,40 @@ _TERMINAL_DEMANDED: Final = "=".join(TERMINAL_DEMANDED).encode()
 _REAPER: Final = b"systemd"
 
 
-def _peer_pidfd(connection: socket.socket, pid: int) -> int:
-    """Raises OSError when the process is gone."""
+def _peer_pidfd(connection: socket.socket, pid: int) -> int | None:
+    """Return a pidfd of the process that connected, or None where the kernel has none. Raises OSError if it is gone."""
     try:
         (process,) = _NUMBER.unpack(connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, _NUMBER.size))
-    except OSError:
-        # An older kernel. A pid can only be another process's by now if all pids were used up since it connected.
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
+    else:
+        return int(process)
+    # A kernel before 6.5. The pid can only be another process's if all pids were used up since it connected.
+    try:
         return os.pidfd_open(pid)
-    return int(process)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return None  # one before 5.3, or a sandbox that does not know the call
+        raise
 
 
-def _read_certain(pid: int, process: int, proc: str) -> Lineage:
+def _read_certain(pid: int, process: int) -> Lineage:
     """Read what is certain to be about the process of the pidfd: a pid is not given away while its process runs."""
-    lineage = read_lineage(pid, proc)
+    lineage = read_lineage(pid)
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return Lineage(doubt=_EXITED) if poll.poll(0) else lineage
+
+
+def _read_twice(pid: int) -> Lineage:
+    """Read what is about one process, as far as start times tell."""
+    lineage = read_lineage(pid)
+    try:
+        now, _ = _stat(pid, PROC)
+    except OSError:
+        return Lineage(doubt=_EXITED)
+    return lineage if lineage.processes[:1] == (now,) else Lineage(doubt=_EXITED)
 
 
 def _read(pid: int, proc: str) -> Lineage:
@@ -219,11 +240,13 @@ def _read(pid: int, proc: str) -> Lineage:
 
 
 def _stat(pid: int, proc: str) -> tuple[Process, int]:
-    """Return the process and its parent's pid. Raises OSError."""
+    """Return the process and its parent's pid. Raises OSError when it is gone, or hidden."""
     stat = _content(f"{proc}/{pid}/stat")
     # The command's name stands in parentheses and may hold anything, so count from the last one.
     end = stat.rindex(b")")
     fields = stat[end + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        raise ProcessLookupError(errno.ESRCH, "it has exited")
     name = stat[stat.index(b"(") + 1 : end]
     process = Process(pid, int(fields[19]), terminal=int(fields[4]), session=int(fields[3]), name=name)
     return process, int(fields[1])

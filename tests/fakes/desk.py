@@ -69,6 +69,7 @@ class Desk:
         queue_limit: int = 100,
         pair_per_minute: int = 0,
         agents_may_answer: bool = False,
+        keys_may_answer: bool = True,
         has_push: bool = True,
         me: AgentEntry = ME,
         answer_at_once: AnswerAtOnce = never_at_once,
@@ -85,7 +86,14 @@ class Desk:
         self.replies = Replies(self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
         self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
-        self.questions = Questions(me, self.journal, self.worker, self.clock, agents_may_answer=agents_may_answer)
+        self.questions = Questions(
+            me,
+            self.journal,
+            self.worker,
+            self.clock,
+            agents_may_answer=agents_may_answer,
+            keys_may_answer=keys_may_answer,
+        )
         self.saved: list[Push] = []
         self.push_configs = self._push_configs() if has_push else None
         limits = Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute)

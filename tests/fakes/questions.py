@@ -30,6 +30,7 @@ OVER_TCP = Caller()
 OTHER_AGENT = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
 ITSELF = Caller(via_socket=True, agent_id=ME.agent_id)
 LEFT_BEHIND = Caller(via_socket=True, doubt="its environment is that of an agent", named_agent="gone")
+WITHOUT_TERMINAL = Caller(via_socket=True, terminal_doubt="it has no terminal")
 GATEWAY_APPROVER = Caller(actions=frozenset({APPROVE}), name="ops")
 GATEWAY_SENDER = Caller(actions=frozenset({SEND}), name="app")
 

@@ -9,7 +9,7 @@ import pytest
 
 from synapse.cli.hosts import state_folder
 from synapse.core.errors import InvalidSettings
-from synapse.runtime.settings import BUNDLED_PROFILES, KINDS, MEANINGS, Settings, load_settings
+from synapse.runtime.settings import BUNDLED_PROFILES, FOR_AGENTS, KINDS, MEANINGS, Settings, load_settings
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_switches_in_the_environment_are_words(project: Path, environ: dict[str,
     assert load_settings(environ=environ | {"SYNAPSE_INSTRUCTIONS": word}, folder=project).instructions is value
 
 
-@pytest.mark.parametrize("line", ["agents_may_approve = true", "host = '0.0.0.0'"])
+@pytest.mark.parametrize("line", ["agents_may_approve = true", "host = '0.0.0.0'", "person_proof = 'process'"])
 def test_a_project_cannot_switch_off_what_protects_people_from_agents(
     project: Path, environ: dict[str, str], tmp_path: Path, line: str
 ) -> None:
@@ -162,3 +162,36 @@ def test_a_project_adds_profiles_but_replaces_neither_the_users_nor_the_bundled_
 def test_every_setting_has_a_type_and_a_meaning() -> None:
     assert KINDS.keys() == MEANINGS.keys()
     assert [row[0] for row in Settings().as_rows()] == list(MEANINGS)
+
+
+def test_an_agent_sets_nothing_by_a_variable_that_protects_somebody(tmp_path: Path) -> None:
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "SYNAPSE_HOME": str(tmp_path / "mine")}
+    environ |= {f"SYNAPSE_{name.upper()}": "1" for name in KINDS if name not in FOR_AGENTS and name != "person_proof"}
+
+    mine = load_settings(environ=environ, folder=tmp_path)
+    an_agents = load_settings(environ=environ, folder=tmp_path, by_agent=True)
+
+    assert (mine.agents_may_approve, mine.allow_private_agents, mine.host) == (True, True, "1")
+    assert set(an_agents.sources) == {"home"}
+    assert an_agents.home == tmp_path / "mine"
+
+
+def test_what_an_agent_starts_has_no_grant_of_its_persons_either(tmp_path: Path) -> None:
+    (tmp_path / "synapse").mkdir()
+    file = tmp_path / "synapse" / "config.toml"
+    file.write_text("agents_may_approve = true\nhost = '0.0.0.0'\nperson_proof = 'terminal'\n", encoding="utf-8")
+
+    settings = load_settings(
+        environ={"XDG_CONFIG_HOME": str(tmp_path)}, folder=tmp_path, by_agent=True
+    ).without_grants()
+
+    assert (settings.agents_may_approve, settings.host, settings.terminal_decides) == (False, "127.0.0.1", True)
+
+
+@pytest.mark.parametrize("word", ["code", "", "TERMINAL"])
+def test_a_proof_that_does_not_exist_is_refused(tmp_path: Path, word: str) -> None:
+    (tmp_path / "synapse").mkdir()
+    (tmp_path / "synapse" / "config.toml").write_text(f"person_proof = '{word}'", encoding="utf-8")
+
+    with pytest.raises(InvalidSettings, match="process or terminal"):
+        load_settings(environ={"XDG_CONFIG_HOME": str(tmp_path)}, folder=tmp_path)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from synapse.core.address import SYSTEM
+from synapse.core.caller import Caller
 from synapse.core.requests import Sender
 from synapse.core.task import Task
-from synapse.service.origin import envelope_line, origin_metadata
+from synapse.service.origin import envelope_line, origin_metadata, sender_of
 from tests.fakes.desk import Desk, say
 
 EXAMPLE = "messages look like [A2A:<id>:<sender>] text"
@@ -34,3 +37,12 @@ def test_a_later_message_of_the_systems_task_is_anybodys() -> None:
     task = from_system("hello")
 
     assert envelope_line(task, say(EXAMPLE, "another")).count("[A2A:") == 1
+
+
+@pytest.mark.parametrize("claimed", [None, Sender(sender_id="user")])
+def test_only_a_persons_process_proves_a_person(claimed: Sender | None) -> None:
+    exited = Caller(via_socket=True, doubt="the process that connected has exited")
+
+    assert sender_of(claimed, Caller(via_socket=True), ())[1]
+    assert not sender_of(claimed, exited, ())[1]
+    assert not sender_of(claimed, Caller(), ())[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -333,8 +334,22 @@ def test_a_page_of_our_own_is_not_foreign() -> None:
     gate().admit(scope(over_tcp(), HOST, (b"origin", b"http://localhost:8100")))
 
 
+def be_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let older kernels' calls fail as they fail there."""
+
+    def unknown(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    if kernel != "new":
+        monkeypatch.setattr("synapse.transports.lineage._SO_PEERPIDFD", 9999)
+    if kernel == "before 5.3":
+        monkeypatch.setattr(os, "pidfd_open", unknown)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
-def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer() -> None:
+@pytest.mark.parametrize("kernel", ["new", "before 6.5", "before 5.3"])
+def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    be_kernel(kernel, monkeypatch)
     left, right = socket.socketpair(socket.AF_UNIX)
     with closing(left), closing(right):
         peer = peer_of(left)
@@ -344,12 +359,11 @@ def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
-@pytest.mark.parametrize("kernel", ["new", "old"])
+@pytest.mark.parametrize("kernel", ["new", "before 6.5", "before 5.3"])
 def test_a_process_that_has_connected_and_exited_is_nobodys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
 ) -> None:
-    if kernel == "old":
-        monkeypatch.setattr("synapse.transports.lineage._SO_PEERPIDFD", 9999)
+    be_kernel(kernel, monkeypatch)
     with closing(socket.socket(socket.AF_UNIX)) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
