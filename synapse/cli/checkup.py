@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import shutil
@@ -22,6 +21,7 @@ from synapse.core.driver import DEGRADED
 from synapse.core.errors import ConnectionForbidden, InvalidProfile, InvalidSettings, StoreFailed, SynapseError
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
+from synapse.runtime import loop
 from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.stores.sqlite import SqliteStore
@@ -158,7 +158,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding(OK, "store", f"{settings.store} will be made at the first start")
         return
     try:
-        asyncio.run(_open_and_check(settings.store))
+        loop.run(_open_and_check(settings.store))
     except StoreFailed as error:
         yield Finding(PROBLEM, "store", str(error), error.hint)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from synapse.core.errors import ExternalAgentFailed, InvalidRequest
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
 from synapse.core.status import ExternalAgent, ExternalAnswer
+from synapse.runtime import loop
 from synapse.runtime.externals import open_externals
 from synapse.runtime.settings import load_settings
 from synapse.service.externals import Externals
@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
     settings = load_settings()
     externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
     try:
-        return asyncio.run(_act(externals, options))
+        return loop.run(_act(externals, options))
     except KeyboardInterrupt:
         if options.action != "send":
             raise

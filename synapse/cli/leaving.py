@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.task import DEFAULT_PRIORITY
 from synapse.dialects.synapse.projection import task_object
 from synapse.registries.files import FileRegistry
+from synapse.runtime import loop
 from synapse.runtime.place import check_name, inbox_of
 from synapse.runtime.profiles import profile_names
 from synapse.runtime.settings import Settings, load_settings
@@ -36,7 +36,7 @@ def leave(target: str, past: list[AgentEntry], body: dict[str, Any], options: Op
         raise BodyTooLarge(settings.max_body_bytes)
     inbox, agent_id = inbox_for(target, past, settings)
     try:
-        task = asyncio.run(_leave(inbox, agent_id, body, options, settings))
+        task = loop.run(_leave(inbox, agent_id, body, options, settings))
     except QueueFull:
         raise
     except Conflict as conflict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.task import Task
 from synapse.dialects.synapse.projection import task_object
+from synapse.runtime import loop
 from synapse.runtime.settings import load_settings
 from synapse.runtime.unowned import Unowned, open_unowned
 from synapse.service.gateway_directory import left_name
@@ -90,4 +90,4 @@ def _with_store(act: Callable[[Unowned], Awaitable[T]], wanted: str) -> T:
         async with open_unowned(settings) as unowned:
             return await act(unowned)
 
-    return asyncio.run(run())
+    return loop.run(run())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
@@ -20,6 +19,7 @@ from synapse.core.events import Update
 from synapse.core.json_text import decode_object
 from synapse.core.task import TaskId, TaskState
 from synapse.dialects.synapse.updates import encode_update
+from synapse.runtime import loop
 from synapse.runtime.settings import load_settings
 from synapse.service.feed import Feed
 from synapse.service.gateway_directory import left_name
@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
     what.add_argument("--agent", metavar="AGENT", default="", help="the tasks of this agent")
     options = parser.parse_args(arguments)
     inbox = _inbox_of(options.agent) if options.agent else ""
-    return asyncio.run(_watch(options.task, inbox, as_json=options.json))
+    return loop.run(_watch(options.task, inbox, as_json=options.json))
 
 
 def _inbox_of(agent: str) -> str:

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-# A seccomp filter in classic BPF: connect() fails with EPERM, all else goes on. What is run afterwards inherits it.
+# A seccomp filter in classic BPF, as Codex has one: connect() and send() fail with EPERM. What is run inherits it.
 _FORBID_CONNECT = """
 import ctypes, os, struct, sys
-CONNECT = {"x86_64": 42, "aarch64": 203}[os.uname().machine]
+CONNECT, SENDTO = {"x86_64": (42, 44), "aarch64": (203, 206)}[os.uname().machine]
 LOAD, JUMP_EQUAL, RETURN, ALLOW, ERRNO = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000
-rows = [(LOAD, 0, 0, 0), (JUMP_EQUAL, 0, 1, CONNECT), (RETURN, 0, 0, ERRNO | 1), (RETURN, 0, 0, ALLOW)]
+tests = [(JUMP_EQUAL, 1, 0, CONNECT), (JUMP_EQUAL, 0, 1, SENDTO)]
+rows = [(LOAD, 0, 0, 0), *tests, (RETURN, 0, 0, ERRNO | 1), (RETURN, 0, 0, ALLOW)]
 program = b"".join(struct.pack("HBBI", *row) for row in rows)
 held = ctypes.create_string_buffer(program)
 class Filter(ctypes.Structure):
@@ -27,7 +28,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 
 def without_connections(command: Sequence[str]) -> list[str]:
-    """The command line that runs `command` where nothing can be connected to."""
+    """The command line that runs `command` where nothing can be connected to, nor sent on a socket."""
     return [sys.executable, "-I", "-S", "-c", _FORBID_CONNECT, *command]
 
 

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's"),
 ]
 
-PATIENCE = 30.0
+PATIENCE = 20.0
 Wrap = Callable[[Sequence[str]], list[str]]
 
 
@@ -93,6 +93,21 @@ def test_other_verbs_say_it_too_and_do_nothing(here: Session, wrap: Wrap, verb: 
     assert ran.code in (7, 8)
     assert "outside" in ran.err
     assert here.run("status", "ada").code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [("tasks",), ("queue",), ("status", "TASK"), ("send", "later", "hello", "--queue")]
+)
+def test_what_is_in_the_store_is_read_and_written_where_nothing_can_be_sent(
+    here: Session, arguments: tuple[str, ...]
+) -> None:
+    sent = here.run("send", "ada", "hello", "--response", "--json", "--timeout", "20")
+    task_id = sent.json["task"]["id"]
+
+    ran = boxed(here, without_connections, *(task_id if word == "TASK" else word for word in arguments))
+
+    assert ran.code == 0, ran
+    here.run("cancel", "--queue", "later")
 
 
 @pytest.mark.parametrize("wrap", SANDBOXES)
