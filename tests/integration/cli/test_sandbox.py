@@ -120,6 +120,20 @@ def test_the_doctor_says_it(here: Session, wrap: Wrap) -> None:
     assert "--force" not in ran.out
 
 
+def test_the_task_of_an_agent_that_has_another_port_now_is_still_its_own(here: Session) -> None:
+    before = here.start("carl")
+    sent = here.run("send", "carl", "hello", "--response", "--json", "--timeout", "20")
+    assert here.run("stop", "carl").code == 0
+    here.start("dora", "--port", str(before["port"]))
+    here.start("carl")
+
+    ran = boxed(here, without_connections, "status", sent.json["task"]["id"])
+
+    assert here.run("stop", "carl", "dora").code == 0
+    assert ran.code == 0
+    assert "  completed  at carl, from user" in ran.out
+
+
 @HIDES
 def test_an_agent_whose_pid_is_hidden_keeps_its_inbox(here: Session) -> None:
     # The same name: only one may have its inbox, and the first one lives.
