@@ -48,12 +48,6 @@ def require_deciding_person(what: str) -> None:
             raise _refusal(what, f"{doubt}, and the setting person_proof demands a terminal of a person's")
 
 
-def _refusal(what: str, why: str) -> PersonRequired:
-    return PersonRequired(
-        f"{what} by a person, and this command is not a person's: {why}", hint="type it in a terminal of your own"
-    )
-
-
 def launch_settings() -> Settings:
     """The settings for a host that this command starts or becomes. What an agent starts gets no rights from it."""
     why = objection()
@@ -68,3 +62,9 @@ def launch_settings() -> Settings:
     settings = load_settings(by_agent=True).without_grants()
     # An agent chooses the variables and files that its command finds, but not what its own host demands.
     return replace(settings, person_proof=TERMINAL) if lineage.demands_terminal else settings
+
+
+def _refusal(what: str, why: str) -> PersonRequired:
+    return PersonRequired(
+        f"{what} by a person, and this command is not a person's: {why}", hint="type it in a terminal of your own"
+    )

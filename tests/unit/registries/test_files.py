@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
+from synapse.core.overriding import override
 from synapse.registries.files import FileRegistry, is_alive
 from synapse.registries.processes import is_gone, is_running, own_namespace, start_time
 
@@ -199,9 +200,17 @@ def test_a_process_is_surely_gone_when_none_or_another_has_its_pid() -> None:
     assert not is_gone(os.getpid(), 0)
 
 
-def test_an_entry_that_could_not_be_removed_is_not_said_to_be(registry: FileRegistry, tmp_path: Path) -> None:
+class ReadOnlyRegistry(FileRegistry):
+    """A registry in a folder that may not be written any more."""
+
+    @override
+    def remove(self, agent_id: str) -> None:
+        """Nothing can be removed."""
+
+
+def test_an_entry_that_could_not_be_removed_is_not_said_to_be(tmp_path: Path) -> None:
+    registry = ReadOnlyRegistry(tmp_path / "registry")
     registry.write(AgentEntry("synapse-codex-8120", "codex", pid=NO_SUCH_PID, pid_started=1))
-    registry.remove = lambda _: None  # type: ignore[method-assign]  # as where the folder may not be written
 
     assert registry.entries() == []
     assert registry.notes == [f"could not remove synapse-codex-8120: its host (pid {NO_SUCH_PID}) is gone"]
