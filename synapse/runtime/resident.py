@@ -105,6 +105,10 @@ class Resident:
             await leave_inbox(self.entry, self._store)
             raise
 
+    async def retire(self) -> None:
+        """End what only it could go on with: there will be no next start."""
+        await self._agent.retire()
+
     async def stop(self) -> None:
         """End it; what waits in its queue waits for its next start."""
         self._stopping.set()
@@ -164,6 +168,12 @@ class Residents:
         if resident is not None:
             await resident.stop()
         return resident is not None
+
+    async def retire(self, name: str) -> None:
+        """Stop the resident of that name for good: what it works on is canceled."""
+        if name in self._residents:
+            await self._residents[name].retire()
+            await self.remove(name)
 
     async def stop(self) -> None:
         """Stop all."""

@@ -166,6 +166,9 @@ class Intake:
             # Somebody may have canceled it since.
             with suppress(Conflict):
                 self._replies.turn_ended(await self._journal.record(*facts))
+        for task in left.resumed:
+            message = last_prompt(task)
+            self._worker.resume(task, message, first=message is task.message)
         for task in left.queue:
             await self._enqueue(task)
 
