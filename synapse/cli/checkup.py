@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import platform
 import shutil
+import socket
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +20,12 @@ from synapse import __version__
 from synapse.cli.hosts import stands_still, standstill
 from synapse.cli.survey import ask_all
 from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
 from synapse.core.driver import DEGRADED
 from synapse.core.errors import InvalidProfile, InvalidSettings, StoreFailed
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
+from synapse.runtime.gateway_place import gateways
 from synapse.runtime.profiles import load_profile, profile_names
 from synapse.runtime.settings import Settings, load_settings
 from synapse.stores.sqlite import SqliteStore
@@ -55,6 +60,7 @@ def examine() -> list[Finding]:
         _programs,
         _home,
         _sockets,
+        _left_sockets,
         _store,
         _agents,
     )
@@ -96,8 +102,10 @@ def _home(settings: Settings) -> Iterator[Finding]:
         yield Finding(OK, "home", f"{home} will be made at the first start")
         return
     yield _private_folder("home", home)
-    if not os.access(home, os.W_OK):
-        yield Finding(PROBLEM, "home", f"{home} cannot be written", "set SYNAPSE_HOME to a folder of yours")
+    for folder in (home, settings.registry, settings.logs, settings.files):
+        if folder.exists() and (why := _not_writable(folder)):
+            advice = "make it writable for you, or set SYNAPSE_HOME to a folder that is"
+            yield Finding(PROBLEM, "home", f"{folder} cannot be written: {why}", advice)
     free = shutil.disk_usage(home).free
     if free < LEAST_FREE_BYTES:
         yield Finding(PROBLEM, "disk", f"only {free // 1024**2} MB are free at {home}", "make room on the disk")
@@ -111,6 +119,32 @@ def _sockets(settings: Settings) -> Iterator[Finding]:
         yield Finding(NOTE, "sockets", f"{folder} belongs to another user; {folder}-{os.getuid()} is used instead")
     else:
         yield _private_folder("sockets", folder)
+
+
+def _not_writable(folder: Path) -> str:
+    """Return why no file can be made in `folder`, or nothing. Modes do not tell: root, mounts, quotas."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _left_sockets(settings: Settings) -> Iterator[Finding]:
+    """Find sockets that nobody listens on: their agents were killed. They are in nobody's way."""
+    folders = {settings.uds_dir, Path(f"{settings.uds_dir}-{os.getuid()}")}
+    folders |= {Path(entry.socket).parent for entry in FileRegistry(settings.registry).written() if entry.socket}
+    for folder in sorted(folders):
+        left = [path.name for path in sorted(folder.glob("*.sock")) if _is_deaf(path)]
+        if left:
+            text = f"{len(left)} left by agents that are gone, in {folder}: {', '.join(left[:3])}"
+            advice = f"cd {folder} && rm {' '.join(left[:3])}{' …' if len(left) > 3 else ''}"
+            yield Finding(NOTE, "sockets", text, advice)
+
+
+def _is_deaf(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
+        return connection.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def _private_folder(subject: str, folder: Path) -> Finding:
@@ -142,11 +176,23 @@ async def _open_and_check(path: Path) -> None:
         await store.close()
 
 
+def _other_versions(running: list[AgentEntry]) -> Iterator[Finding]:
+    """Running processes of another version than this command: they go on with the code that they have loaded."""
+    for entry in running:
+        if entry.version != __version__ and not entry.gateway:
+            version = entry.version or "an earlier version"
+            advice = (
+                "end it and start it again" if entry.agent_type == "gateway" else f"synapse restart {short_name(entry)}"
+            )
+            yield Finding(NOTE, short_name(entry), f"runs {version}; this command is {__version__}", advice)
+
+
 def _agents(settings: Settings) -> Iterator[Finding]:
     registry = FileRegistry(settings.registry)
     asked = ask_all(registry.entries(), "GET", "/status")
     for note in registry.notes:
         yield Finding(NOTE, "registry", note)
+    yield from _other_versions([*registry.entries(), *gateways(settings.home).entries()])
     for one in asked:
         if one.error is not None:
             advice = f"synapse stop {one.entry.agent_id} --force"

@@ -29,6 +29,7 @@ class AgentEntry:
         "socket",
         "started_at",
         "takes",
+        "version",
         "working_dir",
     )
 
@@ -50,6 +51,7 @@ class AgentEntry:
         gateway: str = "",
         takes: str = "",
         extensions: str = "",
+        version: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -70,6 +72,8 @@ class AgentEntry:
         self.takes = takes
         # The extensions of A2A that it declares, as JSON; see `core.extension`. Empty declares none.
         self.extensions = extensions
+        # The version of Synapse that its process runs; empty for those that wrote none yet.
+        self.version = version
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""

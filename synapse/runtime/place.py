@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from synapse import __version__
 from synapse.core.address import PERSON
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
@@ -79,6 +80,7 @@ def take_place(
         endpoint=f"http://localhost:{number}",
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        version=__version__,
     )
     return Place(entry=entry, tcp=tcp, unix=unix)
 

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
+from synapse import __version__
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
@@ -192,4 +193,5 @@ def resident_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = 
         endpoint=endpoint,
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        version=__version__,
     )
