@@ -18,7 +18,7 @@ VERBS = {
     "status": ("status", "one agent or task in detail; --explain says how its state is known"),
     "attach": ("attach", "look at an agent's terminal and type into it"),
     "watch": ("watching", "what happens to tasks, while it happens"),
-    "logs": ("logs", "what an agent's host has logged"),
+    "logs": ("logs", "what happened to an agent: starts, states, deliveries, refusals"),
     "send": ("send", "leave a message with an agent; --response waits for the answer"),
     "reply": ("reply", "answer the request that this agent works on"),
     "broadcast": ("broadcast", "send a message to all agents of this folder"),

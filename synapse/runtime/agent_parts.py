@@ -75,6 +75,11 @@ class AgentParts:
         self._pruned = self._looked_for_pushes = float("-inf")
         self.service = self._new_service()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in the queue."""
+        return self._worker.queue_length
+
     async def left(self) -> recovery.Plan:
         """What to do with the tasks that an earlier holder of the inbox left."""
         found = await self._journal.take_over(self._me.inbox)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 from typing import TYPE_CHECKING, Any
 
+from synapse.core.agent import AgentEntry
 from synapse.core.extension import to_text
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_parts import AgentParts
@@ -21,6 +23,9 @@ from synapse.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from synapse.transports.server import Server
+
+
+log = logging.getLogger(__name__)
 
 
 class Host:
@@ -60,9 +65,12 @@ class Host:
                 await parts.instruct()
             # Only now: whoever sees the entry may send, and comes behind the instructions.
             self._registry.write(self._me)
+            log.info("host_started", extra=_identity(self._me))
             await parts.take_up(left)
             ends: set[asyncio.Future[Any]] = {stop, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            why = f"signal {signal.Signals(stop.result()).name}" if stop.done() else "its program ended"
+            log.info("host_stopping", extra={"why": why, "waiting": parts.waiting})
             await agent.stop()
             await parts.say_farewell()
             self._registry.remove(self._me.agent_id)
@@ -77,6 +85,18 @@ class Host:
         from synapse.runtime.listening import open_server  # noqa: PLC0415 - see above
 
         return open_server(self._place, agent, service, self._registry, self._settings)
+
+
+def _identity(me: AgentEntry) -> dict[str, object]:
+    """What tells this start from others in the log."""
+    return {
+        "version": me.version,
+        "pid": me.pid,
+        "program": me.cli_pid,
+        "port": me.port,
+        "socket": me.socket,
+        "folder": me.working_dir,
+    }
 
 
 async def run_host(place: Place, start: StartAgent, settings: Settings, *, instructions: bool) -> int:

@@ -22,6 +22,7 @@ from synapse.core.errors import (
     BodyTooLarge,
     BodyTooSlow,
     InternalFailure,
+    InvalidRequest,
     MethodNotAllowed,
     RouteNotFound,
     SynapseError,
@@ -145,6 +146,7 @@ class HttpApp:
             answer = await self._exchange(scope, receive, send, words)
         except SynapseError as error:
             words.error = error.code
+            _log_refusal(scope, error, words.caller)
             answer = (words.encode_error or self._worded_for(scope))(error)
             # What is left of such a body is not read.
             last = isinstance(error, BodyTooLarge | BodyTooSlow)
@@ -173,7 +175,7 @@ class HttpApp:
     async def _exchange(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> WireAnswer | None:
         """Return the answer, or nothing when it was a stream and is told already."""
         admitted = self._admit(scope)
-        caller = admitted if isinstance(admitted, Caller) else await admitted
+        caller = words.caller = admitted if isinstance(admitted, Caller) else await admitted
         match = self._table.match(scope["method"], scope["raw_path"])
         endpoint = match.endpoints[0]
         words.speaks(endpoint.dialect)
@@ -313,6 +315,7 @@ def _nothing(wire: WireRequest) -> WireAnswer:
     raise RouteNotFound(f"nothing is served at {wire.path}")
 
 
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
 """Stands for the route of a dialect that is only asked for its words."""
 
@@ -320,9 +323,10 @@ _NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
 class _Words:
     """What one request speaks, and how an error of it is told, once that is known; and what became of it."""
 
-    __slots__ = ("dialect", "encode_error", "error", "is_stream")
+    __slots__ = ("caller", "dialect", "encode_error", "error", "is_stream")
 
     def __init__(self) -> None:
+        self.caller: Caller | None = None
         self.encode_error: EncodeError | None = None
         self.dialect = NO_DIALECT
         self.error = ""
@@ -331,6 +335,19 @@ class _Words:
     def speaks(self, dialect: Dialect) -> None:
         self.encode_error = dialect.encode_error
         self.dialect = dialect.name
+
+
+def _log_refusal(scope: Scope, error: SynapseError, caller: Caller | None) -> None:
+    """Log a refused request that would have changed something, or that was not admitted."""
+    if scope["method"] in _READING and not isinstance(error, AccessDenied):
+        return
+    facts = {"method": scope["method"], "path": scope["path"], "error": error.code}
+    if caller is not None and (caller.agent_id or caller.name):
+        facts["caller"] = caller.agent_id or caller.name
+    if not isinstance(error, InvalidRequest):
+        # What is said of an invalid request may quote it, and no log has texts of messages.
+        facts["why"] = str(error)
+    log.info("request_refused", extra=facts)
 
 
 async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
