@@ -169,7 +169,7 @@ def test_the_real_clis_are_pasted_into_and_never_sent_a_signal(name: str) -> Non
 def test_the_built_in_agent_is_a_line_program_that_lives_through_sigint() -> None:
     profile = bundled("dummy")
 
-    assert profile.command == ("{python}", "-m", "synapse.tools.dummy")
+    assert profile.command == ("{python}", "-P", "-m", "synapse.tools.dummy")
     assert profile.reads_lines
     assert profile.interrupt.signal == "SIGINT"
     assert profile.limit_bytes < 4096
