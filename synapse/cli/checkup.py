@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import platform
+import shlex
 import shutil
 import socket
 import stat
@@ -24,6 +25,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.driver import DEGRADED
 from synapse.core.errors import InvalidProfile, InvalidSettings, StoreFailed
 from synapse.core.json_text import objects_in
+from synapse.drivers.pty.spawn import locate
 from synapse.registries.files import FileRegistry
 from synapse.runtime.gateway_place import gateways
 from synapse.runtime.profiles import load_profile, profile_names
@@ -57,6 +59,8 @@ def examine() -> list[Finding]:
     except InvalidSettings as error:
         return [*findings, Finding(PROBLEM, "settings", str(error), error.hint or "correct the file or the variable")]
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+        _search_paths,
+        _project,
         _programs,
         _home,
         _sockets,
@@ -81,15 +85,43 @@ def _versions() -> Iterator[Finding]:
         yield Finding(PROBLEM, "command", "`synapse` is not on the PATH", advice)
 
 
+def _search_paths(_settings: Settings) -> Iterator[Finding]:
+    """Relative entries: they mean another folder wherever a command is typed, also a freshly cloned one."""
+    for variable in ("PATH", "PYTHONPATH"):
+        value = os.environ.get(variable, "")
+        relative = [entry or "(empty)" for entry in value.split(os.pathsep) if value and not entry.startswith("/")]
+        if relative:
+            text = f"{variable} has entries that mean the current folder, whoever wrote what is there: "
+            yield Finding(PROBLEM, variable, text + ", ".join(relative), f"have only whole paths in {variable}")
+
+
+def _project(settings: Settings) -> Iterator[Finding]:
+    project = settings.project
+    if project is None:
+        return
+    place, folder = project.project.place, project.project.folder
+    if project.project.problem:
+        yield Finding(NOTE, "project", f"{place} is ignored: {project.project.problem}", "put plain files there")
+    elif project.is_trusted:
+        yield Finding(OK, "project", f"{place} is trusted")
+    else:
+        yield Finding(
+            NOTE, "project", f"{place} is ignored: {project.trust.value}", f"synapse trust {shlex.quote(str(folder))}"
+        )
+    if project.refused:
+        keys = ", ".join(project.refused)
+        yield Finding(NOTE, "project", f"{project.file}: no project may set {keys}", "set it in your own settings")
+
+
 def _programs(settings: Settings) -> Iterator[Finding]:
     """The programs of all profiles. One that is missing is no fault: nobody has all of them."""
-    for name in profile_names(settings.profile_folders):
+    for name in profile_names(settings.profile_sources):
         try:
-            profile = load_profile(name, settings.profile_folders)
+            profile = load_profile(name, settings.profile_sources)
         except InvalidProfile as error:
             yield Finding(PROBLEM, name, str(error), error.hint)
             continue
-        path = shutil.which(profile.command[0])
+        path = locate(profile.command[0])
         if path:
             yield Finding(OK, name, path)
         else:

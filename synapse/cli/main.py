@@ -35,6 +35,7 @@ VERBS = {
     "push": ("push", "what became of push notifications"),
     "keys": ("keys", "API keys for the gateway: create, list, revoke"),
     "scripted": ("scripted", "run an agent whose behaviour is a file"),
+    "trust": ("trust", "projects whose `.synapse/` may decide what is run"),
     "config": ("config", "the settings, and where each value comes from"),
     "doctor": ("doctor", "check this machine, and say what to do"),
     "calibrate": ("calibrate", "check against a real CLI and a scripted model that its state is seen rightly"),

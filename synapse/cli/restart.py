@@ -9,6 +9,7 @@ from synapse.cli.hosts import find_agent, open_registry
 from synapse.cli.list_agents import as_fields
 from synapse.cli.speech import give_json, say
 from synapse.cli.survey import ask_all
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
@@ -32,8 +33,10 @@ def run(arguments: list[str]) -> int:
     entry = find_agent(options.agent, registry)
     require_own_process(entry)
     launch = as_it_was(entry, command_line(entry.pid))
+    # Asked before it ends: an agent whose project is not trusted any more could not be started again.
+    settings = settings_here(entry.agent_type, load=lambda: load_settings(folder=launch.folder), asks=not options.json)
     stop_host(entry, registry, force=options.force)
-    again = start_host(launch, registry, load_settings().logs)
+    again = start_host(launch, registry, settings.logs)
     if options.json:
         give_json(as_fields(ask_all([again], "GET", "/status")[0]))
     else:

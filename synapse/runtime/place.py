@@ -174,5 +174,5 @@ def _means_others(name: str, settings: Settings) -> bool:
     if name == PERSON or name.startswith(_ID_BEGIN):
         return True
     kind, _, port = name.rpartition("-")
-    types = {*profile_names(settings.profile_folders), _SCRIPTED}
+    types = {*profile_names(settings.profile_sources), _SCRIPTED}
     return name in types or (kind in types and port.isdigit())
