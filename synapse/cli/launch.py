@@ -66,5 +66,7 @@ def require_profile(name: str, settings: Settings) -> None:
     if name in known or (settings.project is not None and name in settings.project.profiles):
         return
     meant = nearest(name, [*known, *VERBS])
+    if settings.project and settings.project.project.problem:
+        raise UnknownProfile(f"there is no profile '{name}'", hint=settings.project.note())
     guess = f"Did you mean '{meant}'?  " if meant else f"profiles: {', '.join(known)}  "
     raise UnknownProfile(f"'{name}' is neither a verb nor a profile", hint=f"{guess}(synapse --help)")

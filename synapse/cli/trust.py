@@ -107,7 +107,8 @@ def _require_person() -> None:
 
 
 def _ask(project: ProjectSettings) -> bool:
-    say(f"{plain(str(project.project.place))} is {project.trust.value}. It wants to decide:")
+    news = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
+    say(f"{plain(str(project.project.place))} {news}. It wants to decide:")
     for name, what in contents(project).items():
         say(f"  {plain(name):<24} {plain(what)}")
     say("Whoever wrote these files could run programs as you. You are asked again when one of them changes.")

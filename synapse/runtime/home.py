@@ -31,7 +31,9 @@ def find_project(folder: str) -> str:
     A `.synapse` of another user does not count: anybody may make one in /tmp, above our work. Nothing above the user's
     home folder counts for what lies in it.
     """
-    end = os.path.realpath(os.path.expanduser("~"))
+    end = os.path.expanduser("~")
+    if not f"{folder}{os.sep}".startswith(f"{end}{os.sep}"):
+        end = os.path.realpath(end)
     while True:
         try:
             found = os.lstat(os.path.join(folder, PROJECT_FOLDER))
