@@ -28,6 +28,8 @@ synapse trust ~/src/shop         another one
 synapse trust --list             what was decided, and what has changed since
 synapse trust --revoke           not any more
 """
+MOST_SILENT: Final = 10
+"""So many files that neither run nor set anything are named before a question."""
 _YES: Final = ("y", "yes")
 
 
@@ -109,12 +111,20 @@ def _require_person() -> None:
 def _ask(project: ProjectSettings) -> bool:
     news = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
     say(f"{plain(str(project.project.place))} {news}. It wants to decide:")
-    for name, what in contents(project).items():
-        say(f"  {plain(name):<24} {plain(what)}")
+    for line in _lines(contents(project)):
+        say(f"  {line}")
     say("Whoever wrote these files could run programs as you. You are asked again when one of them changes.")
     sys.stderr.write("Do you trust this folder? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in _YES
+
+
+def _lines(files: Mapping[str, str]) -> list[str]:
+    """What each file does; the files that do nothing by themselves first and only a few, so that they hide nothing."""
+    silent = [plain(name) for name, what in files.items() if not what]
+    more = [f"and {len(silent) - MOST_SILENT} more files"] if len(silent) > MOST_SILENT else []
+    effects = [f"{plain(name):<24} {plain(what)}" for name, what in files.items() if what]
+    return [*silent[:MOST_SILENT], *more, *effects]
 
 
 def contents(project: ProjectSettings) -> dict[str, str]:
@@ -134,9 +144,11 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
         fields: Mapping[str, Any] = tomllib.loads(content.decode("utf-8"))
     except ValueError:
         return "is not TOML"
+    env = fields.get("env")
+    given = cast("dict[str, object]", env) if isinstance(env, dict) else {}
+    variables = [f"{name}={value}" for name, value in given.items()]
     words = [word for key in ("command", "args") for word in _words(fields.get(key))]
-    variables = ", ".join(fields["env"]) if isinstance(fields.get("env"), dict) else ""
-    return f"runs: {shlex.join(words)}" + (f"  (with {variables})" if variables else "")
+    return f"runs: {shlex.join([*variables, *words])}"
 
 
 def _words(value: object) -> list[str]:
@@ -173,8 +185,8 @@ def _trust(project: ProjectSettings, book: TrustBook, *, as_json: bool) -> int:
     if as_json:
         give_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
         return DONE
-    for name, what in contents(project).items():
-        give(f"{plain(name):<24} {plain(what)}".rstrip())
+    for line in _lines(contents(project)):
+        give(line)
     if project.refused:
         say(f"no project may set these, so they are ignored: {', '.join(project.refused)}")
     say(

@@ -31,7 +31,7 @@ def test_a_folder_is_trusted_as_it_is_and_says_what_that_means(synapse: Cli, pro
     ran = synapse("trust")
 
     assert ran.code == 0
-    assert "profiles/calc.toml       runs: no-such-program -l -q  (with LANG)\n" in ran.out
+    assert "profiles/calc.toml       runs: LANG=C no-such-program -l -q\n" in ran.out
     assert "config.toml              sets queue_limit = 2\n" in ran.out
     assert "ignored: home\n" in ran.err
     assert f"{project} is trusted as it is now" in ran.err
@@ -43,7 +43,7 @@ def test_the_answer_for_machines_has_the_hash_and_the_files(synapse: Cli, projec
 
     assert (told["folder"], told["state"], told["ignored"]) == (str(project), "trusted", ["home"])
     assert len(told["sha256"]) == 64
-    assert told["files"]["profiles/calc.toml"] == "runs: no-such-program -l -q  (with LANG)"
+    assert told["files"]["profiles/calc.toml"] == "runs: LANG=C no-such-program -l -q"
 
 
 def test_the_list_tells_what_has_changed_and_what_is_gone(synapse: Cli, project: Path, home: Path) -> None:
@@ -69,6 +69,16 @@ def test_trust_is_revoked_from_any_folder_of_the_project(synapse: Cli, project: 
 
     assert ran.json == {"folder": str(project), "state": "not trusted"}
     assert synapse("trust", "--revoke").code == 3
+
+
+def test_a_crowd_of_files_hides_no_program(synapse: Cli, project: Path) -> None:
+    for number in range(100):
+        (project / ".synapse" / f"file-{number}").touch()
+
+    shown = synapse("trust").out.splitlines()
+
+    assert shown[10] == "and 90 more files"
+    assert [line.split()[0] for line in shown[11:]] == ["config.toml", "profiles/calc.toml"]
 
 
 def test_there_must_be_something_to_trust(synapse: Cli, home: Path) -> None:
