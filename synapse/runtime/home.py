@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PROJECT_FOLDER = ".synapse"
-PROJECT_FILE = ".synapse/config.toml"
 USER_FILE = "config.toml"
 
 _KIND = 0o170000
@@ -67,10 +66,10 @@ def check_place(place: str, folder: str, *, what: str, variable: str) -> None:
             hint=f"set {variable} to a folder outside of the project",
         )
     for path, why in writable_by_others(place):
-        raise _unsafe(f"{what} {place}", path, why)
+        raise _unsafe(f"{what} {place}", path, why, variable)
 
 
-def check_content(place: str, *, what: str) -> None:
+def check_content(place: str, *, what: str, variable: str) -> None:
     """Check what lies directly in a folder that `check_place` has found safe.
 
     Raises:
@@ -87,12 +86,12 @@ def check_content(place: str, *, what: str) -> None:
         except OSError:
             continue  # another process has just removed it
         if not is_ours(found.st_uid):
-            raise _unsafe(f"{what} {place}", path, f"belongs to another user (uid {found.st_uid})")
+            raise _unsafe(f"{what} {place}", path, f"belongs to another user (uid {found.st_uid})", variable)
         if found.st_mode & _KIND == _LINK:
             for target, why in writable_by_others(path):
-                raise _unsafe(f"{what} {place}", target, why)
+                raise _unsafe(f"{what} {place}", target, why, variable)
         elif _others_write(path, found):
-            raise _unsafe(f"{what} {place}", path, _open_to_others(found))
+            raise _unsafe(f"{what} {place}", path, _open_to_others(found), variable)
 
 
 def writable_by_others(place: str, links: int = 0) -> "Iterator[tuple[str, str]]":
@@ -152,11 +151,14 @@ def _others_write(path: str, found: os.stat_result) -> bool:
 def _is_hidden(path: str) -> bool:
     """Whether others cannot reach it, since one of the folders around it lets nobody else in."""
     folder = os.path.dirname(os.path.realpath(path))
-    while os.stat(folder).st_mode & _OTHERS_ENTER:
-        above = os.path.dirname(folder)
-        if above == folder:
-            return False
-        folder = above
+    try:
+        while os.stat(folder).st_mode & _OTHERS_ENTER:
+            above = os.path.dirname(folder)
+            if above == folder:
+                return False
+            folder = above
+    except OSError:
+        return False
     return True
 
 
@@ -182,8 +184,8 @@ def _open_to_others(found: os.stat_result) -> str:
     return f"can be written by other users (mode {found.st_mode & 0o7777:04o})"
 
 
-def _unsafe(what: str, path: str, why: str) -> Exception:
+def _unsafe(what: str, path: str, why: str, variable: str) -> Exception:
     from synapse.core.errors import InvalidSettings
 
-    remedy = f"chmod go-w {path}" if "mode" in why else f"make it yours, or choose another folder: ls -ld {path}"
+    remedy = f"chmod go-w {path}" if "mode" in why else f"make it yours, or set {variable} to a folder of your own"
     return InvalidSettings(f"{what} is not safe: {path} {why}", hint=remedy)

@@ -198,7 +198,7 @@ def load_settings(
     values["home"] = home
     values["uds_dir"] = _folder_of("uds_dir", found, place)
     trusted = [project.project] if project and project.is_trusted else []
-    profiles = (user / "profiles", BUNDLED_PROFILES, *trusted)
+    profiles: tuple[ProfileSource, ...] = (user / "profiles", BUNDLED_PROFILES, *trusted)
     return Settings(**values, profile_sources=profiles, project=project, sources=sources)
 
 
@@ -219,14 +219,14 @@ def _from_user(environ: Mapping[str, str], place: Path) -> tuple[Path, dict[str,
         return user, {}
     check_place(str(user), os.path.realpath(place), what="the settings folder", variable="XDG_CONFIG_HOME")
     for folder in (user, user / "profiles"):
-        check_content(str(folder), what="the settings folder")
+        check_content(str(folder), what="the settings folder", variable="XDG_CONFIG_HOME")
     return user, _from_file(user / USER_FILE)
 
 
 def _safe_home(found: Mapping[str, tuple[Any, str]], place: Path) -> Path:
     home = _folder_of("home", found, place)
     check_place(str(home), os.path.realpath(place), what="the state folder", variable="SYNAPSE_HOME")
-    check_content(str(home), what="the state folder")
+    check_content(str(home), what="the state folder", variable="SYNAPSE_HOME")
     return home
 
 

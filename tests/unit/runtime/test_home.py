@@ -28,6 +28,10 @@ def check(place: Path, folder: Path) -> None:
     check_place(str(place), str(folder), what="the state folder", variable="SYNAPSE_HOME")
 
 
+def check_all(place: Path) -> None:
+    check_content(str(place), what="the state folder", variable="SYNAPSE_HOME")
+
+
 def make(path: Path, mode: int = 0o755) -> Path:
     path.mkdir(parents=True)
     path.chmod(mode)
@@ -126,8 +130,10 @@ def test_a_folder_of_another_user_is_refused(place: Path) -> None:
     state = make(place / "state", 0o700)
     os.chown(state, STRANGER, STRANGER)
 
-    with pytest.raises(InvalidSettings, match=f"{state} belongs to another user .uid {STRANGER}."):
+    with pytest.raises(InvalidSettings, match=f"{state} belongs to another user .uid {STRANGER}.") as caught:
         check(state, place)
+
+    assert "set SYNAPSE_HOME to a folder of your own" in caught.value.hint
 
 
 @as_root
@@ -135,11 +141,11 @@ def test_a_folder_of_another_user_is_refused(place: Path) -> None:
 def test_something_of_another_user_in_it_is_refused(place: Path, name: str) -> None:
     state = make(place / "state", 0o700)
     (state / name).write_text("", encoding="utf-8")
-    check_content(str(state), what="the state folder")
+    check_all(state)
     os.chown(state / name, STRANGER, STRANGER)
 
     with pytest.raises(InvalidSettings, match=f"{name} belongs to another user"):
-        check_content(str(state), what="the state folder")
+        check_all(state)
 
 
 def test_something_in_it_that_others_can_write_is_refused(place: Path) -> None:
@@ -148,11 +154,11 @@ def test_something_in_it_that_others_can_write_is_refused(place: Path) -> None:
     (state / "gateway.toml").chmod(0o666)
 
     with pytest.raises(InvalidSettings, match=r"gateway\.toml can be written by other users"):
-        check_content(str(state), what="the state folder")
+        check_all(state)
 
     state.chmod(0o700)
-    check_content(str(state), what="the state folder")
-    check_content(str(place / "missing"), what="the state folder")
+    check_all(state)
+    check_all(place / "missing")
 
 
 def test_a_folder_in_the_project_is_refused_also_behind_a_link(place: Path) -> None:
