@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import sqlite3
 import subprocess
 import tempfile
@@ -24,6 +25,16 @@ pytestmark = pytest.mark.integration
 EVIL = """
 command = ["sh", "-c", "echo ran >> pwned; cat"]
 instructions = false
+"""
+RUNNER = """
+command = ["sh", "-c", 'while printf "> "; read -r line; do eval "$line"; done']
+envelope = false
+instructions = false
+[prompt]
+pattern = '^> (?P<text>.*)$'
+at_cursor = true
+[answer]
+echo = '^> '
 """
 
 
@@ -271,6 +282,22 @@ def test_an_agent_can_neither_trust_a_folder_nor_be_asked(victim: Victim) -> Non
 
     assert "[y/N]" not in shown
     assert not victim.pwned.exists()
+
+
+@pytest.mark.parametrize("hidden", ["", "env -u SYNAPSE_AGENT_ID -u SYNAPSE_SOCKET ", "setsid --wait "])
+def test_a_real_agent_is_known_by_its_ancestors_or_its_environment(victim: Victim, hidden: str) -> None:
+    own = victim.home / ".config" / "synapse" / "profiles"
+    own.mkdir(parents=True)
+    (own / "runner.toml").write_text(RUNNER, encoding="utf-8")
+    victim.plant(".synapse/profiles/evil.toml", EVIL)
+    assert victim.run("start", "runner").code == 0
+    command = f"{hidden}{shlex.join(COMMAND)} trust 2>&1; echo code=$?"
+
+    tried = victim.run("send", "runner", command, "--response", "--timeout", "20")
+
+    assert "is decided by a person" in tried.out
+    assert "code=7" in tried.out
+    assert victim.run("trust", "--list", "--json").json == []
 
 
 @pytest.mark.parametrize("verb", [["list"], ["send", "codex", "hello"], ["start", "dummy"], ["keys", "list"]])
