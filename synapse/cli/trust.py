@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.cli.exit_codes import DONE
+from synapse.cli.hosts import current_folder
 from synapse.cli.person import objection
 from synapse.cli.render import plain, short_path, table
 from synapse.cli.speech import give, give_json, say
@@ -18,7 +19,15 @@ from synapse.cli.verb_parser import VerbParser
 from synapse.core.errors import InvalidRequest, NotFound, PersonRequired, UnknownProfile
 from synapse.runtime.home import PROJECT_FOLDER, find_project
 from synapse.runtime.profiles import profile_names
-from synapse.runtime.settings import FOR_PROJECTS, ProjectSettings, Settings, load_settings, profile_in
+from synapse.runtime.settings import (
+    FOR_PROJECTS,
+    ProjectSettings,
+    Settings,
+    load_home,
+    load_settings,
+    profile_in,
+    project_of,
+)
 from synapse.runtime.system_clock import SystemClock
 from synapse.runtime.trust import Decision, Trust, TrustBook, read_project
 
@@ -41,8 +50,9 @@ def run(arguments: list[str]) -> int:
     wish.add_argument("--list", action="store_true", help="what was decided about which folder")
     wish.add_argument("--revoke", action="store_true", help="ignore the project's `.synapse/` from now on")
     options = parser.parse_args(arguments)
-    settings = load_settings()
-    book = TrustBook(settings.home)
+    # Not all of the settings: those of a project that was trusted by mistake may be the ones that cannot be used.
+    home = load_home(os.environ, current_folder())
+    book = TrustBook(home)
     if options.list:
         if options.folder:
             parser.refuse(options.folder)
@@ -50,7 +60,7 @@ def run(arguments: list[str]) -> int:
     _require_person()
     if options.revoke:
         return _revoke(book, options.folder, as_json=options.json)
-    return _trust(_project_at(options.folder), book, as_json=options.json)
+    return _trust(_project_at(options.folder, home), book, as_json=options.json)
 
 
 def settings_here(
@@ -72,24 +82,18 @@ def settings_here(
     project = settings.project
     if project is None:
         return settings
+    # A project replaces no profile, so that one of its own by such a name is used by nobody.
+    own = profile_names([source for source in settings.profile_sources if isinstance(source, Path)])
+    profile = "" if profile in own else profile
     if asks and not project.is_trusted and project.matters(profile, uses) and _may_ask(project):
         TrustBook(settings.home).decide(project.project, SystemClock().now(), trusted=_ask(project))
         settings = load()
         project = settings.project or project
     if note := project.note(profile, uses):
-        if is_only_in(project, profile, settings):
-            raise UnknownProfile(f"the profile '{profile}' is not used: {note}")
+        if profile in project.profiles and not project.is_trusted:
+            raise UnknownProfile(f"the profile '{profile}' is not used: {plain(note)}")
         say(f"Warning: {plain(note)}")
     return settings
-
-
-def is_only_in(project: ProjectSettings, profile: str, settings: Settings) -> bool:
-    """Whether a profile is one of a project that is not trusted, and there is no other one of that name."""
-    return (
-        not project.is_trusted
-        and profile in project.profiles
-        and profile not in profile_names(settings.profile_sources)
-    )
 
 
 def _may_ask(project: ProjectSettings) -> bool:
@@ -155,23 +159,21 @@ def _words(value: object) -> list[str]:
     return [str(word) for word in cast("list[object]", value)] if isinstance(value, list) else []
 
 
-def _project_at(folder: str) -> ProjectSettings:
+def _project_at(folder: str, home: Path) -> ProjectSettings:
     """The project that a folder belongs to.
 
     Raises:
         NotFound: it belongs to none.
     """
-    wanted = os.path.realpath(folder or os.getcwd())
-    if not os.path.isdir(wanted):
+    wanted = Path(folder or current_folder()).resolve()
+    if not wanted.is_dir():
         raise NotFound(f"there is no folder {wanted}")
-    if not find_project(wanted):
+    project = project_of(wanted, home)
+    if project is None:
         raise NotFound(
             f"neither {wanted} nor a folder above it has a {PROJECT_FOLDER}/ of yours",
             hint="there is nothing to trust: only its `.synapse/` lets a folder decide anything",
         )
-    project = load_settings(folder=wanted).project
-    if project is None:
-        raise NotFound(f"{wanted} has lost its {PROJECT_FOLDER}/")
     return project
 
 
@@ -197,9 +199,9 @@ def _trust(project: ProjectSettings, book: TrustBook, *, as_json: bool) -> int:
 
 def _revoke(book: TrustBook, folder: str, *, as_json: bool) -> int:
     # A project that is gone can be revoked too; it is known by its path alone.
-    wanted = os.path.realpath(folder or os.getcwd())
+    wanted = Path(folder or current_folder()).resolve()
     known = {decision.folder for decision in book.decisions()}
-    place = Path(wanted) if Path(wanted) in known else Path(find_project(wanted) or wanted)
+    place = wanted if wanted in known else Path(find_project(str(wanted)) or wanted)
     book.revoke(place)
     if as_json:
         give_json({"folder": str(place), "state": "not trusted"})

@@ -190,7 +190,7 @@ def load_settings(
     given = {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
     stronger = {**_from_environment(environ), **given}
     home = _safe_home({**own, **stronger}, place)
-    project = _project_of(place, home)
+    project = project_of(place, home)
     theirs = _from_project(project) if project and project.is_trusted else {}
     found: dict[str, tuple[Any, str]] = {**own, **theirs, **stronger}
     values = {name: value for name, (value, _) in found.items()}
@@ -235,7 +235,8 @@ def _folder_of(name: str, found: Mapping[str, tuple[Any, str]], place: Path) -> 
     return place / Path(value).expanduser()
 
 
-def _project_of(place: Path, home: Path) -> ProjectSettings | None:
+def project_of(place: Path, home: Path) -> ProjectSettings | None:
+    """Return the project that a folder belongs to, with what the decisions in the state folder `home` say of it."""
     folder = find_project(os.path.realpath(place))
     if not folder:
         return None

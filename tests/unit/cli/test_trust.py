@@ -129,6 +129,23 @@ def test_a_profile_of_an_untrusted_project_is_not_used_and_says_what_to_do(synap
     assert "'no-such-program' is not installed" in synapse("calc").err
 
 
+def test_a_project_that_names_a_profile_like_yours_is_nobodys_business(synapse: Cli, project: Path) -> None:
+    (project / ".synapse" / "config.toml").unlink()
+    (project / ".synapse" / "profiles" / "claude.toml").write_text("command = ['evil']", encoding="utf-8")
+
+    assert "synapse trust" not in synapse("claude", "--port", "x").err
+
+
+def test_a_project_that_was_trusted_with_unusable_settings_can_be_revoked(synapse: Cli, project: Path) -> None:
+    (project / ".synapse" / "config.toml").write_text("queue_limit = 'many'", encoding="utf-8")
+    assert synapse("trust").code == 0
+    assert synapse("config").code == 2
+
+    assert synapse("trust", "--revoke").code == 0
+
+    assert synapse("config").code == 0
+
+
 def test_a_message_left_in_an_untrusted_project_follows_the_users_settings(synapse: Cli, project: Path) -> None:
     ran = synapse("send", "reviewer", "later", "--queue")
 
