@@ -99,7 +99,8 @@ class Lookout:
         left = min(_LOG_BURST, left + now - counted_at)
         if verdict.state == self._logged_state or left < 1.0:
             return
-        self._logged_state, self._log_budget = verdict.state, (left - 1.0, now)
+        self._logged_state = verdict.state
+        self._log_budget = (left - 1.0, now)
         # A title is the program's own summary of the conversation, and no log has those.
         why = "the title says so" if verdict.source == Source.TITLE else verdict.why
         log.info("agent_state", extra={"state": verdict.state, "source": str(verdict.source), "why": why})
