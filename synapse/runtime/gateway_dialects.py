@@ -43,7 +43,7 @@ from synapse.dialects.supervisor.paths import NAME as SUPERVISOR
 from synapse.dialects.supervisor.routes import supervisor_dialect
 from synapse.runtime.gateway_cards import GatewayCards
 from synapse.runtime.gateway_discovery import DISCOVERY, LIST_PATH, discovery_dialect
-from synapse.transports.jsonrpc import rpc_dialect
+from synapse.transports.jsonrpc import JSONRPC, rpc_dialect
 from synapse.transports.routing import Endpoint
 
 MOUNT: Final = f"/agents/{{{AGENT}}}/v1"
@@ -93,6 +93,8 @@ class GatewayChoice:
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Return the endpoint that answers; one that was not asked properly says so."""
+        if endpoints[0].dialect.name == JSONRPC:
+            return endpoints[0]  # the only one at its path, and it knows both versions
         is_nowhere = not endpoints[0].route.path
         own = next((endpoint for endpoint in endpoints if endpoint.dialect.name == DISCOVERY), None)
         if own is not None and not is_nowhere:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from synapse.core.agent import READY, AgentEntry
-from synapse.core.errors import InvalidRequest
+from synapse.core.errors import InvalidRequest, SynapseError
 from synapse.core.listed_agent import ListedAgent
 from synapse.core.requests import GetAgent, ListAgents, RegisterAgent, RemoveAgent
 from synapse.core.wire_errors import MalformedJson
 from synapse.dialects import proto_json
+from synapse.dialects.a2a_v0_3 import errors as errors_0_3
+from synapse.dialects.a2a_v1 import errors as errors_1_0
 from synapse.dialects.dialect import Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.mounting import AGENT
+from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect
 from synapse.dialects.supervisor.card import agent_list
 from synapse.dialects.supervisor.errors import encode_error
 from synapse.runtime.gateway_cards import GatewayCards
@@ -42,15 +46,44 @@ def discovery_dialect(cards: GatewayCards) -> Dialect:
 
     def card(wire: WireRequest) -> Call:
         agent = wire.params[AGENT].removesuffix(_SUFFIX)
-        return Call(GetAgent(agent), partial(cards.body, version=""), answer=partial(cards.answer, wire))
+        answer = partial(cards.answer, wire)
+        return Call(GetAgent(agent), partial(cards.body, version=""), _words_for(wire), answer=answer)
+
+    def extended_card(wire: WireRequest) -> Call | WireAnswer:
+        try:
+            asked_dialect(wire)
+        except SynapseError as error:
+            # The public card has no version; reading the extended one is an operation, which has (1.0 §3.6.2).
+            return _refuse(wire, error)._replace(error=error.code)
+        return card(wire)
 
     routes = (
         CallRoute(method="GET", path=LIST_PATH, ask=_list),
-        *(CallRoute(method="GET", path=path, ask=card) for path in (*CARD_PATHS, *EXTENDED_CARD_PATHS)),
+        *(CallRoute(method="GET", path=path, ask=card, refuse=_refuse) for path in CARD_PATHS),
+        *(CallRoute(method="GET", path=path, ask=extended_card, refuse=_refuse) for path in EXTENDED_CARD_PATHS),
         CallRoute(method="POST", path="/agents", ask=_register),
         CallRoute(method="DELETE", path=f"/agents/{{{AGENT}}}", ask=_remove),
     )
     return Dialect(name=DISCOVERY, routes=routes, encode_error=encode_error)
+
+
+def _words_for(wire: WireRequest) -> Callable[[SynapseError], WireAnswer]:
+    """Choose how an error about a card is told: in the version that the request names, else as the supervisor does."""
+    try:
+        return _WORDS[asked_dialect(wire)]
+    except SynapseError:
+        return errors_1_0.encode_error
+
+
+def _refuse(wire: WireRequest, error: SynapseError) -> WireAnswer:
+    return _words_for(wire)(error)
+
+
+_WORDS: Final[Mapping[str, Callable[[SynapseError], WireAnswer]]] = {
+    "": encode_error,
+    A2A_1_0: errors_1_0.encode_error,
+    A2A_0_3: errors_0_3.encode_error,
+}
 
 
 def status_dialect(me: AgentEntry) -> Dialect:

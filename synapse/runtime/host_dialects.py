@@ -38,6 +38,8 @@ from synapse.transports.routing import Endpoint
 
 Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
 
+_JSONRPC: Final = "jsonrpc"
+"""What `transports.jsonrpc` calls its dialect; that module is loaded late."""
 _PUSH_PATH: Final = "/pushNotificationConfigs"
 
 
@@ -58,7 +60,7 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
         synapse_dialect(facts),
         late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(entry.extensions), paths_1_0.MEDIA_TYPE),
         late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3(entry.extensions)),
-        late_dialect("jsonrpc", [("POST", "/")], lambda: _standard().json_rpc(entry.extensions)),
+        late_dialect(_JSONRPC, [("POST", "/")], lambda: _standard().json_rpc(entry.extensions)),
         late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry, advertise_0_3)),
     ]
 
@@ -85,6 +87,8 @@ class DialectChoice:
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Return the endpoint that answers; one that was not asked properly says so."""
+        if endpoints[0].dialect.name == _JSONRPC:
+            return endpoints[0]  # the only one at its path, and it knows both versions
         try:
             demanded = asked_dialect(wire)
         except SynapseError as error:
