@@ -77,10 +77,10 @@ def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
     rpc = dialect.rpc
     if rpc is None:
         return dialect
-    encode = partial(cards.body, version=_VERSIONS[dialect.name])
+    version = _VERSIONS[dialect.name]
 
     def extended_card(_params: Params, wire: WireRequest) -> Call:
-        return Call(GetAgent(wire.params[AGENT]), encode)
+        return Call(GetAgent(wire.params[AGENT]), partial(cards.body, version=version, headers=wire.headers))
 
     return replace(dialect, rpc=replace(rpc, methods={**rpc.methods, _EXTENDED_CARD[dialect.name]: extended_card}))
 

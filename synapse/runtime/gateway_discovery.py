@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from synapse.core.agent import READY, AgentEntry
-from synapse.core.errors import InvalidRequest, SynapseError
+from synapse.core.errors import InvalidRequest, RouteNotFound, SynapseError
 from synapse.core.listed_agent import ListedAgent
 from synapse.core.requests import GetAgent, ListAgents, RegisterAgent, RemoveAgent
 from synapse.core.wire_errors import MalformedJson
@@ -32,22 +32,32 @@ CARD_PATHS: Final = (
     REGISTERED_CARD,
 )
 EXTENDED_CARD_PATHS: Final = (f"/agents/{{{AGENT}}}/v1/card", f"/agents/{{{AGENT}}}/v1/extendedAgentCard")
-_WELL_KNOWN: Final = "/.well-known/agent-card.json"
+ORIGIN_CARD: Final = "/.well-known/agent-card.json"
+"""Where clients look that know nothing but the gateway's address."""
 _SUFFIX: Final = ".json"
 
 
 def is_discovery(path: str) -> bool:
     """Whether a path only tells who is here, which may be public; the extended cards never are."""
-    return path == LIST_PATH or path.startswith("/.well-known/agent-cards/") or path.endswith(_WELL_KNOWN)
+    return path == LIST_PATH or path.startswith("/.well-known/agent-cards/") or path.endswith(ORIGIN_CARD)
 
 
 def discovery_dialect(cards: GatewayCards) -> Dialect:
     """The paths that are about agents and not about what they do."""
 
-    def card(wire: WireRequest) -> Call:
-        agent = wire.params[AGENT].removesuffix(_SUFFIX)
+    def card_of(agent: str, wire: WireRequest) -> Call:
         answer = partial(cards.answer, wire)
         return Call(GetAgent(agent), partial(cards.body, version=""), _words_for(wire), answer=answer)
+
+    def card(wire: WireRequest) -> Call:
+        return card_of(wire.params[AGENT].removesuffix(_SUFFIX), wire)
+
+    def origin_card(wire: WireRequest) -> Call | WireAnswer:
+        if cards.default_agent:
+            return card_of(cards.default_agent, wire)
+        hint = "`default_agent` of gateway.toml names one; the others have theirs at /agents/NAME" + ORIGIN_CARD
+        error = RouteNotFound("this gateway has no default agent, whose card would be here", hint=hint)
+        return _refuse(wire, error)._replace(error=error.code)
 
     def extended_card(wire: WireRequest) -> Call | WireAnswer:
         try:
@@ -59,6 +69,7 @@ def discovery_dialect(cards: GatewayCards) -> Dialect:
 
     routes = (
         CallRoute(method="GET", path=LIST_PATH, ask=_list),
+        CallRoute(method="GET", path=ORIGIN_CARD, ask=origin_card, refuse=_refuse),
         *(CallRoute(method="GET", path=path, ask=card, refuse=_refuse) for path in CARD_PATHS),
         *(CallRoute(method="GET", path=path, ask=extended_card, refuse=_refuse) for path in EXTENDED_CARD_PATHS),
         CallRoute(method="POST", path="/agents", ask=_register),

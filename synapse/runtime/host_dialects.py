@@ -34,7 +34,9 @@ from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect, spoken
 from synapse.dialects.synapse.card import CardFacts, agent_card
 from synapse.dialects.synapse.routes import synapse_dialect
 from synapse.runtime.late_dialect import late_dialect
+from synapse.transports.credentials import loopback_hosts
 from synapse.transports.routing import Endpoint
+from synapse.transports.web_names import Addresses
 
 Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
 
@@ -56,18 +58,21 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
         name=entry.name,
         pty_wrapped=pty_wrapped,
     )
+    addresses = Addresses(entry.endpoint, loopback_hosts(entry.port))
     return [
-        synapse_dialect(facts),
+        synapse_dialect(facts, addresses.of),
         late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(entry.extensions), paths_1_0.MEDIA_TYPE),
         late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3(entry.extensions)),
         late_dialect(_JSONRPC, [("POST", "/")], lambda: _standard().json_rpc(entry.extensions)),
-        late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry, advertise_0_3)),
+        late_dialect(
+            "a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry, addresses, advertise_0_3)
+        ),
     ]
 
 
-def _cards(facts: CardFacts, entry: AgentEntry, advertise_0_3: bool) -> Dialect:
+def _cards(facts: CardFacts, entry: AgentEntry, addresses: Addresses, advertise_0_3: bool) -> Dialect:
     own = agent_card(facts)
-    shown = {"name": own["name"], "description": own["description"], "url": own["url"]}
+    shown = {"name": own["name"], "description": own["description"], "addresses": addresses}
     declared = {"takes": entry.takes, "extensions": entry.extensions}
     dialect: Dialect = _standard().cards(**shown, **declared, advertise_0_3=advertise_0_3)
     return dialect

@@ -20,6 +20,7 @@ from synapse.dialects.negotiation import asked_dialect, asked_version
 from synapse.service.acceptance import MODES, shown_modes
 from synapse.transports.documents import KeptDocument
 from synapse.transports.jsonrpc import rpc_dialect
+from synapse.transports.web_names import Addresses
 
 CARD_SECONDS: Final = 60
 """How long a card may be kept: a host lives for hours, and another may have its port afterwards."""
@@ -43,29 +44,38 @@ def json_rpc(extensions: str = "") -> Dialect:
 
 
 def cards(
-    name: str, description: str, url: str, *, takes: str = "", extensions: str = "", advertise_0_3: bool = True
+    name: str,
+    description: str,
+    addresses: Addresses,
+    *,
+    takes: str = "",
+    extensions: str = "",
+    advertise_0_3: bool = True,
 ) -> Dialect:
     """The card of a version when one is named, else one that clients of both can read, or only the current one.
 
-    `takes` and `extensions` are what the agent's entry says.
+    Its addresses are what the request was sent to. `takes` and `extensions` are what the agent's entry says.
     """
     about: dict[str, Any] = {
         "name": name,
         "description": description,
-        "url": url,
         "version": __version__,
         "input_modes": shown_modes(takes.split()),
         "output_modes": MODES,
         "extensions": from_text(extensions),
     }
     legacy = (card_0_3.VERSION,) if advertise_0_3 else ()
-    new = card_1_0.agent_card(card_1_0.CardFacts(**about, legacy_versions=legacy))
-    old = card_0_3.agent_card(card_0_3.CardFacts(**about))
-    kept = {"1.0": _kept(new), "0.3": _kept(old), "": _kept({**old, **new} if advertise_0_3 else new)}
+
+    @cache
+    def kept(url: str) -> dict[str, KeptDocument]:
+        new = card_1_0.agent_card(card_1_0.CardFacts(**about, url=url, legacy_versions=legacy))
+        old = card_0_3.agent_card(card_0_3.CardFacts(**about, url=url))
+        return {"1.0": _kept(new), "0.3": _kept(old), "": _kept({**old, **new} if advertise_0_3 else new)}
 
     def answer(wire: WireRequest) -> WireAnswer:
         # A card is not versioned: who names a version that we do not have gets the current one.
-        return kept.get(asked_version(wire)[:3], kept["1.0"]).answer(wire)
+        versions = kept(addresses.of(wire.headers))
+        return versions.get(asked_version(wire)[:3], versions["1.0"]).answer(wire)
 
     route = CallRoute(method="GET", path=CARD_PATH, ask=answer)
     return Dialect(name="a2a_cards", routes=(route,), encode_error=encode_error)

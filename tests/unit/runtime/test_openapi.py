@@ -21,13 +21,14 @@ from synapse.runtime.gateway_operations import operations_dialect, public_paths
 from synapse.runtime.metrics import Metrics
 from synapse.runtime.openapi import key_of
 from synapse.runtime.openapi_texts import SENTENCES, SHAPES
+from synapse.transports.web_names import Addresses
 
 KEYS = AuthMethods(api_keys=True)
 URL = "https://agents.example.com"
 
 
 def all_dialects() -> list[Dialect]:
-    cards = GatewayCards(url=URL, methods=KEYS, config_of=GatewayConfig().agent, grpc_url="")
+    cards = GatewayCards(addresses=Addresses(URL), methods=KEYS, config_of=GatewayConfig().agent)
     served = gateway_dialects(cards, hub_dialect(lambda _: "", KEYS))
     return [*served, operations_dialect(Metrics(), served, KEYS, URL)]
 
