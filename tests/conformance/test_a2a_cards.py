@@ -40,7 +40,7 @@ def key(running: RunningGateway) -> str:
 
 def authorities(card: Any) -> set[str]:
     """Every name and port that a card sends its reader to, but for gRPC."""
-    urls = [one["url"] for one in card.get("supportedInterfaces", ()) if one["protocolBinding"] != "GRPC"]
+    urls: list[str] = [one["url"] for one in card.get("supportedInterfaces", ()) if one["protocolBinding"] != "GRPC"]
     urls += [one["url"] for one in card.get("additionalInterfaces", ()) if one["transport"] != "GRPC"]
     urls += [card[name] for name in ("url",) if name in card]
     urls += list(card.get("endpoints", {}).values())
