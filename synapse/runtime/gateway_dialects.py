@@ -24,6 +24,7 @@ from synapse.core.events import Update
 from synapse.core.push import PushConfig
 from synapse.core.requests import GetAgent
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
+from synapse.dialects.a2a_v1.paths import TENANT
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import (
     Call,
@@ -105,6 +106,8 @@ class GatewayChoice:
             return self._refusal(wire, endpoints, error)
         if is_nowhere and not demanded:
             return _of(SUPERVISOR if _is_of_supervisor(wire.path) else HUB, endpoints)
+        if not demanded and TENANT in endpoints[0].names:
+            demanded = A2A_1_0  # no other dialect has tenants
         spoken = demanded or (spoken_dialect(wire.body) if wire.body else "")
         return _of(spoken, endpoints) if spoken else _as_made(endpoints)
 

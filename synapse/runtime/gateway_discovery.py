@@ -16,6 +16,7 @@ from synapse.core.wire_errors import MalformedJson
 from synapse.dialects import proto_json
 from synapse.dialects.a2a_v0_3 import errors as errors_0_3
 from synapse.dialects.a2a_v1 import errors as errors_1_0
+from synapse.dialects.a2a_v1.paths import TENANT
 from synapse.dialects.dialect import Call, CallRoute, Dialect, DocumentRoute, WireAnswer, WireRequest
 from synapse.dialects.mounting import AGENT
 from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect
@@ -31,7 +32,11 @@ CARD_PATHS: Final = (
     f"/agents/{{{AGENT}}}/v1/.well-known/agent-card.json",
     REGISTERED_CARD,
 )
-EXTENDED_CARD_PATHS: Final = (f"/agents/{{{AGENT}}}/v1/card", f"/agents/{{{AGENT}}}/v1/extendedAgentCard")
+EXTENDED_CARD_PATHS: Final = (
+    f"/agents/{{{AGENT}}}/v1/card",
+    f"/agents/{{{AGENT}}}/v1/extendedAgentCard",
+    f"/agents/{{{AGENT}}}/v1/{{{TENANT}}}/extendedAgentCard",
+)
 ORIGIN_CARD: Final = "/.well-known/agent-card.json"
 """Where clients look that know nothing but the gateway's address."""
 _SUFFIX: Final = ".json"

@@ -100,6 +100,8 @@ class DialectChoice:
             refusal = self._standard.encode_error(error)
             route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
             return Endpoint(self._standard, route)
+        if not demanded and paths_1_0.TENANT in endpoints[0].names:
+            demanded = A2A_1_0  # no other dialect has tenants
         if demanded:
             return _of(demanded, endpoints)
         if endpoints[0].dialect.name not in (A2A_1_0, A2A_0_3):
