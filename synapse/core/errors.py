@@ -11,6 +11,7 @@
     │   └── MessageIdReused · QueueFull · WaitCycle · NameTaken · PortTaken · FeedLagged
     ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
     ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing · FileNotStored
+    │   ├── AgentNotResponding    OutcomeUnknown
     │   └── ExternalAgentFailed   ExternalAgentUnreachable
     ├── WaitTimedOut · WaitingForPerson
     ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull · StoreUnsafe
@@ -317,6 +318,21 @@ class AgentNotResponding(AgentFailed):
         super().__init__(
             f"Agent '{agent_id}' server on port {port} is not responding.",
             hint=f"restart the agent with `synapse {agent_type}`",
+        )
+
+
+class OutcomeUnknown(AgentNotResponding):
+    """The agent's host was asked and did not answer: it may have done what was asked, or not."""
+
+    code = "outcome_unknown"
+
+    def __init__(self, agent_id: str, port: object, agent_type: str, message_id: str = "") -> None:
+        super().__init__(agent_id, port, agent_type)
+        self.args = (f"{self} It is not known whether it took the request: it may still do so.",)
+        again = f"the message id '{message_id}'" if message_id else "the same message id"
+        self.hint = (
+            f"send it again with {again}: a message is never taken twice; or look first, at the tasks of the agent; "
+            f"if it stays silent, {self.hint}"
         )
 
 
