@@ -131,10 +131,10 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
     """An endpoint that answers in the dialect of the task, which is known only when there is an answer."""
     first = endpoints[0]
-    asks = {end.dialect.name: _renamed(end) for end in endpoints[1:] if isinstance(end.route, CallRoute)}
     if not isinstance(first.route, CallRoute):
         return first
-    return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_as_made, first.route.ask, asks)))
+    others = {end.dialect.name: end for end in endpoints[1:] if isinstance(end.route, CallRoute)}
+    return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_as_made, first, others)))
 
 
 def _first_push(result: object) -> object:
@@ -151,20 +151,27 @@ def _renamed(endpoint: Endpoint) -> Ask:
     return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
 
 
-def _ask_as_made(first: Ask, asks: Mapping[str, Ask], wire: WireRequest) -> Call | StreamCall | WireAnswer:
-    call = first(wire)
+def _ask_as_made(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    call = cast("CallRoute", first.route).ask(wire)
     if isinstance(call, WireAnswer):
         return call
+    # Whose words were used last: a stream that breaks off says so in those of its events.
+    spoken = first
 
     @cache
     def encode_of(dialect: str) -> Callable[[Any], Any]:
-        ask = asks.get(dialect, first)
-        other = call if ask is first else ask(wire)
+        other = _renamed(others[dialect])(wire) if dialect in others else call
         return call.encode if isinstance(other, WireAnswer) else other.encode
 
     def encode(result: Any) -> Any:
         # A task and a push configuration know in which dialect they were made; a page of tasks does not.
+        nonlocal spoken
         known = result.task if isinstance(result, Update) else _first_push(result)
-        return encode_of(getattr(known, "dialect", ""))(result)
+        dialect = getattr(known, "dialect", "")
+        spoken = others.get(dialect, first)
+        return encode_of(dialect)(result)
 
-    return call._replace(encode=encode)
+    def encode_error(error: SynapseError) -> WireAnswer:
+        return spoken.dialect.encode_error(error)
+
+    return call._replace(encode=encode, encode_error=encode_error)

@@ -9,10 +9,10 @@ none, about a task                                   0.3 if the task was made in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
@@ -37,8 +37,6 @@ from synapse.runtime.late_dialect import late_dialect
 from synapse.transports.credentials import loopback_hosts
 from synapse.transports.routing import Endpoint
 from synapse.transports.web_names import Addresses
-
-Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
 
 _JSONRPC: Final = "jsonrpc"
 """What `transports.jsonrpc` calls its dialect; that module is loaded late."""
@@ -124,16 +122,16 @@ def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
     current, former = _of(A2A_1_0, endpoints), _of(A2A_0_3, endpoints)
     if not isinstance(current.route, CallRoute) or not isinstance(former.route, CallRoute):
         return current
-    ask = partial(_ask_as_made, current.route.ask, former.route.ask)
+    ask = partial(_ask_as_made, current, former)
     return Endpoint(current.dialect, replace(current.route, ask=ask))
 
 
-def _ask_as_made(current: Ask, former: Ask, wire: WireRequest) -> Call | StreamCall | WireAnswer:
-    call, older = current(wire), former(wire)
+def _ask_as_made(current: Endpoint, former: Endpoint, wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    call, older = cast("CallRoute", current.route).ask(wire), cast("CallRoute", former.route).ask(wire)
     if isinstance(call, Call) and isinstance(older, Call):
         return call._replace(encode=partial(_encode_as_made, call, older))
     if isinstance(call, StreamCall) and isinstance(older, StreamCall):
-        return call._replace(encode=partial(_encode_update_as_made, call, older))
+        return _stream_as_made((current, call), (former, older))
     return call
 
 
@@ -141,5 +139,16 @@ def _encode_as_made(current: Call, former: Call, task: Task) -> bytes:
     return (former if task.dialect == A2A_0_3 else current).encode(task)
 
 
-def _encode_update_as_made(current: StreamCall, former: StreamCall, update: Update) -> WireEvent | None:
-    return (former if update.task.dialect == A2A_0_3 else current).encode(update)
+def _stream_as_made(current: tuple[Endpoint, StreamCall], former: tuple[Endpoint, StreamCall]) -> StreamCall:
+    """A stream whose events, and the error that may break it off, are in the words that its task was made in."""
+    spoken = current
+
+    def encode(update: Update) -> WireEvent | None:
+        nonlocal spoken
+        spoken = former if update.task.dialect == A2A_0_3 else current
+        return spoken[1].encode(update)
+
+    def encode_error(error: SynapseError) -> WireAnswer:
+        return spoken[0].dialect.encode_error(error)
+
+    return current[1]._replace(encode=encode, encode_error=encode_error)

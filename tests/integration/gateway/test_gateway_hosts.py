@@ -115,7 +115,7 @@ def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp
         registry.write(entry)
         async with await asyncio.start_unix_server(hang_up, entry.socket):
             (agent,) = hosts()
-            with pytest.raises(OutcomeUnknown, match="is not responding. It is not known whether it took") as sent:
+            with pytest.raises(OutcomeUnknown, match=r"is not responding\. It is not known whether it took") as sent:
                 await agent.command(SendMessage(message=said, dialect="a2a_v1"), LAPTOP)
             with pytest.raises(OutcomeUnknown) as canceled:
                 await agent.command(CancelTask("t"), LAPTOP)

@@ -61,7 +61,7 @@ def test_every_route_is_there_once_with_all_dialects_that_serve_it(document: dic
     assert "{tenant}" in document["info"]["description"]
     assert [shown[probe]["security"] for probe in probes] == [[], []], "they need no credentials"
     for dialect in all_dialects():
-        for route in dialect.routes:
+        for route in (one for one in dialect.routes if "{tenant}" not in one.path):
             assert dialect.name in shown[key_of(route)]["tags"]
 
 
