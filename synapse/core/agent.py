@@ -22,6 +22,7 @@ class AgentEntry:
         "extensions",
         "gateway",
         "inbox",
+        "lacks",
         "name",
         "pid",
         "pid_started",
@@ -52,6 +53,7 @@ class AgentEntry:
         takes: str = "",
         extensions: str = "",
         version: str = "",
+        lacks: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -74,6 +76,8 @@ class AgentEntry:
         self.extensions = extensions
         # The version of Synapse that its process runs; empty for those that wrote none yet.
         self.version = version
+        # The capabilities of A2A that are switched off, with a space between; see `core.capability`.
+        self.lacks = lacks
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""

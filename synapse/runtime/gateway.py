@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
+from synapse.core.capability import CAPABILITIES
 from synapse.core.errors import InvalidSettings, NameTaken
 from synapse.core.listed_agent import ListedAgent
 from synapse.dialects.hub.paths import WEBSOCKET_PATH
@@ -93,7 +94,8 @@ class Gateway:
         hosts = HostAgents(self._registry, self._client, self._clock, me=self._me.agent_id)
         # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
         told = {agent.id: agent.extensions for agent in plan.config.agents}
-        self.directory = GatewayDirectory(hosts, self._residents, extensions=told)
+        lacks = {agent.id: agent.lacks for agent in plan.config.agents}
+        self.directory = GatewayDirectory(hosts, self._residents, extensions=told, lacks=lacks)
         self._externals = GatewayExternals(
             plan.settings, store, self._registry, self._residents, self._clock, doors=self._doors
         )
@@ -218,7 +220,12 @@ class Gateway:
         )
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
-        return replace(describe(agent, state), extensions=self.directory.extensions_of(agent.name))
+        lacks = self.directory.lacks_of(agent.name)
+        return replace(
+            describe(agent, state),
+            extensions=self.directory.extensions_of(agent.name),
+            capabilities=tuple(one for one in CAPABILITIES if one not in lacks),
+        )
 
     def _new_ticket(self, caller: Caller) -> Ticket:
         return self._tickets.issue(caller, self._clock.now())

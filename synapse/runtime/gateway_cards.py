@@ -118,6 +118,7 @@ class GatewayCards:
             "input_modes": shown_modes(agent.input_modes),
             "output_modes": agent.output_modes or MODES,
             "extensions": agent.extensions,
+            "capabilities": agent.capabilities,
         }
 
 

@@ -44,6 +44,7 @@ class Host:
         self._me.cli_pid = agent.cli_pid
         self._me.takes = agent.acceptance.as_text
         self._me.extensions = to_text(agent.extensions)
+        self._me.lacks = " ".join(agent.lacks)
         try:
             return await self._serve(agent, instructions=instructions)
         finally:

@@ -56,12 +56,13 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
         name=entry.name,
         pty_wrapped=pty_wrapped,
     )
+    said = (entry.extensions, entry.lacks)
     addresses = Addresses(entry.endpoint, loopback_hosts(entry.port))
     return [
         synapse_dialect(facts, addresses.of),
-        late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(entry.extensions), paths_1_0.MEDIA_TYPE),
-        late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3(entry.extensions)),
-        late_dialect(_JSONRPC, [("POST", "/")], lambda: _standard().json_rpc(entry.extensions)),
+        late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(*said), paths_1_0.MEDIA_TYPE),
+        late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3(*said)),
+        late_dialect(_JSONRPC, [("POST", "/")], lambda: _standard().json_rpc(*said)),
         late_dialect(
             "a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry, addresses, advertise_0_3)
         ),
@@ -71,7 +72,7 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
 def _cards(facts: CardFacts, entry: AgentEntry, addresses: Addresses, advertise_0_3: bool) -> Dialect:
     own = agent_card(facts)
     shown = {"name": own["name"], "description": own["description"], "addresses": addresses}
-    declared = {"takes": entry.takes, "extensions": entry.extensions}
+    declared = {"takes": entry.takes, "extensions": entry.extensions, "lacks": entry.lacks}
     dialect: Dialect = _standard().cards(**shown, **declared, advertise_0_3=advertise_0_3)
     return dialect
 

@@ -95,6 +95,7 @@ async def _start(
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
+        lacks=profile.lacks,
         hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )

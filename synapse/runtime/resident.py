@@ -60,6 +60,7 @@ class Resident:
         self.entry = entry
         entry.takes = agent.acceptance.as_text
         entry.extensions = to_text(agent.extensions)
+        entry.lacks = " ".join(agent.lacks)
         self._open_door = open_door or _no_door
         self._agent = agent
         self._store = store

@@ -56,6 +56,8 @@ class RunningAgent:
     output_modes: tuple[str, ...] = ()
     extensions: Extensions = ()
     """The extensions of A2A that it declares."""
+    lacks: tuple[str, ...] = ()
+    """The capabilities of A2A that are switched off."""
     hook_door: HookDoor | None = None
     """Where hooks of its CLI report to, if it has any."""
     websockets: Mapping[str, WebSocketHandler] = field(default_factory=dict[str, Any])

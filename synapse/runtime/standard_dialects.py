@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Final
 
 from synapse import __version__
+from synapse.core.capability import CAPABILITIES
 from synapse.core.extension import from_text
 from synapse.dialects import proto_json
 from synapse.dialects.a2a_v0_3 import card as card_0_3
@@ -15,7 +16,7 @@ from synapse.dialects.a2a_v1.errors import encode_error
 from synapse.dialects.a2a_v1.paths import CARD_PATH
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import CallRoute, Dialect, WireAnswer, WireRequest
-from synapse.dialects.extensions import extended
+from synapse.dialects.extensions import extended, limited
 from synapse.dialects.negotiation import asked_dialect, asked_version
 from synapse.service.acceptance import MODES, shown_modes
 from synapse.transports.documents import KeptDocument
@@ -27,34 +28,35 @@ CARD_SECONDS: Final = 60
 
 
 @cache
-def a2a_1_0(extensions: str = "") -> Dialect:
-    """`extensions` is what the agent's entry says."""
-    return extended(a2a_v1_dialect(), from_text(extensions))
+def a2a_1_0(extensions: str = "", lacks: str = "") -> Dialect:
+    """`extensions` and `lacks` are what the agent's entry says."""
+    return limited(extended(a2a_v1_dialect(), from_text(extensions)), lacks.split())
 
 
 @cache
-def a2a_0_3(extensions: str = "") -> Dialect:
+def a2a_0_3(extensions: str = "", lacks: str = "") -> Dialect:
     """The same for 0.3."""
-    return extended(a2a_v0_3_dialect(), from_text(extensions))
+    return limited(extended(a2a_v0_3_dialect(), from_text(extensions)), lacks.split())
 
 
-def json_rpc(extensions: str = "") -> Dialect:
+def json_rpc(extensions: str = "", lacks: str = "") -> Dialect:
     """The methods of both."""
-    return rpc_dialect((a2a_1_0(extensions), a2a_0_3(extensions)), asked_dialect)
+    return rpc_dialect((a2a_1_0(extensions, lacks), a2a_0_3(extensions, lacks)), asked_dialect)
 
 
-def cards(
+def cards(  # noqa: PLR0913 - what a card is made of
     name: str,
     description: str,
     addresses: Addresses,
     *,
     takes: str = "",
     extensions: str = "",
+    lacks: str = "",
     advertise_0_3: bool = True,
 ) -> Dialect:
     """The card of a version when one is named, else one that clients of both can read, or only the current one.
 
-    Its addresses are what the request was sent to. `takes` and `extensions` are what the agent's entry says.
+    Its addresses are what the request was sent to. `takes`, `extensions` and `lacks` are what the agent's entry says.
     """
     about: dict[str, Any] = {
         "name": name,
@@ -63,6 +65,7 @@ def cards(
         "input_modes": shown_modes(takes.split()),
         "output_modes": MODES,
         "extensions": from_text(extensions),
+        "capabilities": tuple(one for one in CAPABILITIES if one not in lacks.split()),
     }
     legacy = (card_0_3.VERSION,) if advertise_0_3 else ()
 

@@ -40,6 +40,14 @@ def test_a_program_that_cannot_read_gets_neither_header_nor_instructions() -> No
     assert (profile.envelope, profile.instructions) == (False, False)
 
 
+def test_a_profile_may_switch_capabilities_off() -> None:
+    assert parse_profile({"command": ["bc"]}, "bc").lacks == ()
+    assert parse_profile({"command": ["bc"], "streaming": False}, "bc").lacks == ("streaming",)
+    assert parse_profile({"command": ["bc"], "push_notifications": False}, "bc").lacks == ("pushNotifications",)
+    with pytest.raises(InvalidProfile, match="streaming"):
+        parse_profile({"command": ["bc"], "streaming": "no"}, "bc")
+
+
 def test_a_profile_may_declare_extensions() -> None:
     profile = parse_profile({"command": ["bc"], "extensions": [{"uri": "urn:a", "required": True}]}, "bc")
 
