@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]  # it has no types of its own
+import grpc.aio  # type: ignore[import-untyped]  # the same
 import pytest
+from a2a.types import a2a_pb2 as a2a
+from a2a.types import a2a_pb2_grpc
 
 from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
-from tests.conformance.real_hosts import entry_of, scripted_host
+from tests.conformance.real_hosts import PATIENCE, entry_of, scripted_host
 from tests.conformance.wire_client import Reply, WireClient
 
 pytestmark = pytest.mark.integration
@@ -226,3 +232,38 @@ def test_the_extended_card_as_a_call_has_a_version_too(place: Place) -> None:
     told = place.post(f"{AGENT}/v1", call, {"A2A-Version": "99.0"}).json
 
     assert (told["id"], told["error"]["code"]) == (7, -32009)
+
+
+def test_the_extended_card_over_grpc_has_one_too(place: Place) -> None:
+    card = place.ask("GET", f"{AGENT}/.well-known/agent-card.json", CURRENT).json
+    (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
+
+    async def asked() -> Any:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)
+            metadata = (("authorization", f"Bearer {place.key}"), ("a2a-version", "99.0"))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await stub.GetExtendedAgentCard(
+                    a2a.GetExtendedAgentCardRequest(tenant="tck"), metadata=metadata, timeout=PATIENCE
+                )
+            return refused.value.code()
+
+    assert asyncio.run(asked()) == grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_who_asks_too_often_is_told_so_in_the_words_of_the_request(tmp_path: Path) -> None:
+    config = f"[rate_limit]\nrequests_per_minute = 1\nburst = 1\n{RESIDENT}"
+    with gateway(tmp_path, config) as running:
+        place = Place(running.entry.port, new_key(tmp_path, "laptop", "--actions", "all"))
+        place.ask("GET", f"{AGENT}/v1/tasks", CURRENT)
+        for path, version, told in (
+            (f"{AGENT}/v1/message:send", CURRENT, is_current),
+            (f"{AGENT}/v1/message:send", FORMER, is_former),
+            (f"{AGENT}/v1", CURRENT, is_current_call),
+            (AGENT, FORMER, is_former_call),
+            (f"{AGENT}/v1/message:send", {}, is_supervisor),
+        ):
+            reply = place.post(path, b"{}", version)
+            assert reply.status == 429
+            assert int(reply.headers["retry-after"]) > 0
+            assert told(reply), reply.body
