@@ -44,6 +44,7 @@ FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.AccessDenied: Fault(-32000, 403, "PermissionDeniedError"),
     errors.Unauthenticated: Fault(-32000, 401, "UnauthenticatedError"),
     errors.AgentFailed: Fault(-32000, 503, "AgentUnavailableError"),
+    errors.OutcomeUnknown: Fault(-32000, 503, "OutcomeUnknownError"),
     errors.ExternalAgentFailed: Fault(-32006, 502, "InvalidAgentResponseError"),
     errors.WaitTimedOut: Fault(-32000, 504, "TimeoutError"),
     errors.WaitingForPerson: Fault(-32000, 409, "WaitingForPersonError"),
