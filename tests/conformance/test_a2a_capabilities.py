@@ -152,7 +152,8 @@ def test_the_supervisor_and_grpc_refuse_them_too(running: RunningGateway) -> Non
 
     async def asked() -> Any:
         async with grpc.aio.insecure_channel(address) as channel:
-            stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)
+            new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+            stub = new_stub(channel)
             spoken = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="hi")])
             request = a2a.SendMessageRequest(message=spoken, tenant="quiet")
             with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -150,7 +150,8 @@ def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(running: Ru
 
     async def asked() -> str:
         async with grpc.aio.insecure_channel(urlsplit(former).netloc) as channel:
-            stub: Any = v0_3_grpc.A2AServiceStub(channel)
+            new_stub: Any = v0_3_grpc.A2AServiceStub
+            stub = new_stub(channel)
             metadata = (("authorization", f"Bearer {key}"),)
             told = await stub.GetAgentCard(v0_3.GetAgentCardRequest(), metadata=metadata, timeout=PATIENCE)
             return str(told.name)

@@ -240,7 +240,8 @@ def test_the_extended_card_over_grpc_has_one_too(place: Place) -> None:
 
     async def asked() -> Any:
         async with grpc.aio.insecure_channel(address) as channel:
-            stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)
+            new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+            stub = new_stub(channel)
             metadata = (("authorization", f"Bearer {place.key}"), ("a2a-version", "99.0"))
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await stub.GetExtendedAgentCard(

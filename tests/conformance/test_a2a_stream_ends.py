@@ -168,7 +168,8 @@ async def _followed_to_the_end(running: RunningGateway, task: str) -> None:
             streams.append(following)
         (address,) = [one.url for one in card.supported_interfaces if one.protocol_binding == "GRPC"]
         async with grpc.aio.insecure_channel(address) as channel:
-            stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)
+            new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+            stub = new_stub(channel)
             calling = stub.SubscribeToTask(a2a.SubscribeToTaskRequest(id=task, tenant="tck"))
             assert (await calling.read()).task.id == task
 
