@@ -81,6 +81,7 @@ BY_ERROR = {
     "agent_exited": FAILED,
     "agent_unresponsive": FAILED,
     "agent_not_responding": NOT_RESPONDING,
+    "outcome_unknown": NOT_RESPONDING,
     "command_missing": NOT_FOUND,
     "file_not_stored": FAILED,
     "external_agent_failed": FAILED,
