@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from synapse.cli.person import require_person
 from synapse.cli.speech import say
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser
-from synapse.runtime.settings import Settings, load_settings
+from synapse.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from synapse.runtime.gateway import Gateway
@@ -36,7 +37,7 @@ def run(arguments: list[str]) -> int:
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
     require_person(OPENED)
-    plan = _plan(options, load_settings())
+    plan = _plan(options, settings_here(asks=not options.headless))
     from synapse.runtime.gateway import run_gateway
     from synapse.runtime.logs import log_to
     from synapse.runtime.loop import new_loop

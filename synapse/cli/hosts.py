@@ -8,7 +8,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.json_text import object_in
 from synapse.registries.files import FileRegistry, is_alive, is_foreign
 from synapse.registries.processes import is_stopped
-from synapse.runtime.home import PROJECT_FILE, USER_FILE, find_above, user_folder
+from synapse.runtime.home import USER_FILE, check_place, user_folder
 from synapse.transports.client import Answer, HostAddress, NoAnswer, request
 
 TYPE_CHECKING = False
@@ -49,15 +49,13 @@ def open_gateways() -> FileRegistry:
 
 def state_folder(environ: "Mapping[str, str]", folder: str) -> str:
     """The setting `home` of a process that works in `folder`, without the price of reading settings in most cases."""
-    chosen = environ.get("SYNAPSE_HOME")
-    if chosen:
-        return os.path.join(folder, os.path.expanduser(chosen))
-    files = (find_above(folder, PROJECT_FILE), os.path.join(user_folder(environ), USER_FILE))
-    if any(path and _speaks_of_home(path) for path in files):
-        from synapse.runtime.settings import load_settings
+    if not environ.get("SYNAPSE_HOME") and _speaks_of_home(os.path.join(user_folder(environ), USER_FILE)):
+        from synapse.runtime.settings import load_home
 
-        return str(load_settings(environ=environ, folder=folder).home)
-    return os.path.expanduser("~/.a2a")
+        return str(load_home(environ, folder))
+    home = os.path.join(folder, os.path.expanduser(environ.get("SYNAPSE_HOME") or "~/.a2a"))
+    check_place(home, folder, what="the state folder", variable="SYNAPSE_HOME")
+    return home
 
 
 def find_agent(target: str, registry: FileRegistry) -> AgentEntry:

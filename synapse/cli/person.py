@@ -23,9 +23,12 @@ def objection() -> str:
     """Why this command is not a person's; empty unless something speaks for an agent."""
     # Whatever cannot be read speaks for nobody here: a host asks for more before it takes a person's decision.
     seen = replace(own_lineage(), doubt="")
-    registry = FileRegistry(Path(state_folder(os.environ, current_folder()), "registry"))
-    agent_id, doubt = standing_of(seen, registry.entries())
+    agent_id, doubt = standing_of(seen, _registry().entries())
     return f"it belongs to the agent {agent_id}" if agent_id else doubt
+
+
+def _registry() -> FileRegistry:
+    return FileRegistry(Path(state_folder(os.environ, current_folder()), "registry"))
 
 
 def require_person(what: str) -> None:
@@ -40,26 +43,36 @@ def require_person(what: str) -> None:
 
 def require_deciding_person(what: str) -> None:
     """The same for what only people decide: at a terminal, where that is demanded. Raises PersonRequired."""
-    require_person(what)
-    settings = load_settings(by_agent=bool(objection()))
-    if settings.terminal_decides and not settings.agents_may_approve:
-        doubt = terminal_doubt(own_lineage(), FileRegistry(settings.registry).entries())
-        if doubt:
-            raise _refusal(what, f"{doubt}, and the setting person_proof demands a terminal of a person's")
+    why = objection_to_deciding()
+    if why and not load_settings(by_agent=bool(objection())).agents_may_approve:
+        raise _refusal(what, why)
 
 
-def launch_settings() -> Settings:
-    """The settings for a host that this command starts or becomes. What an agent starts gets no rights from it."""
+def objection_to_deciding() -> str:
+    """Why this command may not decide what only people decide; empty for a person, at a terminal where it needs one."""
+    if why := objection():
+        return why
+    # A project has no say in this, and settings of its that cannot be used must not keep anybody from revoking it.
+    is_terminal_needed = load_settings(folder="/").terminal_decides
+    doubt = terminal_doubt(own_lineage(), _registry().entries()) if is_terminal_needed else ""
+    return f"{doubt}, and the setting person_proof demands a terminal of a person's" if doubt else ""
+
+
+def launch_settings(folder: str | Path | None = None) -> Settings:
+    """The settings for a host that this command starts or becomes, in `folder` or the current one.
+
+    What an agent starts gets no rights from it.
+    """
     why = objection()
     if not why:
-        return load_settings()
+        return load_settings(folder=folder)
     lineage = own_lineage()
     # The host keeps it, also when it begins again by itself, and so do all whom it starts.
     os.environ[LAUNCHED_BY] = lineage.named_agent or "an agent"
     ignored = sorted(set(os.environ) - set(variables_of_agents(os.environ)))
     if ignored:
         say(f"ignored: {', '.join(ignored)}; only a person sets that, and this command is not a person's: {why}")
-    settings = load_settings(by_agent=True).without_grants()
+    settings = load_settings(folder=folder, by_agent=True).without_grants()
     # An agent chooses the variables and files that its command finds, but not what its own host demands.
     return replace(settings, person_proof=TERMINAL) if lineage.demands_terminal else settings
 

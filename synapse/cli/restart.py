@@ -14,6 +14,7 @@ from synapse.cli.list_agents import as_fields
 from synapse.cli.person import launch_settings, objection
 from synapse.cli.speech import give_json, say
 from synapse.cli.survey import ask_all
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
@@ -40,7 +41,10 @@ def run(arguments: list[str]) -> int:
     entry = find_agent(options.agent, registry)
     require_own_process(entry)
     launch = as_it_was(entry, command_line(entry.pid))
-    settings = launch_settings()
+    # Asked before it ends: an agent whose project is not trusted any more could not be started again.
+    settings = settings_here(
+        entry.agent_type, load=lambda: launch_settings(folder=launch.folder), asks=not options.json
+    )
     if objection() and not options.force:
         again = let_begin_again(entry, registry, settings.logs)
     else:

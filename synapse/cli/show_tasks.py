@@ -13,6 +13,7 @@ from synapse.core.task import Task
 from synapse.dialects.synapse.projection import STATE_NAMES, task_object
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.gateway_directory import left_name
+from synapse.service.origin import sender_in
 
 EXAMPLES = """
 synapse tasks                      of all agents, the latest change first
@@ -40,6 +41,14 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def _sender(task: Task) -> str:
+    """Return the sender as people know it: by its given name, which is its inbox, or without our prefix."""
+    shown = sender_of(task_object(task))
+    sender = sender_in(task.metadata)
+    name = sender.inbox if sender.inbox and "@" not in sender.inbox else sender.sender_id.removeprefix("synapse-")
+    return shown.replace(sender.sender_id, name, 1) if sender.sender_id else shown
+
+
 def _row(task: Task, now: datetime) -> tuple[str, ...]:
     changed = task.updated_at.astimezone()
     is_today = changed.date() == now.astimezone().date()
@@ -48,6 +57,6 @@ def _row(task: Task, now: datetime) -> tuple[str, ...]:
         STATE_NAMES[task.state].replace("_", " "),
         f"{changed:%H:%M:%S}" if is_today else f"{changed:%Y-%m-%d}",
         left_name(task).removeprefix("synapse-"),
-        sender_of(task_object(task)),
+        _sender(task),
         task.message.text.strip().partition("\n")[0][:200],
     )

@@ -9,6 +9,7 @@ from synapse.cli.list_agents import as_fields
 from synapse.cli.person import launch_settings, require_person
 from synapse.cli.speech import give_json, say
 from synapse.cli.survey import ask_all
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import short_name
 from synapse.runtime.host_launch import Launch
@@ -38,13 +39,13 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("script", nargs="?", metavar="FILE", help="the script, after `scripted`")
     add_host_options(parser)
     options = parser.parse_args(ours)
-    settings = launch_settings()
     if options.profile == SCRIPTED and not options.script:
         parser.error("a FILE follows `scripted`")
     if options.profile != SCRIPTED:
-        require_profile(options.profile, settings)
+        require_profile(options.profile, load_settings())
         if options.script:
             parser.refuse(options.script)
+    settings = settings_here(options.profile, load=launch_settings, asks=not options.json)
     launch = Launch(
         verb=[options.profile, *([options.script] if options.script else [])],
         name=options.name,
@@ -72,7 +73,7 @@ def _start_gateway(arguments: list[str]) -> int:
     add_gateway_options(parser)
     options = parser.parse_args(arguments)
     require_person(OPENED)
-    settings = load_settings()
+    settings = settings_here(asks=not options.json)
     launch = Launch(verb=["gateway", *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:

@@ -67,7 +67,7 @@ async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
         tail = StoreTail(store, journal, look_seconds=LOOK_SECONDS)
         feed = Feed(journal, store, source=tail)
         task_id = await journal.resolve_id(prefix) if prefix else None
-        async with tail.running(), aclosing(_updates(feed, task_id, inbox)) as updates:
+        async with tail.running(), aclosing(updates_of(feed, task_id, inbox, 0 if task_id else None)) as updates:
             if not task_id:
                 say("watching; Ctrl-C ends it")
             async for update in updates:
@@ -77,8 +77,10 @@ async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
         await store.close()
 
 
-async def _updates(feed: Feed, task_id: TaskId | None, inbox: str) -> AsyncGenerator[Update, None]:
-    after = 0 if task_id else None
+async def updates_of(
+    feed: Feed, task_id: TaskId | None, inbox: str, after: int | None = None
+) -> AsyncGenerator[Update, None]:
+    """Yields what happens to one task, or to the tasks of an inbox (empty: of all), from now on or after a seq."""
     while True:
         updates = feed.follow(task_id, after) if task_id else feed.follow_all(after, inbox=inbox)
         try:

@@ -22,6 +22,7 @@ class AgentEntry:
         "extensions",
         "gateway",
         "inbox",
+        "lacks",
         "name",
         "pid",
         "pid_namespace",
@@ -31,6 +32,7 @@ class AgentEntry:
         "started_at",
         "takes",
         "terminal",
+        "version",
         "working_dir",
     )
 
@@ -54,6 +56,8 @@ class AgentEntry:
         extensions: str = "",
         terminal: int = 0,
         pid_namespace: int = 0,
+        version: str = "",
+        lacks: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -78,6 +82,10 @@ class AgentEntry:
         self.terminal = terminal
         # Where the pid means something: a container or a sandbox may have pids of its own. 0 when it is not known.
         self.pid_namespace = pid_namespace
+        # The version of Synapse that its process runs; empty for those that wrote none yet.
+        self.version = version
+        # The capabilities of A2A that are switched off, with a space between; see `core.capability`.
+        self.lacks = lacks
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
-from synapse.core.errors import NameTaken
+from synapse.core.capability import CAPABILITIES
+from synapse.core.errors import InvalidSettings, NameTaken
 from synapse.core.listed_agent import ListedAgent
 from synapse.dialects.hub.paths import WEBSOCKET_PATH
 from synapse.dialects.hub.routes import hub_dialect
@@ -32,7 +33,7 @@ from synapse.runtime.gateway_externals import GatewayExternals
 from synapse.runtime.gateway_grpc import GrpcDoor
 from synapse.runtime.gateway_hosts import HostAgents
 from synapse.runtime.gateway_operations import operations_dialect, public_paths
-from synapse.runtime.gateway_place import GatewayPlan, gateways
+from synapse.runtime.gateway_place import GatewayPlan, gateway_addresses, gateways
 from synapse.runtime.host import spare_the_collector, told_to_stop
 from synapse.runtime.metrics import Metrics
 from synapse.runtime.open_gate import gateway_names, new_tickets, open_gate
@@ -93,7 +94,8 @@ class Gateway:
         hosts = HostAgents(self._registry, self._client, self._clock, me=self._me.agent_id)
         # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
         told = {agent.id: agent.extensions for agent in plan.config.agents}
-        self.directory = GatewayDirectory(hosts, self._residents, extensions=told)
+        lacks = {agent.id: agent.lacks for agent in plan.config.agents}
+        self.directory = GatewayDirectory(hosts, self._residents, extensions=told, lacks=lacks)
         self._externals = GatewayExternals(
             plan.settings, store, self._registry, self._residents, self._clock, doors=self._doors
         )
@@ -111,11 +113,14 @@ class Gateway:
         return self._me.endpoint
 
     async def run(self, on_ready: Callable[[Gateway], None]) -> None:
-        """Serve until this process is told to end. Raises NameTaken, InvalidScript or StoreFailed at the start."""
+        """Serve until this process is told to end. Raises NameTaken, InvalidScript,
+        InvalidSettings or StoreFailed at the start.
+        """
         stop = told_to_stop()
         servers = self._servers()
         try:
             await self._start_residents()
+            self._check_default_agent()
             async with asyncio.TaskGroup() as group:
                 serving = [group.create_task(server.serve()) for server in servers]
                 for server in servers:
@@ -144,6 +149,18 @@ class Gateway:
             if agent.driver:
                 await self._play(agent)
         await self._externals.start_known()
+
+    def _check_default_agent(self) -> None:
+        """Raise InvalidSettings for a default agent that is neither configured nor here when the gateway starts."""
+        wanted = self._config.default_agent
+        known = {agent.id for agent in self._config.agents} | {agent.name for agent in self.directory.agents()}
+        if not wanted or wanted in known:
+            return
+        shown = f"known here: {', '.join(sorted(known))}; " if known else ""
+        raise InvalidSettings(
+            f"default_agent '{wanted}' is not one of this gateway's agents",
+            hint=f'{shown}name one that is started later in gateway.toml: [[agents]] with id = "{wanted}"',
+        )
 
     async def _play(self, agent: AgentConfig) -> None:
         entry = resident_entry(agent.id, SCRIPTED, self._clock)
@@ -212,7 +229,12 @@ class Gateway:
         )
 
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
-        return replace(describe(agent, state), extensions=self.directory.extensions_of(agent.name))
+        lacks = self.directory.lacks_of(agent.name)
+        return replace(
+            describe(agent, state),
+            extensions=self.directory.extensions_of(agent.name),
+            capabilities=tuple(one for one in CAPABILITIES if one not in lacks),
+        )
 
     def _new_ticket(self, caller: Caller) -> Ticket:
         return self._tickets.issue(caller, self._clock.now())
@@ -258,10 +280,10 @@ class Gateway:
 
     def _app(self, door: GrpcDoor) -> ServedApp:
         cards = GatewayCards(
-            url=self._me.endpoint,
+            addresses=gateway_addresses(self._config, self._me.endpoint, self._me.port),
             methods=self.gate.methods,
             config_of=self._config.agent,
-            grpc_url=door.url,
+            grpc_port=door.port,
             default_agent=self._config.default_agent,
         )
         dialects = gateway_dialects(

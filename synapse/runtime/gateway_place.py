@@ -17,7 +17,9 @@ from synapse.runtime.gateway_config import GatewayConfig
 from synapse.runtime.loopback import is_loopback
 from synapse.runtime.place import Place
 from synapse.runtime.settings import Settings
+from synapse.transports.credentials import loopback_hosts
 from synapse.transports.listener import UnixListener, bind_port, socket_folder
+from synapse.transports.web_names import Addresses
 
 GATEWAY: Final = "gateway"
 FOLDER: Final = "gateways"
@@ -82,3 +84,15 @@ def _taken(port: int, known: FileRegistry) -> PortTaken:
 def own_url(host: str, port: int, *, tls: bool) -> str:
     """The address of a gateway that was given no public one."""
     return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"
+
+
+def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:
+    """What a gateway calls itself in its cards; a public address that was given counts alone."""
+    if config.public_url:
+        return Addresses(url)
+    everywhere = config.host in _EVERYWHERE
+    own = loopback_hosts(port) if everywhere or is_loopback(config.host) else frozenset({f"{config.host}:{port}"})
+    return Addresses(url, own, behind_proxy=config.behind_proxy)
+
+
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - only compared

@@ -14,6 +14,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from synapse.core.agent import AgentEntry
 from synapse.core.extension import to_text
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import controlling_terminal
@@ -36,6 +37,9 @@ AGAIN: Final = signal.SIGUSR1
 """Tells a host to end and begin again as it was started. Whoever sends it adds nothing to what the host may do."""
 
 
+log = logging.getLogger(__name__)
+
+
 class Host:
     """One agent and everything that serves it."""
 
@@ -54,6 +58,7 @@ class Host:
         self._me.terminal = controlling_terminal(agent.cli_pid)
         self._me.takes = agent.acceptance.as_text
         self._me.extensions = to_text(agent.extensions)
+        self._me.lacks = " ".join(agent.lacks)
         try:
             return await self._serve(agent, instructions=instructions)
         finally:
@@ -76,10 +81,13 @@ class Host:
             # Only now: whoever sees the entry may send, and comes behind the instructions.
             self._registry.write(self._me)
             jobs.append(group.create_task(self._stay_listed()))
+            log.info("host_started", extra=_identity(self._me))
             await parts.take_up(left)
             ends: set[asyncio.Future[Any]] = {stop, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self.begins_again = stop.done() and stop.result() == AGAIN
+            why = f"signal {signal.Signals(stop.result()).name}" if stop.done() else "its program ended"
+            log.info("host_stopping", extra={"why": why, "waiting": parts.waiting})
             await agent.stop()
             await parts.say_farewell()
             for job in jobs:
@@ -106,6 +114,18 @@ class Host:
         from synapse.runtime.listening import open_server  # noqa: PLC0415 - see above
 
         return open_server(self._place, agent, service, self._registry, self._settings)
+
+
+def _identity(me: AgentEntry) -> dict[str, object]:
+    """What tells this start from others in the log."""
+    return {
+        "version": me.version,
+        "pid": me.pid,
+        "program": me.cli_pid,
+        "port": me.port,
+        "socket": me.socket,
+        "folder": me.working_dir,
+    }
 
 
 async def run_host(place: Place, start: StartAgent, settings: Settings, *, instructions: bool) -> int:

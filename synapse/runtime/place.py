@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from synapse import __version__
 from synapse.core.address import PERSON
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
@@ -80,6 +81,7 @@ def take_place(
         endpoint=f"http://localhost:{number}",
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        version=__version__,
     )
     return Place(entry=entry, tcp=tcp, unix=unix)
 
@@ -186,5 +188,5 @@ def _means_others(name: str, settings: Settings) -> bool:
     if name == PERSON or name.startswith(_ID_BEGIN):
         return True
     kind, _, port = name.rpartition("-")
-    types = {*profile_names(settings.profile_folders), _SCRIPTED}
+    types = {*profile_names(settings.profile_sources), _SCRIPTED}
     return name in types or (kind in types and port.isdigit())

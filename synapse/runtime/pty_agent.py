@@ -50,7 +50,7 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
 
     Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has begun.
     """
-    profile = load_profile(profile_name, settings.profile_folders)
+    profile = load_profile(profile_name, settings.profile_sources)
     # Said at once, not after a store was opened and a port was taken.
     find_command(profile.command[0], os.environ, profile.install_hint)
     first, last = profile.ports
@@ -96,6 +96,7 @@ async def _start(
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
+        lacks=profile.lacks,
         hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )

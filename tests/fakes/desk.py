@@ -172,9 +172,9 @@ class Desk:
         """Another agent's host over the same store."""
         return Desk(store=self.store, me=entry)
 
-    async def recover(self) -> None:
+    async def recover(self, can_resume: Callable[[Task], bool] = recovery.ends_with_us) -> None:
         """Do what a new host does with what an earlier one left."""
-        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now())
+        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now(), can_resume)
         missed = MissedReplies(self.journal, self.store, self.intake, self.clock)
         await missed.note_waiters_left(left.waiting)
         await self.intake.take_up(left)
