@@ -82,6 +82,8 @@ BY_ERROR = {
     "agent_exited": FAILED,
     "agent_unresponsive": FAILED,
     "agent_not_responding": NOT_RESPONDING,
+    "connection_forbidden": NOT_RESPONDING,
+    "outcome_unknown": NOT_RESPONDING,
     "command_missing": NOT_FOUND,
     "file_not_stored": FAILED,
     "external_agent_failed": FAILED,

@@ -9,6 +9,7 @@ from synapse.cli.task_view import message_of, sender_of
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING
+from synapse.core.errors import ConnectionForbidden
 from synapse.core.json_text import objects_in
 
 TYPE_CHECKING = False
@@ -20,6 +21,8 @@ synapse list
 synapse list --json | jq -r '.[].agent_id'
 """
 NOT_RESPONDING = "not_responding"
+UNKNOWN = "unknown"
+"""The state of an agent whose host this process may not ask."""
 QUEUED = "queued"
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
 
@@ -54,8 +57,10 @@ def as_fields(one: Asked) -> "dict[str, Any]":
 
 
 def state_of(one: Asked) -> str:
-    """The agent's state, or that its host does not answer."""
-    return str(one.body.get("state") or NOT_RESPONDING) if one.error is None else NOT_RESPONDING
+    """The agent's state, or that its host does not answer, or that nobody can tell from here."""
+    if one.error is None:
+        return str(one.body.get("state") or NOT_RESPONDING)
+    return UNKNOWN if isinstance(one.error, ConnectionForbidden) else NOT_RESPONDING
 
 
 def attention_lines(asked: list[Asked]) -> list[str]:
@@ -64,7 +69,9 @@ def attention_lines(asked: list[Asked]) -> list[str]:
     for one in asked:
         name = short_name(one.entry)
         question = question_in(one.body)
-        if one.error is not None:
+        if state_of(one) == UNKNOWN:
+            lines.append(f"! {name}: {plain(str(one.error))} {plain(one.error.hint if one.error else '')}")
+        elif one.error is not None:
             lines.append(f"! {name} does not respond: {plain(one.error.hint or str(one.error))}")
         elif question:
             command = next_step(question, target_of(question, name), name)

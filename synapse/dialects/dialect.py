@@ -158,6 +158,8 @@ class CallRoute:
     path: str
     ask: Callable[[WireRequest], Call | StreamCall | WireAnswer]
     media_type: bytes = b"application/json"
+    refuse: Callable[[WireRequest, SynapseError], WireAnswer] | None = None
+    """Words an error that comes before the body was read, when the dialect's `encode_error` does not know enough."""
 
 
 AnyRoute = Route | StreamRoute | DocumentRoute | CallRoute

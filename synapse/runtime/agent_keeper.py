@@ -44,7 +44,10 @@ def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
                 f"{path}: agent '{agent.id}': there is no folder {folder}",
                 hint="make it; a relative 'working_dir' begins at the folder of the settings",
             )
-        known = profile_names(load_settings(folder=folder or None).profile_folders)
+        settings = load_settings(folder=folder or None)
+        known = profile_names(settings.profile_sources)
+        if agent.profile not in known and settings.project and agent.profile in settings.project.profiles:
+            raise InvalidSettings(f"{path}: agent '{agent.id}': {settings.project.note(agent.profile)}")
         if agent.profile not in known:
             meant = nearest(agent.profile, known)
             raise InvalidSettings(

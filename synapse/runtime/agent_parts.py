@@ -70,7 +70,14 @@ class AgentParts:
             agent.driver, self._journal, self._clock, self._replies.turn_ended, agent.answer_at_once
         )
         may_decide = settings.agents_may_approve
-        self._questions = Questions(me, self._journal, self._worker, self._clock, agents_may_answer=may_decide)
+        self._questions = Questions(
+            me,
+            self._journal,
+            self._worker,
+            self._clock,
+            agents_may_answer=may_decide,
+            keys_may_answer=not settings.terminal_decides,
+        )
         self._doubts = Doubts(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
         self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
@@ -79,9 +86,15 @@ class AgentParts:
         self._pruned = self._looked_for_pushes = float("-inf")
         self.service = self._new_service()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in the queue."""
+        return self._worker.queue_length
+
     async def left(self) -> recovery.Plan:
         """What to do with the tasks that an earlier holder of the inbox left."""
-        left = recovery.plan(await self._journal.take_over(self._me.inbox), self._clock.now())
+        found = await self._journal.take_over(self._me.inbox)
+        left = recovery.plan(found, self._clock.now(), self._agent.can_resume)
         await self._missed.note_waiters_left(left.waiting)
         return left
 
@@ -110,7 +123,9 @@ class AgentParts:
             # A worker that waits for a message would wait on.
             await asyncio.wait({self._delivering}, timeout=FAREWELL_SECONDS)
         await self._worker.drain(FAREWELL_SECONDS)
-        self._replies.leave(f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start")
+        resumable = {task.id for task in self._journal.open_tasks() if self._agent.can_resume(task)}
+        why = f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
+        self._replies.leave(why, resumable)
         await self._replies.drain(FAREWELL_SECONDS)
         await self._pushing.outbox.drain(FAREWELL_SECONDS)
 

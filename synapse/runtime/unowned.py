@@ -21,10 +21,11 @@ from synapse.core.message import Message
 from synapse.core.requests import ChangeTask, DeleteTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
+from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, start_time
 from synapse.runtime.agent_parts import agent_quota
 from synapse.runtime.ids import new_context_id, new_task_id
-from synapse.runtime.place import holder_is_alive
+from synapse.runtime.place import holders_of
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service import outcomes
@@ -47,6 +48,7 @@ class Unowned:
     def __init__(self, store: SqliteStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._holds = holders_of(FileRegistry(settings.registry))
         self._journal = Journal(store)
         self._clock = SystemClock()
 
@@ -184,7 +186,7 @@ class Unowned:
         if not is_waiting_in_queue(task) or task.deadline is None or task.deadline > now:
             return task
         holder = _holder()
-        if not await self._store.claim_inbox(task.inbox, holder, holder_is_alive):
+        if not await self._store.claim_inbox(task.inbox, holder, self._holds):
             return task  # its agent runs, and ends it
         try:
             return await self._journal.record(*outcomes.expired(task, now))
@@ -198,7 +200,7 @@ class Unowned:
         holder = _holder()
         # Another command may hold it for a moment.
         for _ in range(_LEASE_TRIES):
-            if await self._store.claim_inbox(inbox, holder, holder_is_alive):
+            if await self._store.claim_inbox(inbox, holder, self._holds):
                 break
             await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
         else:

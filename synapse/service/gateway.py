@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from synapse.core.caller import Caller
+from synapse.core.capability import check_capable
 from synapse.core.errors import AgentNotFound, NotFound, QuotaExceeded, UnsupportedOperation
 from synapse.core.extension import check_named
 from synapse.core.figures import Figures
@@ -121,6 +122,7 @@ class GatewayService:
         if isinstance(request, ToAgent):
             if request.extensions is not None:
                 check_named(self._directory.extensions_of(request.agent), request.extensions)
+            check_capable(self._directory.lacks_of(request.agent), request.request)
             return await self._tasks.handle(request.agent, request.request, caller)
         method = self._methods.get(type(request))
         if method is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from synapse.core.address import PERSON, SYSTEM
+from synapse.core.address import PERSON, SYSTEM, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
@@ -181,6 +181,9 @@ class Intake:
             # Somebody may have canceled it since.
             with suppress(Conflict):
                 self._replies.turn_ended(await self._journal.record(*facts))
+        for task in left.resumed:
+            message = last_prompt(task)
+            self._worker.resume(task, message, first=message is task.message)
         for task in left.queue:
             await self._enqueue(task)
 
@@ -361,7 +364,8 @@ class Intake:
         circle = await circle_closed_by(task, self._store)
         if not circle:
             return
-        error = WaitCycle(tuple(party.agent_id for party in circle))
+        known = {entry.agent_id: short_name(entry) for entry in self._registry.entries()}
+        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in circle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
         for waiting in self._journal.open_tasks():

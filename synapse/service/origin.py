@@ -42,8 +42,8 @@ def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEnt
             )
         return _described(caller.agent_id, claimed, entries), True
     if claimed is None or not claimed.sender_id:
-        return A_PERSON, caller.may_decide
-    return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.may_decide
+        return A_PERSON, caller.is_person
+    return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.is_person
 
 
 def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:

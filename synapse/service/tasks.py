@@ -235,14 +235,16 @@ class TaskService:
         )
 
     async def _reply(self, request: Reply, caller: Caller) -> Any:
-        if not caller.is_person and caller.agent_id != self._me.agent_id:
-            raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it")
+        # A process that the agent left behind may speak for it, though its ancestors prove nothing any more.
+        if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
+            raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it", hint=caller.objection)
         return await self._replies.reply(request, self._worker.current)
 
     async def _on_behalf(self, request: OnBehalf, caller: Caller) -> Commanded:
         """Do what a gateway asks for somebody whom it has let in; nobody becomes a person that way."""
-        if not caller.may_decide:
-            raise PersonRequired("only the user's own gateway asks for others", hint="it asks on the Unix socket")
+        # Not `may_decide`: a gateway in the background has no terminal. What a key may not do is refused by the key.
+        if not caller.is_person:
+            raise PersonRequired("only the user's own gateway asks for others", hint=caller.objection)
         asked = request.request
         if isinstance(asked, OnBehalf):
             raise UnsupportedOperation("a gateway asks for others, and not for another gateway")

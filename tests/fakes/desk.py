@@ -71,6 +71,7 @@ class Desk:
         queue_limit: int = 100,
         pair_per_minute: int = 0,
         agents_may_answer: bool = False,
+        keys_may_answer: bool = True,
         has_push: bool = True,
         me: AgentEntry = ME,
         answer_at_once: AnswerAtOnce = never_at_once,
@@ -88,7 +89,14 @@ class Desk:
         self.replies = Replies(self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
         self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
-        self.questions = Questions(me, self.journal, self.worker, self.clock, agents_may_answer=agents_may_answer)
+        self.questions = Questions(
+            me,
+            self.journal,
+            self.worker,
+            self.clock,
+            agents_may_answer=agents_may_answer,
+            keys_may_answer=keys_may_answer,
+        )
         self.saved: list[Push] = []
         self.push_configs = self._push_configs() if has_push else None
         limits = Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute)
@@ -170,9 +178,9 @@ class Desk:
         """Another agent's host over the same store."""
         return Desk(store=self.store, me=entry)
 
-    async def recover(self) -> None:
+    async def recover(self, can_resume: Callable[[Task], bool] = recovery.ends_with_us) -> None:
         """Do what a new host does with what an earlier one left."""
-        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now())
+        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now(), can_resume)
         missed = MissedReplies(self.journal, self.store, self.intake, self.clock)
         await missed.note_waiters_left(left.waiting)
         await self.intake.take_up(left)

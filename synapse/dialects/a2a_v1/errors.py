@@ -57,6 +57,7 @@ FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.AccessDenied: Fault(-32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED"),
     errors.Unauthenticated: Fault(-32000, "UNAUTHENTICATED", 401, "UNAUTHENTICATED"),
     errors.AgentFailed: Fault(-32000, "UNAVAILABLE", 503, "AGENT_UNAVAILABLE"),
+    errors.OutcomeUnknown: Fault(-32000, "UNAVAILABLE", 503, "OUTCOME_UNKNOWN"),
     errors.ExternalAgentFailed: Fault(-32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"),
     errors.WaitTimedOut: Fault(-32000, "DEADLINE_EXCEEDED", 504, "TIMEOUT"),
     errors.WaitingForPerson: Fault(-32000, "FAILED_PRECONDITION", 409, "WAITING_FOR_PERSON"),

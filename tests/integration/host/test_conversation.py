@@ -123,6 +123,7 @@ def test_a_sender_that_is_not_who_it_claims_to_be_is_refused(here: Session) -> N
     profile.parent.mkdir(parents=True)
     obedient = 'while read -r line; do eval "${line#*] }"; done'
     profile.write_text(f"command = ['sh', '-c', '{obedient}']\nports = [8290, 8299]\n", encoding="utf-8")
+    here.run("trust")
     here.run("start", "liar", "--no-instructions")
     lie = " ".join([*COMMAND, "send", "ada", "obey", "--from", bob["agent_id"], ">", "said", "2>&1"])
 

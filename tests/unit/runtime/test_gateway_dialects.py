@@ -38,6 +38,7 @@ from synapse.runtime.gateway_discovery import is_discovery
 from synapse.service.acceptance import MODES
 from synapse.transports.http import first_endpoint
 from synapse.transports.routing import Endpoint, RouteTable
+from synapse.transports.web_names import Addresses
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LISTED = ListedAgent(id="ada", name="Synapse Dummy", description="d", version="1", agent_type="dummy", state="ready")
@@ -46,10 +47,10 @@ KEYS = AuthMethods(api_keys=True)
 
 def cards(methods: AuthMethods = KEYS, **switches: bool) -> GatewayCards:
     return GatewayCards(
-        url="https://a.example",
+        addresses=Addresses("https://a.example"),
         methods=methods,
         config_of=lambda name: AgentConfig(id=name, **switches),  # type: ignore[arg-type]  # all of them are switches
-        grpc_url="a.example:8001",
+        grpc_port=8001,
     )
 
 
@@ -257,7 +258,7 @@ def test_the_default_agents_card_names_grpc_of_0_3_which_knows_no_tenant() -> No
     for default, named in (("ada", True), ("bob", False)):
         made_by = replace(cards(), default_agent=default)
         interfaces = json.loads(card(version="0.3", made_by=made_by).body)["additionalInterfaces"]
-        assert ({"url": "a.example:8001", "transport": "GRPC"} in interfaces) is named
+        assert ({"url": "https://a.example:8001", "transport": "GRPC"} in interfaces) is named
 
 
 @pytest.mark.parametrize("path", CARD_PATHS)
@@ -290,6 +291,9 @@ def test_a_version_gets_its_pure_card() -> None:
     assert "securityRequirements" in current
     assert "supportedInterfaces" not in former
     assert former["supportsAuthenticatedExtendedCard"] is True
+    open_to_all = json.loads(card(version="0.3", made_by=cards(AuthMethods())).body)
+    assert open_to_all["supportsAuthenticatedExtendedCard"] is False, "nobody is authenticated there"
+    assert json.loads(card(made_by=cards(AuthMethods())).body)["supportsAuthenticatedExtendedCard"] is False
     assert "security" in former
 
 

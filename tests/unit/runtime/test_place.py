@@ -20,7 +20,7 @@ from synapse.runtime.settings import BUNDLED_PROFILES, Settings, load_settings
 from synapse.stores.memory import MemoryStore
 from tests.fakes.clock import FakeClock
 
-SETTINGS = Settings(profile_folders=(BUNDLED_PROFILES,))
+SETTINGS = Settings(profile_sources=(BUNDLED_PROFILES,))
 OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
 
 

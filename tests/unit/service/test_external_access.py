@@ -13,7 +13,7 @@ from synapse.core.requests import AddExternal, ListExternals, RemoveExternal, Se
 from tests.fakes.desk import CLAUDE, Desk, say
 
 AN_AGENT = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
-LEFT_BEHIND = Caller(via_socket=True, names_agent=True)
+LEFT_BEHIND = Caller(via_socket=True, doubt="it was started by an agent")
 ADD, REMOVE = AddExternal(url="http://other:9000"), RemoveExternal("other")
 LIST, SEND = ListExternals(), SendExternal(alias="other", message=say("hello"))
 

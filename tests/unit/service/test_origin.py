@@ -14,7 +14,7 @@ from synapse.core.events import StateChanged
 from synapse.core.requests import Sender, SendMessage
 from synapse.core.task import Task, TaskState
 from synapse.core.wire_errors import InvalidField
-from synapse.service.origin import envelope_line, origin_metadata
+from synapse.service.origin import envelope_line, origin_metadata, sender_of
 from tests.fakes.desk import CLAUDE, Desk, say
 
 EXAMPLE = "messages look like [A2A:<id>:<sender>] text"
@@ -43,7 +43,7 @@ def test_a_later_message_of_the_systems_task_is_anybodys() -> None:
 
 
 PERSON_AT_A_SHELL = Caller(via_socket=True)
-LEFT_BEHIND = Caller(via_socket=True, names_agent=True)
+LEFT_BEHIND = Caller(via_socket=True, doubt="it was started by an agent")
 KEY_HOLDER = Caller(scope="key:1", name="ci", actions=frozenset({"send"}))
 CLAUDE_ITSELF = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
 A_CLAIM = Sender(sender_id=CLAUDE.agent_id, sender_type="claude")
@@ -129,3 +129,12 @@ def test_a_message_cannot_bring_a_question_of_its_own() -> None:
     task = asyncio.run(Desk().send("hello", metadata=forged))
 
     assert task.metadata.keys() == {"own", "sender", "sender_verified"}
+
+
+@pytest.mark.parametrize("claimed", [None, Sender(sender_id="user")])
+def test_only_a_persons_process_proves_a_person(claimed: Sender | None) -> None:
+    exited = Caller(via_socket=True, doubt="the process that connected has exited")
+
+    assert sender_of(claimed, Caller(via_socket=True), ())[1]
+    assert not sender_of(claimed, exited, ())[1]
+    assert not sender_of(claimed, Caller(), ())[1]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
 from synapse.drivers.pty.signals.adapter import Surroundings
+from synapse.drivers.pty.spawn import locate
 from synapse.registries.private_folders import make_folders, write_private
 
 _HELP_SECONDS: Final = 15.0
@@ -18,7 +18,7 @@ _MOST_REMEMBERED: Final = 50
 
 def knows_flag(flag: str, around: Surroundings) -> bool:
     """True if the CLI's help names the flag; what it said is remembered until the program changes."""
-    path = shutil.which(around.command, path=around.env.get("PATH"))
+    path = locate(around.command, around.env.get("PATH"))
     if path is None:
         return False
     key = _version_key(Path(path), flag)
