@@ -61,7 +61,7 @@ def as_fields(one: Asked) -> dict[str, Any]:
 def _block(one: Asked, now: datetime) -> list[str]:
     fields = as_fields(one)
     question = question_in(one.body)
-    task = f"task {str(fields['task_id'])[:8]}" if fields["task_id"] else "no task"
+    task = f"task {plain(str(fields['task_id'])[:8])}" if fields["task_id"] else "no task"
     head = (
         f"{painted(fields['name'], WAITING)}  {task}  {plain(str(fields['kind']))}  {how_long(fields['asked_at'], now)}"
     )

@@ -5,10 +5,11 @@ from synapse.cli.question_view import next_step, question_in, target_of, title_o
 from synapse.cli.render import plain, short_path, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.survey import Asked, ask_all, current_task
-from synapse.cli.task_view import UNVERIFIED, message_of, sender_of
+from synapse.cli.task_view import message_of, sender_of
 from synapse.cli.verb_parser import VerbParser
-from synapse.core.address import short_name
+from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING
+from synapse.core.errors import ConnectionForbidden
 from synapse.core.json_text import objects_in
 
 TYPE_CHECKING = False
@@ -20,6 +21,8 @@ synapse list
 synapse list --json | jq -r '.[].agent_id'
 """
 NOT_RESPONDING = "not_responding"
+UNKNOWN = "unknown"
+"""The state of an agent whose host this process may not ask."""
 QUEUED = "queued"
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
 
@@ -64,8 +67,10 @@ def as_fields(one: Asked) -> "dict[str, Any]":
 
 
 def state_of(one: Asked) -> str:
-    """The agent's state, or that its host does not answer."""
-    return str(one.body.get("state") or NOT_RESPONDING) if one.error is None else NOT_RESPONDING
+    """The agent's state, or that its host does not answer, or that nobody can tell from here."""
+    if one.error is None:
+        return str(one.body.get("state") or NOT_RESPONDING)
+    return UNKNOWN if isinstance(one.error, ConnectionForbidden) else NOT_RESPONDING
 
 
 def attention_lines(asked: list[Asked]) -> list[str]:
@@ -74,7 +79,9 @@ def attention_lines(asked: list[Asked]) -> list[str]:
     for one in asked:
         name = short_name(one.entry)
         question = question_in(one.body)
-        if one.error is not None:
+        if state_of(one) == UNKNOWN:
+            lines.append(f"! {name}: {plain(str(one.error))} {plain(one.error.hint if one.error else '')}")
+        elif one.error is not None:
             lines.append(f"! {name} does not respond: {plain(one.error.hint or str(one.error))}")
         elif question:
             command = next_step(question, target_of(question, name), name)
@@ -95,7 +102,7 @@ def _task_lines(name: str, items: "list[dict[str, Any]]") -> list[str]:
     for item in items:
         if item.get("question_id"):
             continue  # it has its own line
-        task_id, receipt = str(item.get("task_id", ""))[:8], str(item.get("receipt", "typed"))
+        task_id, receipt = plain(str(item.get("task_id", ""))[:8]), str(item.get("receipt", "typed"))
         text = plain(str(item.get("text", "")))
         if receipt == QUEUED:
             held.setdefault(text, []).append(task_id)
@@ -128,7 +135,7 @@ def _row(one: Asked) -> tuple[str, ...]:
 def _work(one: Asked) -> str:
     task = current_task(one.body)
     text = message_of(task).strip().partition("\n")[0] if task else ""
-    if text and sender_of(task).endswith(UNVERIFIED):
+    if text and is_marked(sender_of(task)):
         text = f"{text} [from {sender_of(task)}]"
     waiting = one.body.get("queue_depth") or 0
     return f"{text} (+{waiting} queued)".strip() if waiting else text

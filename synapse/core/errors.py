@@ -8,9 +8,10 @@
     ├── NotFound                  TaskNotFound · AgentNotFound · ExternalAgentNotFound · RouteNotFound
     ├── Conflict                  well-formed, but not now
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict
-    │   └── MessageIdReused · QueueFull · WaitCycle · NameTaken · PortTaken · FeedLagged
+    │   └── MessageIdReused · QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
     ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
-    ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing · FileNotStored
+    ├── AgentFailed               AgentExited · AgentUnresponsive · CommandMissing · FileNotStored
+    │   ├── AgentNotResponding    ConnectionForbidden · OutcomeUnknown
     │   └── ExternalAgentFailed   ExternalAgentUnreachable
     ├── WaitTimedOut · WaitingForPerson
     ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull
@@ -225,6 +226,12 @@ class QueueFull(Conflict):
     code = "queue_full"
 
 
+class QuotaExceeded(QueueFull):
+    """As much is kept for the agent, or for the caller's key, as may be."""
+
+    code = "quota_exceeded"
+
+
 class WaitCycle(Conflict):
     """The agents would wait for each other for ever."""
 
@@ -318,6 +325,35 @@ class AgentNotResponding(AgentFailed):
         super().__init__(
             f"Agent '{agent_id}' server on port {port} is not responding.",
             hint=f"restart the agent with `synapse {agent_type}`",
+        )
+
+
+class ConnectionForbidden(AgentNotResponding):
+    """The calling process may not connect to the agent's host; nobody can tell from there whether it runs."""
+
+    code = "connection_forbidden"
+
+    def __init__(self, agent_id: str, why: str) -> None:
+        SynapseError.__init__(
+            self,
+            f"Agent '{agent_id}' cannot be reached from this process, and may well be running: {why}.",
+            hint="a sandbox does that: run the command outside of it, or let it open connections (in Codex: "
+            "`-c sandbox_workspace_write.network_access=true`)",
+        )
+
+
+class OutcomeUnknown(AgentNotResponding):
+    """The agent's host was asked and did not answer: it may have done what was asked, or not."""
+
+    code = "outcome_unknown"
+
+    def __init__(self, agent_id: str, port: object, agent_type: str, message_id: str = "") -> None:
+        super().__init__(agent_id, port, agent_type)
+        self.args = (f"{self} It is not known whether it took the request: it may still do so.",)
+        again = f"the message id '{message_id}'" if message_id else "the same message id"
+        self.hint = (
+            f"send it again with {again}: a message is never taken twice; or look first, at the tasks of the agent; "
+            f"if it stays silent, {self.hint}"
         )
 
 

@@ -18,6 +18,7 @@ from synapse.core.address import nearest
 from synapse.core.clock import Clock
 from synapse.core.errors import InvalidSettings
 from synapse.core.registry import Registry
+from synapse.registries.private_folders import make_private
 from synapse.runtime.file_limit import Limit, give_file_limit
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.host_launch import Launch, host_environment
@@ -44,7 +45,10 @@ def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
                 f"{path}: agent '{agent.id}': there is no folder {folder}",
                 hint="make it; a relative 'working_dir' begins at the folder of the settings",
             )
-        known = profile_names(load_settings(folder=folder or None).profile_folders)
+        settings = load_settings(folder=folder or None)
+        known = profile_names(settings.profile_sources)
+        if agent.profile not in known and settings.project and agent.profile in settings.project.profiles:
+            raise InvalidSettings(f"{path}: agent '{agent.id}': {settings.project.note(agent.profile)}")
         if agent.profile not in known:
             meant = nearest(agent.profile, known)
             raise InvalidSettings(
@@ -134,7 +138,7 @@ class AgentKeeper:
 
     def _output(self) -> IO[bytes]:
         """Where what the host says goes: the last start counts."""
-        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._logs)
         path = self._logs / f"kept-{self._agent.id}.out"
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 

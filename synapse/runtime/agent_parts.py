@@ -11,10 +11,12 @@ import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
+from synapse.core.address import short_name
 from synapse.core.agent import READY, AgentEntry
-from synapse.core.clock import SinceStart
+from synapse.core.clock import Clock, SinceStart
 from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.registry import Registry
 from synapse.drivers.pty.composer import forget_files_before
@@ -35,6 +37,7 @@ from synapse.service.intake import Intake, Limits
 from synapse.service.journal import Journal
 from synapse.service.missed_replies import MissedReplies
 from synapse.service.questions import Questions
+from synapse.service.quota import Quota
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
 from synapse.service.worker import AgentWorker
@@ -68,7 +71,14 @@ class AgentParts:
             agent.driver, self._journal, self._clock, self._replies.turn_ended, agent.answer_at_once
         )
         may_decide = settings.agents_may_approve
-        self._questions = Questions(me, self._journal, self._worker, self._clock, agents_may_answer=may_decide)
+        self._questions = Questions(
+            me,
+            self._journal,
+            self._worker,
+            self._clock,
+            agents_may_answer=may_decide,
+            keys_may_answer=not settings.terminal_decides,
+        )
         self._doubts = Doubts(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
         self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
@@ -77,9 +87,15 @@ class AgentParts:
         self._pruned = self._looked_for_pushes = float("-inf")
         self.service = self._new_service()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in the queue."""
+        return self._worker.queue_length
+
     async def left(self) -> recovery.Plan:
         """What to do with the tasks that an earlier holder of the inbox left."""
-        left = recovery.plan(await self._journal.take_over(self._me.inbox), self._clock.now())
+        found = await self._journal.take_over(self._me.inbox)
+        left = recovery.plan(found, self._clock.now(), self._agent.can_resume)
         await self._missed.note_waiters_left(left.waiting)
         return left
 
@@ -116,7 +132,9 @@ class AgentParts:
             # A worker that waits for a message would wait on.
             await asyncio.wait({self._delivering}, timeout=FAREWELL_SECONDS)
         await self._worker.drain(FAREWELL_SECONDS)
-        self._replies.leave(f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start")
+        resumable = {task.id for task in self._journal.open_tasks() if self._agent.can_resume(task)}
+        why = f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
+        self._replies.leave(why, resumable)
         await self._replies.drain(FAREWELL_SECONDS)
         await self._pushing.outbox.drain(FAREWELL_SECONDS)
 
@@ -172,6 +190,7 @@ class AgentParts:
             limits=limits,
             push_configs=self._pushing.configs,
             acceptance=self._agent.acceptance,
+            quota=agent_quota(self._me.inbox, short_name(self._me), self._store, self._settings, self._clock),
         )
 
     def _new_service(self) -> TaskService:
@@ -197,6 +216,12 @@ class AgentParts:
         from synapse.runtime.externals import open_externals  # noqa: PLC0415 - few agents ever need it
 
         return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)
+
+
+def agent_quota(inbox: str, name: str, store: SqliteStore, settings: Settings, clock: Clock) -> Quota:
+    """The quota of the agent that has this inbox."""
+    measure = partial(store.stored_bytes, inbox=inbox)
+    return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")
 
 
 async def _until_exit(delivering: Awaitable[None]) -> None:

@@ -11,12 +11,14 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
-from synapse.core.errors import NameTaken, StoreFailed
+from synapse.core.capability import CAPABILITIES
+from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
 from synapse.core.listed_agent import ListedAgent
 from synapse.dialects.hub.paths import WEBSOCKET_PATH
 from synapse.dialects.hub.routes import hub_dialect
@@ -32,7 +34,7 @@ from synapse.runtime.gateway_externals import GatewayExternals
 from synapse.runtime.gateway_grpc import GrpcDoor
 from synapse.runtime.gateway_hosts import HostAgents
 from synapse.runtime.gateway_operations import operations_dialect, public_paths
-from synapse.runtime.gateway_place import GatewayPlan, gateways
+from synapse.runtime.gateway_place import GatewayPlan, gateway_addresses, gateways
 from synapse.runtime.host import spare_the_collector, told_to_stop
 from synapse.runtime.metrics import Metrics
 from synapse.runtime.open_gate import gateway_names, new_tickets, open_gate
@@ -51,6 +53,7 @@ from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
 from synapse.service.journal import Journal
 from synapse.service.open_streams import CountedStreams, OpenStreams
+from synapse.service.quota import KeyQuotas
 from synapse.service.store_tail import StoreTail
 from synapse.service.tickets import Ticket
 from synapse.stores.sqlite import SqliteStore
@@ -99,7 +102,8 @@ class Gateway:
         hosts = HostAgents(self._registry, self._client, self._clock, me=self._me.agent_id)
         # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
         told = {agent.id: agent.extensions for agent in plan.config.agents}
-        self.directory = GatewayDirectory(hosts, self._residents, extensions=told)
+        lacks = {agent.id: agent.lacks for agent in plan.config.agents}
+        self.directory = GatewayDirectory(hosts, self._residents, extensions=told, lacks=lacks)
         self._externals = GatewayExternals(
             plan.settings, store, self._registry, self._residents, self._clock, doors=self._doors
         )
@@ -117,11 +121,14 @@ class Gateway:
         return self._me.endpoint
 
     async def run(self, on_ready: Callable[[Gateway], None]) -> None:
-        """Serve until this process is told to end. Raises NameTaken, InvalidScript or StoreFailed at the start."""
+        """Serve until this process is told to end. Raises NameTaken, InvalidScript,
+        InvalidSettings or StoreFailed at the start.
+        """
         stop = told_to_stop()
         servers = self._servers()
         try:
             await self._start_residents()
+            self._check_default_agent()
             async with asyncio.TaskGroup() as group:
                 serving = [group.create_task(server.serve()) for server in servers]
                 for server in servers:
@@ -154,6 +161,18 @@ class Gateway:
             if agent.driver:
                 await self._play(agent)
         await self._externals.start_known()
+
+    def _check_default_agent(self) -> None:
+        """Raise InvalidSettings for a default agent that is neither configured nor here when the gateway starts."""
+        wanted = self._config.default_agent
+        known = {agent.id for agent in self._config.agents} | {agent.name for agent in self.directory.agents()}
+        if not wanted or wanted in known:
+            return
+        shown = f"known here: {', '.join(sorted(known))}; " if known else ""
+        raise InvalidSettings(
+            f"default_agent '{wanted}' is not one of this gateway's agents",
+            hint=f'{shown}name one that is started later in gateway.toml: [[agents]] with id = "{wanted}"',
+        )
 
     async def _play(self, agent: AgentConfig) -> None:
         entry = resident_entry(agent.id, SCRIPTED, self._clock)
@@ -194,7 +213,16 @@ class Gateway:
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
             self.service.look_again()
+            self._stay_listed()
             await self._externals.look_again()
+
+    def _stay_listed(self) -> None:
+        """Write our entry, and those of the residents with a door, again where their files are lost."""
+        try:
+            gateways(self._settings.home).restore(self._me)
+            self._doors.restore()
+        except OSError as error:
+            log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _new_service(self) -> GatewayService:
         journal = Journal(self._store)
@@ -217,13 +245,29 @@ class Gateway:
             self._describe,
             new_ticket=self._new_ticket,
             take_figures=figures.take,
+            quotas=KeyQuotas(self._plan.access.stored_bytes_per_key, self._bytes_of, self._clock),
         )
 
+    async def _bytes_of(self, scope: str) -> int:
+        return await self._store.stored_bytes(scope=scope)
+
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
-        return replace(describe(agent, state), extensions=self.directory.extensions_of(agent.name))
+        lacks = self.directory.lacks_of(agent.name)
+        return replace(
+            describe(agent, state),
+            extensions=self.directory.extensions_of(agent.name),
+            capabilities=tuple(one for one in CAPABILITIES if one not in lacks),
+        )
 
     def _new_ticket(self, caller: Caller) -> Ticket:
         return self._tickets.issue(caller, self._clock)
+
+    @cached_property
+    def _is_public(self) -> Callable[[str], bool]:
+        """Tells which paths need no credentials."""
+        config = self._config
+        discovery = is_discovery if config.public_discovery else None
+        return public_paths(discovery=discovery, metrics=config.public_metrics)
 
     def _open_gate(self) -> GatewayGate:
         config, access = self._config, self._plan.access
@@ -233,9 +277,7 @@ class Gateway:
             names=gateway_names(access, host=config.host, port=self._me.port, public_url=config.public_url),
             clock=self._clock,
             tickets=self._tickets,
-            is_public=public_paths(
-                discovery=is_discovery if config.public_discovery else None, metrics=config.public_metrics
-            ),
+            is_public=self._is_public,
         )
 
     def _servers(self) -> tuple[Server, Server, GrpcServer]:
@@ -271,11 +313,12 @@ class Gateway:
 
     def _app(self, door: GrpcDoor) -> ServedApp:
         cards = GatewayCards(
-            url=self._me.endpoint,
+            addresses=gateway_addresses(self._config, self._me.endpoint, self._me.port),
             methods=self.gate.methods,
             config_of=self._config.agent,
-            grpc_url=door.url,
+            grpc_port=door.port,
             default_agent=self._config.default_agent,
+            is_public=self._is_public,
         )
         dialects = gateway_dialects(
             cards,
@@ -310,7 +353,7 @@ class Gateway:
             if peer is None or not peer.via_socket:
                 return self.gate.admit(scope)
             caller = own.admit(scope)
-            return replace(caller, actions=_AN_AGENTS_ACTIONS) if caller.is_agent else caller
+            return caller if caller.is_person else replace(caller, actions=_AN_AGENTS_ACTIONS)
 
         return admit
 

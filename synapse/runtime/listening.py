@@ -36,8 +36,10 @@ def open_server(
     gate = Gate(
         uid=os.getuid(),
         hosts=loopback_hosts(entry.port),
-        entries=registry.entries,
+        # Ourselves in any case: our file is not there yet, and somebody may remove it.
+        entries=lambda: (*registry.entries(), entry),
         token=own_token(settings.home),
+        terminal_decides=settings.terminal_decides,
     )
     app = HttpApp(
         service,

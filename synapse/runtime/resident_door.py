@@ -36,6 +36,7 @@ class ResidentDoors:
         self._gateway = gateway
         self._registry = registry
         self._settings = settings
+        self._open: list[AgentEntry] = []
 
     @property
     def gateway(self) -> str:
@@ -60,13 +61,20 @@ class ResidentDoors:
             await server.wait_started()
             # Only now: whoever sees the entry may send.
             self._registry.write(entry)
+            self._open.append(entry)
             yield
         finally:
+            self._open = [one for one in self._open if one is not entry]
             self._registry.remove(entry.agent_id)
             keeping.cancel()
             server.stop()
             await asyncio.wait({serving})
             listener.close()
+
+    def restore(self) -> None:
+        """Write the entries again whose files are lost. Raises OSError."""
+        for entry in self._open:
+            self._registry.restore(entry)
 
     def _listen(self, entry: AgentEntry) -> UnixListener:
         """Raises InvalidRequest for a name that means others on a command line; PortTaken or InvalidSettings."""
@@ -75,7 +83,12 @@ class ResidentDoors:
 
     def _server(self, entry: AgentEntry, agent: RunningAgent, service: Service, listener: UnixListener) -> Server:
         dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
-        gate = Gate(uid=os.getuid(), hosts=loopback_hosts(self._gateway.port), entries=self._registry.entries)
+        gate = Gate(
+            uid=os.getuid(),
+            hosts=loopback_hosts(self._gateway.port),
+            entries=self._registry.entries,
+            terminal_decides=self._settings.terminal_decides,
+        )
         app = HttpApp(
             service,
             dialects,

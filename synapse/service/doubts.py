@@ -42,11 +42,14 @@ class Doubts:
         """Do what a person decided about a task in doubt.
 
         Raises:
-            PersonRequired: an agent asks.
+            PersonRequired: no person asks.
             Conflict: the task is not in doubt.
         """
         if not (caller.may_decide or self._agents_may_decide):
-            raise PersonRequired("only a person decides about a message in doubt", hint="`synapse resolve`, in a shell")
+            raise PersonRequired(
+                "only a person decides about a message in doubt",
+                hint=f"{caller.objection}; `synapse resolve {task.short_id}`, in a shell of your own",
+            )
         async with self._deciding:
             # Another decision, or proof, may have come first.
             task = await self._journal.load(task.id)

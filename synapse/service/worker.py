@@ -84,7 +84,7 @@ class _Running:
     proven: bool = False
     """The agent has the message, so there is something to interrupt, and no doubt to end."""
     typed: bool = False
-    """The driver said that it would type, so the end of the turn is waited for."""
+    """The driver said that it would type, now or before a restart, so the end of the turn is waited for."""
     unrecorded: list[TaskEvent] = field(default_factory=list[TaskEvent])
     """Facts that nobody waits for: they go to the store with the next ones, or when the loop comes round."""
     is_abandoned: bool = False
@@ -140,6 +140,11 @@ class AgentWorker:
     def queue_length(self) -> int:
         """How many messages wait."""
         return len(self._queue)
+
+    def resume(self, task: Task, message: Message, *, first: bool = True) -> None:
+        """Follow a message that the agent took before this process started, ahead of everything that waits."""
+        self._queue.add(task.id, message, task.priority, first=first, resumed=True)
+        self._changed.set()
 
     async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
         """Put a message in the queue; one of priority 5 interrupts the turn that runs."""
@@ -248,7 +253,9 @@ class AgentWorker:
         task = await self._load(item.task_id)
         if task.state.is_terminal:
             return
-        running = self._running = _Running(item)
+        running = self._running = _Running(item, proven=item.resumed, typed=item.resumed)
+        if item.resumed:
+            running.settled.set()
         try:
             ended = await self._follow(self._turn(task, item), running)
         except AgentExited as gone:
@@ -376,6 +383,7 @@ class AgentWorker:
             text=envelope_line(task, item.message),
             first=item.first,
             trace=tuple(trace_headers(task.metadata)),
+            resumed=item.resumed,
         )
 
 

@@ -126,6 +126,10 @@ class SqliteStore:
         """Give the lease back, if this holder has it."""
         await self._write(lambda connection: connection.execute(query("release_inbox"), (inbox, holder)))
 
+    async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
+        """How many bytes of events are kept; an empty inbox or scope means any."""
+        return await self._by_key.look(lambda connection: sqlite_reader.stored_bytes(connection, inbox, scope))
+
     async def prune(self, before: datetime) -> int:
         """Delete finished tasks that did not change since, in steps that let others write; return how many."""
         total = 0

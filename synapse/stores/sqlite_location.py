@@ -28,8 +28,9 @@ def prepare_location(path: Path) -> None:
         OSError: it cannot be made.
     """
     refuse_network(path.parent, _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else "")
-    if not path.parent.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Each by itself: with `parents=True` the umask would decide who may write above it.
+    for folder in reversed((path.parent, *path.parent.parents)):
+        folder.mkdir(mode=0o700, exist_ok=True)
     for file in (path, lock_path(path)):
         # SQLite gives the WAL the mode of the database.
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

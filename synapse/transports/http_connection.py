@@ -284,7 +284,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._current = None
         if cycle.phase is Phase.WAITING:
-            self._refuse(fault, with_body=cycle.scope["method"] != "HEAD")
+            self._refuse(fault, cycle.scope)
         else:
             self._close()  # only so can it be told that the answer is not whole
 
@@ -301,7 +301,7 @@ class HttpConnection(asyncio.Protocol):
             return
         waiting = self._waiting.popleft()
         if isinstance(waiting, Fault):
-            self._refuse(waiting)
+            self._refuse(waiting, waiting.scope)
             return
         self._begin(waiting)
         if waiting.unread <= HIGH_WATER:
@@ -366,11 +366,11 @@ class HttpConnection(asyncio.Protocol):
             self._waiting.append(fault)
             self._begin_next()
 
-    def _refuse(self, fault: Fault, *, with_body: bool = True) -> None:
-        """Answer what never became a request, and hang up."""
-        answer = self._app.refusal(fault.error)
+    def _refuse(self, fault: Fault, scope: Scope | None = None) -> None:
+        """Answer what never became a whole request, and hang up; `scope` is its head, if that came."""
+        answer = self._app.refusal(fault.error, scope)
         opening = self.openings.plain(fault.status, answer.media_type)
-        body = answer.body if with_body else b""
+        body = b"" if scope is not None and scope["method"] == "HEAD" else answer.body
         self.write(b"%b%d\r\n%b\r\n%b" % (opening, len(answer.body), CLOSE, body))
         self._hang_up(lingering=True)
 

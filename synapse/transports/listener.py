@@ -121,7 +121,9 @@ def listen_in(folder: Path, name: str, *, uid: int) -> UnixListener:
         InvalidSettings: it belongs to somebody else, others can write into it, or it cannot be made.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Each by itself: with `parents=True` the umask would decide who may write above it.
+        for one in reversed((folder, *folder.parents)):
+            one.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise InvalidSettings(
             f"{folder} cannot be a folder for sockets: {error.strerror}", hint="set SYNAPSE_UDS_DIR to another folder"
@@ -254,6 +256,8 @@ def _somebody_listens(path: Path) -> bool:
             probe.connect(str(path))
         except TimeoutError:
             return True  # its queue of connections is full
+        except PermissionError:
+            return path.exists()  # a sandbox forbids to look: what may be a living host's is not replaced
         except OSError:
             return False
     return True

@@ -64,9 +64,11 @@ def test_json_has_the_answer(synapse: Cli, start: HostFactory) -> None:
     assert (ran.json["reply"], ran.json["receipt"], ran.json["task"]["status"]) == ("yes", "answered", "completed")
 
 
-def test_a_broken_stream_is_resumed_where_it_ended(synapse: Cli, start: HostFactory) -> None:
+@pytest.mark.parametrize("says_why", [False, True], ids=["silently", "with an error"])
+def test_a_broken_stream_is_resumed_where_it_ended(synapse: Cli, start: HostFactory, says_why: bool) -> None:
     host = start()
     host.break_streams_after = 1
+    host.says_why_streams_break = says_why
 
     def work(task: Fields) -> None:
         host.change(task, status="working")
