@@ -108,8 +108,8 @@ def _held_fields(one: Asked, held: dict[str, Any]) -> dict[str, Any]:
 
 def _block(item: dict[str, Any], now: datetime) -> list[str]:
     question: dict[str, Any] = item["question"] or {}
-    task = f"task {str(item['task_id'])[:8]}" if item["task_id"] else "no task"
+    task = f"task {plain(str(item['task_id'])[:8])}" if item["task_id"] else "no task"
     lasting = how_long(item["asked_at"], now)
     head = f"{painted(item['name'], WAITING)}  {task}  {plain(str(item['kind']))}  {lasting}".rstrip()
     lines = question_lines(question) if question else [plain(str(item["title"]))]
-    return [head, *(f"  {line}" for line in lines), f"  → {item['next']}"]
+    return [head, *(f"  {line}" for line in lines), f"  → {plain(str(item['next']))}"]

@@ -6,10 +6,11 @@ from synapse.cli.question_view import next_step, question_in, target_of, title_o
 from synapse.cli.render import plain, short_path, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.survey import Asked, ask_all, current_task
-from synapse.cli.task_view import UNVERIFIED, message_of, sender_of
+from synapse.cli.task_view import message_of, sender_of
 from synapse.cli.verb_parser import VerbParser
-from synapse.core.address import short_name
+from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING
+from synapse.core.errors import ConnectionForbidden
 from synapse.core.json_text import objects_in
 
 TYPE_CHECKING = False
@@ -21,6 +22,8 @@ synapse list
 synapse list --json | jq -r '.[].agent_id'
 """
 NOT_RESPONDING = "not_responding"
+UNKNOWN = "unknown"
+"""The state of an agent whose host this process may not ask."""
 QUEUED = "queued"
 TITLES = ("AGENT", "STATE", "PORT", "PID", "WORKING ON", "FOLDER")
 
@@ -47,7 +50,18 @@ def as_fields(one: Asked) -> "dict[str, Any]":
     """The object of an agent in `--json`: its registry entry, and what its host says of it."""
     fields = dict(one.entry.as_dict())
     fields["status"] = state_of(one)
-    for key in ("why", "source", "since", "gate", "queue_depth", "current_task", "held", "attention", "question"):
+    for key in (
+        "why",
+        "source",
+        "since",
+        "gate",
+        "queue_depth",
+        "current_task",
+        "held",
+        "attention",
+        "question",
+        "store_fault",
+    ):
         fields[key] = one.body.get(key)
     if one.error is not None:
         fields["why"] = f"{one.error} {one.error.hint}".strip()
@@ -55,8 +69,10 @@ def as_fields(one: Asked) -> "dict[str, Any]":
 
 
 def state_of(one: Asked) -> str:
-    """The agent's state, or that its host does not answer."""
-    return str(one.body.get("state") or NOT_RESPONDING) if one.error is None else NOT_RESPONDING
+    """The agent's state, or that its host does not answer, or that nobody can tell from here."""
+    if one.error is None:
+        return str(one.body.get("state") or NOT_RESPONDING)
+    return UNKNOWN if isinstance(one.error, ConnectionForbidden) else NOT_RESPONDING
 
 
 def attention_lines(asked: list[Asked]) -> list[str]:
@@ -65,13 +81,18 @@ def attention_lines(asked: list[Asked]) -> list[str]:
     for one in asked:
         name = short_name(one.entry)
         question = question_in(one.body)
-        if one.error is not None:
+        if state_of(one) == UNKNOWN:
+            lines.append(f"! {name}: {plain(str(one.error))} {plain(one.error.hint if one.error else '')}")
+        elif one.error is not None:
             lines.append(f"! {name} does not respond: {plain(one.error.hint or str(one.error))}")
         elif question:
             command = next_step(question, target_of(question, name), name)
             lines.append(f"! {name} asks a person: {title_of(question)}  ({command})")
         elif state_of(one) == WAITING:
             lines.append(f"! {name} waits for a person: {plain(str(one.body.get('why', '')))}  (synapse attach {name})")
+        if one.body.get("store_fault"):
+            fault = plain(str(one.body["store_fault"]))
+            lines.append(f"! {name} refuses messages: {fault}  (synapse restart {name})")
         lines += _task_lines(name, objects_in(one.body, "attention"))
     return lines
 
@@ -94,7 +115,7 @@ def _task_lines(name: str, items: "list[dict[str, Any]]") -> list[str]:
     for item in items:
         if item.get("question_id") or item.get("held"):
             continue  # it has its own line
-        task_id, receipt = str(item.get("task_id", ""))[:8], str(item.get("receipt", "typed"))
+        task_id, receipt = plain(str(item.get("task_id", ""))[:8]), str(item.get("receipt", "typed"))
         text = plain(str(item.get("text", "")))
         if receipt == QUEUED:
             held.setdefault(text, []).append(task_id)
@@ -134,7 +155,7 @@ def _row(one: Asked) -> tuple[str, ...]:
 def _work(one: Asked) -> str:
     task = current_task(one.body)
     text = message_of(task).strip().partition("\n")[0] if task else ""
-    if text and sender_of(task).endswith(UNVERIFIED):
+    if text and is_marked(sender_of(task)):
         text = f"{text} [from {sender_of(task)}]"
     waiting, held = one.body.get("queue_depth") or 0, held_in(one.body)
     queued = f"+{waiting} queued" if waiting else ""

@@ -78,8 +78,8 @@ def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
         give_json({**as_fields(one), **sightings})
         return
     state, body, entry = state_of(one), one.body, one.entry
-    give(f"{short_name(entry)}  {painted(state, state)}  since {body.get('since', '?')}")
-    give(f"  why      {plain(str(body.get('why', '')))}  ({body.get('source', '')})")
+    give(f"{short_name(entry)}  {painted(state, state)}  since {plain(str(body.get('since', '?')))}")
+    give(f"  why      {plain(str(body.get('why', '')))}  ({plain(str(body.get('source', '')))})")
     if body.get("gate"):
         give(f"  gate     nothing is typed: {plain(str(body['gate']))}")
     place = f"in {entry.gateway}" if entry.gateway else f"port {entry.port}"
@@ -101,7 +101,7 @@ def _explain(one: Asked) -> None:
     give("  sources, the most trusted first:")
     for sighting in objects_in(one.body, "sightings"):
         won = "→" if sighting.get("source") == one.body.get("source") else " "
-        source, state, at = (str(sighting.get(key, "")) for key in ("source", "state", "at"))
+        source, state, at = (plain(str(sighting.get(key, ""))) for key in ("source", "state", "at"))
         give(f"  {won} {source:<12} {state:<9} {at}  {plain(str(sighting.get('detail', '')))}")
 
 

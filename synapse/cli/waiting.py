@@ -44,9 +44,8 @@ SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
 
 def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, registry: FileRegistry) -> int:
     """Send the message, wait for what the options ask for, print it, and return the exit code."""
-    settings = load_settings(folder=current_folder())
     clock = SystemClock()
-    deadline = clock.monotonic() + (options.seconds("--timeout") or settings.response_timeout)
+    deadline = clock.monotonic() + (options.seconds("--timeout") or _response_timeout())
     own = own_agent(registry) if options.has("--response") and not options.has("--from") else None
     until = is_submitted if _level(options) == "submitted" else is_answered
     if options.has("--response"):
@@ -79,6 +78,13 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
     finally:
         watch.close()
     return report(watch.receiver, task, options, asked=short_id(sent))
+
+
+def _response_timeout() -> float:
+    settings = load_settings(folder=current_folder())
+    if settings.project and (note := settings.project.note(uses=("response_timeout",))):
+        say(f"Warning: {plain(note)}")
+    return settings.response_timeout
 
 
 def is_answered(task: TaskFields) -> bool:

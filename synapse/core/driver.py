@@ -25,6 +25,8 @@ class Turn:
     """True for the message that opened the task, False for a follow-up."""
     trace: tuple[tuple[str, str], ...] = ()
     """Headers that tell an agent elsewhere whose work this is part of; see `core.trace`."""
+    resumed: bool = False
+    """The agent took the message before this process started: the driver follows the work and sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)

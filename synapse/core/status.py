@@ -25,6 +25,8 @@ class HostStatus:
     """Why messages wait, if they do and the agent is not at work on one."""
     asking: Task | None = None
     """The task in whose turn the agent asks a person; it may ask without one too (see `view.question`)."""
+    store_fault: str = ""
+    """Why nothing can be stored now, so that every message is refused; empty while it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ class _Running:
     proven: bool = False
     """The agent has the message, so there is something to interrupt, and no doubt to end."""
     typed: bool = False
-    """The driver said that it would type, so the end of the turn is waited for."""
+    """The driver said that it would type, now or before a restart, so the end of the turn is waited for."""
     unrecorded: list[TaskEvent] = field(default_factory=list[TaskEvent])
     """Facts that nobody waits for: they go to the store with the next ones, or when the loop comes round."""
     is_abandoned: bool = False
@@ -104,6 +104,15 @@ class _Running:
     """Who waits for the driver, while that can be abandoned."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """It is over, or there is proof."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def begin(cls, item: Queued) -> _Running:
+        """The turn of a message; the agent is known to have one that is resumed."""
+        running = cls(item, proven=item.resumed, typed=item.resumed)
+        if item.resumed:
+            running.settled.set()
+        return running
 
     def abandon(self) -> None:
         """Let nobody wait for the driver any more: what it does is cancelled where it waits, once."""
@@ -218,6 +227,11 @@ class AgentWorker:
         waiting = len(self._queue) + (self._running is not None)
         return Hold(reason=reason, why=view.gate or view.why, since=since, messages=waiting, task_id=head.task_id)
 
+    def resume(self, task: Task, message: Message, *, first: bool = True) -> None:
+        """Follow a message that the agent took before this process started, ahead of everything that waits."""
+        self._queue.add(task.id, message, task.priority, first=first, resumed=True)
+        self._changed.set()
+
     async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
         """Put a message in the queue; one of priority 5 interrupts the turn that runs."""
         if task.priority == INTERRUPT_PRIORITY:
@@ -286,6 +300,12 @@ class AgentWorker:
         if self.current == task_id:
             self._driver.confirm()
 
+    async def turn_over(self, seconds: float) -> None:
+        """Wait at most so long until the turn that runs, if one does, is over and recorded."""
+        if self._running is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._running.over.wait(), seconds)
+
     async def drain(self, seconds: float) -> None:
         """Wait at most so long until the ends of all turns that ended are durable."""
         await self._ends.drain(seconds)
@@ -321,7 +341,7 @@ class AgentWorker:
         task = await self._load(item.task_id)
         if task.state.is_terminal:
             return
-        running = self._running = _Running(item)
+        running = self._running = _Running.begin(item)
         try:
             ended = await self._follow(self._turn(task, item), running)
         except AgentExited as gone:
@@ -338,6 +358,7 @@ class AgentWorker:
         finally:
             self._running = None
             running.settled.set()
+            running.over.set()
         if ended is not _Ended.TO_BE_TRIED_AGAIN:
             self._waits_since = None
         if ended is _Ended.DURABLY:
@@ -438,7 +459,7 @@ class AgentWorker:
 
     def _facts(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
-        if isinstance(event, Typing) and task.deadline is not None and task.deadline <= now:
+        if isinstance(event, Typing) and task.is_overdue(self._clock):
             return outcomes.expired(task, now)
         if self._running is not None and self._running.interrupted and isinstance(event, _ENDS):
             return outcomes.interrupted(task, now, event)
@@ -451,6 +472,7 @@ class AgentWorker:
             text=envelope_line(task, item.message),
             first=item.first,
             trace=tuple(trace_headers(task.metadata)),
+            resumed=item.resumed,
         )
 
 

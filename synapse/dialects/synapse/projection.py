@@ -99,6 +99,7 @@ def encode_status(status: HostStatus) -> bytes:
             "held": _held(status),
             "attention": [*_questions(status), *(_attention(task) for task in status.attention), *_overdue(status)],
             "question": _question(status),
+            "store_fault": status.store_fault,
             "sightings": [_sighting(sighting) for sighting in view.sightings],
         }
     )

@@ -83,10 +83,21 @@ def find_command(name: str, env: Mapping[str, str], install_hint: str = "") -> s
     Raises:
         CommandMissing: it is not on the PATH of `env`.
     """
-    path = shutil.which(name, path=env.get("PATH"))
-    if path is None:
-        raise CommandMissing(f"'{name}' is not installed, or not on the PATH", hint=install_hint)
-    return path
+    path = locate(name, env.get("PATH"))
+    if path is not None:
+        return path
+    if beside := shutil.which(name, path=env.get("PATH")):
+        raise CommandMissing(
+            f"'{name}' is found only as {beside}, by an entry of the PATH that means the current folder",
+            hint="put the whole path of its folder on the PATH",
+        )
+    raise CommandMissing(f"'{name}' is not installed, or not on the PATH", hint=install_hint)
+
+
+def locate(name: str, search_path: str | None = None) -> str | None:
+    """Return the path of a program, or None. Relative entries of the PATH do not count: a project decides nothing."""
+    entries = (os.environ.get("PATH", os.defpath) if search_path is None else search_path).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(entry for entry in entries if entry.startswith(os.sep)))
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:

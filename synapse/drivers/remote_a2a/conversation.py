@@ -1,7 +1,7 @@
 """One message to an agent elsewhere, and its task there: sent, followed to the end, looked at again after a break.
 
     sent → taken (its task is known) → followed → settled
-             └ the connection breaks: look, follow again; nothing is sent a second time
+             └ the connection breaks, or we were restarted: look, follow again; nothing is sent a second time
 
 A message whose taking is uncertain is sent again only to agents that know a message by its id.
 """
@@ -88,6 +88,10 @@ class Conversation:
         self.is_lost = False
         """The agent did not answer when its task was last looked at; it is looked at again."""
 
+    async def known(self) -> None:
+        """Return once the task over there is known."""
+        await self._known.wait()
+
     @property
     def thread(self) -> Thread:
         """What the next message goes on with."""
@@ -110,11 +114,22 @@ class Conversation:
             async for _ in said:
                 yield
 
+    async def heard_again(self) -> AsyncGenerator[None, None]:
+        """Follow a task that took the message before this process started; yields as `heard` does.
+
+        Raises ExternalAgentFailed, also when the agent does not know the task any longer.
+        """
+        self._known.set()
+        self._has_moved = True
+        async with aclosing(self._followed()) as said:
+            async for _ in said:
+                yield
+
     async def cancel(self) -> str:
         """Stop the task over there, once it is known; returns a note on what came of it."""
         try:
             async with asyncio.timeout(self._patience.answer):
-                await self._known.wait()
+                await self.known()
             await self._client.cancel(self._agent, self.thread.task_id, self._patience.answer)
         except TimeoutError:
             return "it may go on there: it did not answer"

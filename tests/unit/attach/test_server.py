@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from synapse.attach.frames import Hello, Role, Take, decode_to_viewer, encode
 from synapse.attach.server import AttachServer
 from synapse.core.caller import Caller
+from synapse.core.errors import PersonRequired
 
 
 class FakeTerminal:
@@ -129,5 +132,24 @@ def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_ov
         assert await channel.roles.get() is True
         channel.to_host.put_nowait(None)
         await visit
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        Caller(),
+        Caller(via_socket=True, agent_id="synapse-codex-8120"),
+        Caller(via_socket=True, doubt="the process that connected has exited"),
+        Caller(via_socket=True, terminal_doubt="it has no terminal"),
+    ],
+    ids=["over TCP", "an agent", "exited", "without a terminal"],
+)
+def test_only_a_person_may_attach(caller: Caller) -> None:
+    async def scene() -> None:
+        with pytest.raises(PersonRequired) as refusal:
+            await AttachServer(FakeTerminal())(FakeChannel(), caller)
+        assert refusal.value.hint == caller.objection
 
     asyncio.run(asyncio.wait_for(scene(), 20))

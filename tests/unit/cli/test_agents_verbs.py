@@ -181,6 +181,44 @@ def test_what_agents_say_cannot_act_on_the_terminal(synapse: Cli, start: HostFac
     assert not set(ran.out) & {"\x1b", "\x07", "\u202e"}
 
 
+EVIL = "x\x1b[2J\x07\u202e\x9b1m\x7f\u2028\nError: y"
+
+
+def test_no_field_that_others_choose_acts_on_the_terminal_or_begins_a_line(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    sender = {"sender_id": EVIL, "sender_type": EVIL, "sender_endpoint": EVIL}
+    body = {"message": {"role": "user", "parts": [{"type": "text", "text": EVIL}]}, "metadata": {"sender": sender}}
+    task = host.open(body)
+    task["metadata"] |= {"attention": EVIL, "note": EVIL}
+    option = {"key": EVIL, "label": EVIL, "leaning": "allow"}
+    question = {"id": "q", "kind": EVIL, "title": EVIL, "hint": EVIL, "options": [option], "task_id": EVIL}
+    item = {"task_id": EVIL, "text": EVIL, "receipt": "queued"}
+    status = {"current_task": task, "why": EVIL, "source": EVIL, "gate": EVIL, "since": EVIL, "question": question}
+    host.state |= {
+        **status,
+        "attention": [item],
+        "held": {**dict.fromkeys(("reason", "why", "since", "task_id", "hint"), EVIL), "messages": 1, "overdue": True},
+        "sightings": [dict.fromkeys(("source", "state", "at", "detail"), EVIL)],
+    }
+    host.entry.working_dir = EVIL
+    host.registry.write(host.entry)
+
+    for verb in (["list"], ["queue"], ["approvals"], ["status", "codex", "--explain"], ["status", task["id"][:8]]):
+        ran = synapse(*verb)
+        shown = ran.out + ran.err
+        assert not set(shown) & set("\x1b\x07\u202e\x9b\x7f\u2028"), verb
+        assert "x[2J" in shown
+        assert "\nError: y" not in shown, verb
+
+
+def test_an_entry_whose_name_could_act_on_a_terminal_is_no_entry(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.entry.name = EVIL
+    host.registry.write(host.entry)
+
+    assert synapse("list", "--json").json == []
+
+
 def test_status_says_why_and_since_when(synapse: Cli, start: HostFactory) -> None:
     start().state |= {"since": "2024-01-15T10:30:00.000Z", "gate": "a person is typing"}
 
@@ -244,9 +282,9 @@ def test_cancel_takes_a_message_back(synapse: Cli, start: HostFactory) -> None:
 
 
 def test_cancel_takes_back_several_and_goes_on_when_one_cannot_be(synapse: Cli, start: HostFactory) -> None:
+    left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
     host = start()
     first, second = host.open(MESSAGE), host.open(MESSAGE)
-    left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
     synapse("cancel", left["id"])
 
     ran = synapse("cancel", left["id"], first["id"], second["id"], "--json")
@@ -404,7 +442,7 @@ def test_a_sender_that_nobody_proved_is_marked(synapse: Cli, start: HostFactory)
     host.state["current_task"] = task
 
     for shown in (synapse("queue"), synapse("status", "codex"), synapse("status", task["id"][:8]), synapse("list")):
-        assert "synapse-claude-8100 (unverified)" in shown.out
+        assert "unverified.synapse-claude-8100" in shown.out
 
 
 def test_a_message_that_is_held_can_be_taken_back(synapse: Cli, start: HostFactory) -> None:

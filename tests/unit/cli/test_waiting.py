@@ -64,9 +64,11 @@ def test_json_has_the_answer(synapse: Cli, start: HostFactory) -> None:
     assert (ran.json["reply"], ran.json["receipt"], ran.json["task"]["status"]) == ("yes", "answered", "completed")
 
 
-def test_a_broken_stream_is_resumed_where_it_ended(synapse: Cli, start: HostFactory) -> None:
+@pytest.mark.parametrize("says_why", [False, True], ids=["silently", "with an error"])
+def test_a_broken_stream_is_resumed_where_it_ended(synapse: Cli, start: HostFactory, says_why: bool) -> None:
     host = start()
     host.break_streams_after = 1
+    host.says_why_streams_break = says_why
 
     def work(task: Fields) -> None:
         host.change(task, status="working")
@@ -284,7 +286,11 @@ def test_what_was_said_when_it_began_is_not_said_again_when_it_lasts(
     host.state["gate"] = why = "there is text in the prompt"
     looks = iter(range(1000))
     monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
-    monkeypatch.setattr("synapse.cli.waiting.overdue_in", lambda _state: _overdue(why) if next(looks) > 4 else {})
+
+    def overdue_later(_state: dict[str, Any]) -> dict[str, Any]:
+        return _overdue(why) if next(looks) > 4 else {}
+
+    monkeypatch.setattr("synapse.cli.waiting.overdue_in", overdue_later)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 
