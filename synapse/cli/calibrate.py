@@ -15,6 +15,7 @@ from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.launch import require_profile
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser
 from synapse.runtime.profiles import load_profile
 from synapse.runtime.settings import load_settings
@@ -36,10 +37,10 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--rows", default="", metavar="ROW,…", help=f"only these of: {', '.join(ROWS)}")
     parser.add_argument("--keep", action="store_true", help="keep the folder that it worked in")
     options = parser.parse_args(arguments)
-    settings = load_settings()
-    require_profile(options.profile, settings)
+    require_profile(options.profile, load_settings())
+    settings = settings_here(options.profile, asks=not options.json)
     rows = _rows(options.rows, parser)
-    profile = load_profile(options.profile, settings.profile_folders)
+    profile = load_profile(options.profile, settings.profile_sources)
     recipe = load_recipe(profile.name)
     require_program(profile, os.environ.get("PATH"))
     # Short: sockets lie in it, and their paths may not be long.

@@ -79,7 +79,7 @@ def what_to_type(question: "dict[str, Any]", target: str) -> "list[str]":
 
 def target_of(question: "dict[str, Any]", agent: str) -> str:
     """What to name when it is answered: the short id of its task, or the agent."""
-    return str(question.get("task_id") or "")[:8] or agent
+    return plain(str(question.get("task_id") or "")[:8]) or agent
 
 
 def next_step(question: "dict[str, Any]", target: str, agent: str) -> str:

@@ -32,6 +32,7 @@ from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.acceptance import ANYTHING, TEXT, Acceptance
 from synapse.terminal.profile import Profile
+from synapse.transports.lineage import TERMINAL_DEMANDED
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
 
     Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has begun.
     """
-    profile = load_profile(profile_name, settings.profile_folders)
+    profile = load_profile(profile_name, settings.profile_sources)
     # Said at once, not after a store was opened and a port was taken.
     find_command(profile.command[0], os.environ, profile.install_hint)
     first, last = profile.ports
@@ -102,6 +103,7 @@ async def _start(
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
+        lacks=profile.lacks,
         hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
@@ -190,7 +192,8 @@ def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: 
         "SYNAPSE_HOME": str(settings.home),
         "TERM": os.environ.get("TERM") or "xterm-256color",
     }
-    env = {**os.environ, **profile.env, **identity}
+    strictness = dict([TERMINAL_DEMANDED]) if settings.terminal_decides else {}
+    env = {**os.environ, **profile.env, **identity, **strictness}
     try:
         return command.environment(env)
     except OSError as error:

@@ -153,8 +153,8 @@ def _taken_back(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
 
 
 def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[TaskEvent, ...]:
-    if task.receipt is not None and task.receipt.step is ReceiptStep.SUBMITTED:
-        return ()  # a person has said so already
+    if task.receipt is not None and task.receipt.step in (ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED):
+        return ()  # a person has said so already, or it was submitted before a restart
     cleared: tuple[TaskEvent, ...] = ()
     if task.attention:
         cleared = (AttentionChanged(task_id=task.id, at=now, attention=""),)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from synapse.core.agent import AGENT_STATES
+from synapse.core.capability import lacking
 from synapse.core.errors import InvalidProfile
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.question import QuestionKind
@@ -134,6 +135,14 @@ class Profile:
     signals: Signals = field(default_factory=Signals)
     extensions: Extensions = ()
     """The extensions of A2A that its agents declare."""
+    streaming: bool = True
+    push_notifications: bool = True
+    """False to do without that capability of A2A."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """The capabilities of A2A that are switched off for its agents."""
+        return lacking(streaming=self.streaming, push_notifications=self.push_notifications)
 
     @property
     def reads_lines(self) -> bool:
@@ -171,6 +180,8 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         answer=_answer(top.table("answer")),
         signals=_signals(top.table("signals")),
         extensions=read_extensions(top.value("extensions", []), f"profile '{name}'", InvalidProfile),
+        streaming=top.yes("streaming", default=True),
+        push_notifications=top.yes("push_notifications", default=True),
     )
     top.done()
     _require_regions(profile)

@@ -50,7 +50,7 @@ class PtyDriver:
         self._profile = profile
         self._clock = clock
         self._composer = composer
-        self._lookout = Lookout(profile, program.screen, program.pump, clock)
+        self._lookout = Lookout(profile, program.screen, program.pump, clock, program.has_unread)
         self._station = Station(
             program=program, profile=profile, clock=clock, lookout=self._lookout, asking=Asking(profile)
         )
@@ -74,12 +74,15 @@ class PtyDriver:
         asked = self._station.asked(look)
         verdict = self._lookout.evidence.verdict
         closed = self._shut(look)
+        restless = None if look.is_told else self._lookout.evidence.restless_since
         return AgentView(
             state=verdict.state,
             why=verdict.why,
             source=verdict.source,
             since=self._date(verdict.since),
             gate=closed.why if closed else "",
+            gate_reason=closed.reason if closed else None,
+            restless_since=None if restless is None else self._date(restless),
             sightings=tuple(
                 Sighting(source=claim.source, state=claim.state, detail=claim.detail, at=self._date(claim.at))
                 for claim in self._lookout.evidence.claims

@@ -13,13 +13,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from synapse.registries.processes import start_time
 from synapse.transports.client import HostAddress, NoAnswer, request
 from tests.integration.attach.seat import seated
-from tests.integration.cli.session import COMMAND, ROOT, Session, session
+from tests.integration.cli.session import COMMAND, PATIENCE, ROOT, Session, session
 
 pytestmark = pytest.mark.integration
 
@@ -58,6 +60,45 @@ def test_an_agent_asks_another_and_gets_its_answer(here: Session) -> None:
 
     assert asked.code == 0
     assert "echo: are you there?" in asked.out
+    rows = [line.split() for line in here.run("tasks").out.splitlines()[1:]]
+    assert sorted((row[3], row[4]) for row in rows) == [("ada", "user"), ("bob", "ada")], rows
+
+
+def test_logs_tell_of_starts_states_deliveries_and_refusals_but_no_texts(here: Session) -> None:
+    agent = here.start("ada")
+    here.run("send", "ada", "a secret text", "--response", "--timeout", "20")
+    refused = Request(f"http://localhost:{agent['port']}/tasks/send", b"{}", {"Origin": "http://elsewhere"})
+    with pytest.raises(HTTPError):
+        urlopen(refused, timeout=PATIENCE)
+    here.run("stop", "ada")
+
+    lines = here.run("logs", "ada").out
+    entries = here.run("logs", "ada", "--json").json["entries"]
+
+    assert "secret" not in lines + json.dumps(entries)
+    told = [entry["event"] for entry in entries]
+    assert [told.count(event) for event in ("host_started", "request_refused", "host_stopping")] == [1, 1, 1]
+    delivery = ["message", "typed", "submitted", "turn_started", "answer", "completed"]
+    assert [event for event in told if event in delivery] == delivery
+    assert {entry.get("state") for entry in entries if entry["event"] == "agent_state"} >= {"starting", "ready"}
+    assert "submitted       screen: " in lines
+    assert here.run("logs", "ada", "--since", "1d").out == lines
+    assert here.run("logs", "ada", "--since", "soon").code == 2
+
+
+def test_logs_are_followed(here: Session) -> None:
+    here.start("ada")
+    following = here.begin("logs", "ada", "-f")
+    try:
+        assert following.stdout is not None
+        here.run("send", "ada", "one", "--response", "--timeout", "20")
+        seen = ""
+        while "completed" not in seen:
+            seen = following.stdout.readline()
+            assert seen, "the log ended before the task did"
+    finally:
+        following.terminate()
+        following.communicate(timeout=PATIENCE)
 
 
 def test_ctrl_c_while_waiting_leaves_the_task_and_says_so(here: Session) -> None:

@@ -5,15 +5,30 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from synapse import __version__
+from synapse.cli import checkup
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.runtime.settings import Settings
 from synapse.stores.sqlite_file import file_lock
+from synapse.transports.listener import socket_folders
 from tests.unit.cli.conftest import Cli, HostFactory
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short path: sockets lie in it, and their paths may not be long."""
+    with tempfile.TemporaryDirectory(prefix="d") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +64,8 @@ def test_a_missing_program_is_a_note_with_how_to_install_it(synapse: Cli) -> Non
 
 def test_folders_that_are_open_to_others_are_found(synapse: Cli, home: Path) -> None:
     home.chmod(0o755)
-    (home / "sockets").mkdir(mode=0o777)
-    (home / "sockets").chmod(0o777)
+    (home / "sockets").mkdir(mode=0o755)
+    (home / "sockets").chmod(0o755)
 
     ran = synapse("doctor")
 
@@ -165,3 +180,63 @@ def test_a_store_whose_lock_somebody_keeps_is_a_problem(
 
     with file_lock(home / "store.db", 1):
         assert levels(synapse)["store"] == "problem"
+
+
+def test_the_folder_of_the_sockets_is_named_and_why_not_an_earlier_one(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = home / "synapse-a2a"
+    usual.touch()
+    (home / "run").mkdir()
+    folders = socket_folders(str(home / "run"), uid=os.getuid(), preferred=usual)
+
+    def usual_folders(_settings: Settings) -> tuple[Path, ...]:
+        return folders
+
+    monkeypatch.setattr(checkup, "usual_socket_folders", usual_folders)
+    monkeypatch.delenv("SYNAPSE_UDS_DIR")
+
+    told = synapse("doctor").out
+
+    assert f"{home}/run/synapse-a2a will be made at the first start; not {usual}: it is not a folder" in told
+
+
+def test_a_read_only_folder_in_the_home_is_a_problem(synapse: Cli, home: Path) -> None:
+    (home / "registry").mkdir(mode=0o700)
+    mount, umount = (shutil.which(name, path=os.defpath) for name in ("mount", "umount"))
+    mounted = [mount or "mount", "-t", "tmpfs", "-o", "ro,mode=700", "none", str(home / "registry")]
+    if os.getuid() != 0 or umount is None or subprocess.run(mounted, check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount")
+    try:
+        ran = synapse("doctor")
+    finally:
+        subprocess.run([umount, str(home / "registry")], check=True)
+
+    assert ran.code == 1
+    assert f"{home}/registry cannot be written: Read-only file system" in ran.out
+
+
+def test_agents_of_another_version_are_named_with_what_to_do(synapse: Cli, start: HostFactory, home: Path) -> None:
+    old = start("codex", 8120)
+    old.entry.version = "0.0.1"
+    FileRegistry(home / "registry").write(old.entry)
+
+    ran = synapse("doctor")
+
+    assert f"codex-8120 runs 0.0.1; this command is {__version__}" in " ".join(ran.out.split())
+    assert "synapse restart codex-8120" in ran.out
+
+
+def test_sockets_that_nobody_listens_on_are_named(synapse: Cli, home: Path) -> None:
+    (home / "sockets").mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(home / "sockets" / "synapse-codex-8120.sock"))
+    with socket.socket(socket.AF_UNIX) as heard:
+        heard.bind(str(home / "sockets" / "synapse-codex-8121.sock"))
+        heard.listen()
+
+        ran = synapse("doctor")
+
+    assert "1 left by agents that are gone" in ran.out
+    assert "rm synapse-codex-8120.sock\n" in ran.out
+    assert ran.code == 0

@@ -42,6 +42,7 @@ from tests.fakes.questions import (
     PERSON,
     STARTUP,
     TAKEN,
+    WITHOUT_TERMINAL,
     answer,
     asked,
     asks,
@@ -184,6 +185,7 @@ NAMES = {
     OTHER_AGENT: "another agent",
     ITSELF: "the agent itself",
     LEFT_BEHIND: "a process that an agent left behind",
+    WITHOUT_TERMINAL: "a person without a terminal where one is demanded",
     GATEWAY_APPROVER: "a key that may approve",
     GATEWAY_SENDER: "a key that may send",
 }
@@ -206,7 +208,10 @@ REFUSED = [
     (STARTUP, OTHER_AGENT),
     (STARTUP, ITSELF),
     (STARTUP, LEFT_BEHIND),
+    (PERMISSION, WITHOUT_TERMINAL),
+    (STARTUP, WITHOUT_TERMINAL),
     (CHOICE, ITSELF),
+    (CHOICE, LEFT_BEHIND),
 ]
 
 
@@ -247,6 +252,19 @@ def test_a_setting_lets_agents_answer(caller: Caller) -> None:
             await answer(desk, caller, task_id=task.id, verdict="deny")
 
             assert desk.driver.choices == [Choice(option="2")]
+
+    play(story())
+
+
+def test_where_a_terminal_is_demanded_no_key_approves() -> None:
+    async def story() -> None:
+        async with working(Desk(asks(PERMISSION), keys_may_answer=False)) as desk:
+            task = await asked(desk)
+            with pytest.raises(PersonRequired):
+                await answer(desk, GATEWAY_APPROVER, task_id=task.id, option="1")
+            await answer(desk, PERSON, task_id=task.id, option="1")
+
+            assert desk.driver.choices == [Choice(option="1")]
 
     play(story())
 

@@ -20,6 +20,7 @@ from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surr
 from synapse.drivers.pty.signals.news_pipe import NewsPipe
 from synapse.drivers.pty.signals.tail import Tail, last_records, tail_from_now
 from synapse.drivers.pty.signals.ticker import Ticker
+from synapse.registries.private_folders import make_private
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude_permission import GO_ON, hook_answer
@@ -245,7 +246,7 @@ class ClaudeSignals:
         return self._around.working_dir / Path(name).expanduser()
 
     def _write(self, settings: dict[str, Any]) -> Path:
-        self._around.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._around.folder)
         path = self._around.folder / "settings.json"
         path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

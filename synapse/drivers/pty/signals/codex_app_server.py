@@ -24,6 +24,8 @@ from synapse.drivers.pty.signals.codex_client import CodexClient
 from synapse.drivers.pty.signals.codex_trust import would_ask
 from synapse.drivers.pty.signals.flags import knows_flag
 from synapse.drivers.pty.signals.guarded_server import GuardedServer
+from synapse.drivers.pty.spawn import locate
+from synapse.registries.private_folders import make_private
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import Record
 
@@ -108,7 +110,7 @@ class CodexAppServerSignals:
     def _start_server(self, arguments: tuple[str, ...]) -> str:
         """Start it; return why it cannot be, or nothing."""
         around = self._around
-        path = shutil.which(around.command, path=around.env.get("PATH"))
+        path = locate(around.command, around.env.get("PATH"))
         if path is None or not knows_flag(_FORM, around):
             return "this version has no server that its terminal can use: its rollout is followed"
         if not is_known_remotely(arguments):
@@ -119,7 +121,7 @@ class CodexAppServerSignals:
         self._socket = around.folder / f"codex-{around.new_session[:8]}.sock"
         command = (path, "app-server", *for_server(arguments), "--listen", f"unix://{self._socket}")
         try:
-            around.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(around.folder)
             server = GuardedServer(command, around.env, around.working_dir)
         except OSError as error:
             return f"its server cannot be started ({error.strerror}): its rollout is followed"
