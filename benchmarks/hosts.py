@@ -89,9 +89,9 @@ class Home:
         }
 
     def write_profile(self, name: str, program: str, *arguments: str) -> None:
-        """Make a profile for a line program of this folder that shows the dummy's prompt."""
+        """Make a profile of the user's own for a line program that shows the dummy's prompt."""
         command = [sys.executable, "-I", "-S", str(Path(__file__).with_name(program)), *arguments]
-        path = self.folder / ".synapse" / "profiles" / f"{name}.toml"
+        path = self.folder / "config" / "synapse" / "profiles" / f"{name}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_PROFILE.format(command=json.dumps(command)), encoding="utf-8")
 

@@ -51,6 +51,8 @@ Task ids are `agentId:taskId`; the plain id is taken, too.
 
 A stream is `event: taskUpdate` with the whole task and `final`, then `event: done`. `messages` is what the agent said
 (a system message says why there is no answer), `history` what was said before, `artifacts` what it handed over.
+Each artifact has a `uri`: its address, or a `data:` URL that holds it. Texts and data are in `content`, too. A stream
+that the gateway's end cuts off ends with `event: error`.
 """
 _HUB: Final = """\
 At the root. Parts are `text` (a string), `image` and `file` (`{"name", "mimeType", "data" | "url"}`, or one string: a

@@ -27,7 +27,7 @@ from synapse.dialects.supervisor.errors import fault_of as supervisor_fault_of
 from synapse.dialects.synapse.card import CardFacts
 from synapse.dialects.synapse.errors import status_of
 from synapse.dialects.synapse.routes import synapse_dialect
-from synapse.runtime.settings import MEANINGS, PREFIX, Settings
+from synapse.runtime.settings import FOR_PROJECTS, MEANINGS, PREFIX, Settings
 
 DOCS: Final = Path(__file__).parent
 NOTICE: Final = "<!-- written by scripts/docs; edit docs/generate.py instead -->\n\n"
@@ -48,7 +48,7 @@ PURPOSES: Final = {
     "POST /answer": "the same for what the agent asks now, in a task or at its start",
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
-    "GET /status": "IDLE or BUSY, the finer state, why, and what each source says",
+    "GET /status": "IDLE or BUSY, the finer state, why, what each source says, and in `held` why messages wait",
     "POST /commands": "a gateway asks on behalf of a caller that it has let in; on the Unix socket only",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
     "GET /external/agents": "the known external agents",
@@ -124,7 +124,8 @@ def _route_names(facts: CardFacts) -> Iterator[str]:
 def _settings() -> str:
     defaults = Settings()
     rows = [
-        f"| `{name}` | `{getattr(defaults, name)}` | `{PREFIX}{name.upper()}` | {text} |"
+        f"| `{name}` | `{getattr(defaults, name)}` | `{PREFIX}{name.upper()}` | "
+        f"{'if trusted' if name in FOR_PROJECTS else 'never'} | {text} |"
         for name, text in MEANINGS.items()
     ]
     return "\n".join(
@@ -134,10 +135,17 @@ def _settings() -> str:
             NOTICE.rstrip(),
             "",
             "Flags win over the environment, then `.synapse/config.toml` of the project, then `synapse/config.toml` in",
-            "your config folder. `synapse config` shows each value and where it comes from.",
+            "your config folder (`~/.config`). `synapse config` shows each value and where it comes from.",
             "",
-            "| setting | default | variable | meaning |",
-            "|---|---|---|---|",
+            "A project decides nothing by itself: its `.synapse/` is ignored until you have",
+            "[trusted the folder](../howto/trust-a-project.md). The column *project* says what it may set then. It may",
+            "never set places, addresses, rights and what protects you from agents; a line says when it tried.",
+            "",
+            "The state folder (`home`) and your settings folder must be yours alone: Synapse refuses one that another",
+            "user can write to, and one that lies in the project that you work in.",
+            "",
+            "| setting | default | variable | project | meaning |",
+            "|---|---|---|---|---|",
             *rows,
             "",
         ]

@@ -9,6 +9,7 @@ import select
 import signal
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from websockets.sync.client import ClientConnection, unix_connect
 
 from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, decode_to_viewer, encode
 from synapse.attach.person import PersonTerminal
-from synapse.core.errors import AccessDenied, AgentFailed, SynapseError, UnsupportedOperation
+from synapse.core.errors import AccessDenied, AgentFailed, ConnectionForbidden, SynapseError, UnsupportedOperation
 from synapse.terminal.keys import Key, KeyParser, Kind
 
 _READ_SIZE: Final = 65536
@@ -67,6 +68,7 @@ def attach(
     Raises:
         AccessDenied: the host refuses.
         UnsupportedOperation: the agent has no terminal.
+        ConnectionForbidden: this process may not connect.
         AgentFailed: there is no host behind that socket, or none that answers.
     """
     try:
@@ -75,6 +77,8 @@ def attach(
         )
     except InvalidStatus as refused:
         raise _refusal(refused) from refused
+    except PermissionError as error:
+        raise ConnectionForbidden(Path(socket_path).stem, f"it may not open connections ({error})") from error
     except (OSError, InvalidHandshake) as error:
         raise AgentFailed(f"no agent answers at {socket_path}: {_why(error)}", hint="`synapse list`") from error
     with connection:

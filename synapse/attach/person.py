@@ -1,7 +1,7 @@
 """A person's terminal while a program of ours has it: raw, and put back as it was on every way out.
 
 Normal end, exception, SIGTERM, SIGHUP and `sys.exit` are covered here. After `kill -9` of a host the session leader of
-the CLI does it (drivers/pty/session_leader.py); after `kill -9` of `synapse attach` nobody is left, and `stty sane`
+the CLI does it (drivers/pty/session_leader.py); after `kill -9` of `synapse attach` nobody is left, and `reset`
 helps.
 """
 

@@ -94,10 +94,10 @@ class AttachServer:
         """Hold one conversation until the viewer leaves or the program ends.
 
         Raises:
-            PersonRequired: the caller is an agent.
+            PersonRequired: the caller is no person.
         """
-        if (caller.is_agent or caller.names_agent) and not self._agents_may_attach:
-            raise PersonRequired("only a person may attach to an agent's terminal")
+        if not (caller.may_decide or self._agents_may_attach):
+            raise PersonRequired("only a person may attach to an agent's terminal", hint=caller.objection)
         await channel.accept()
         seat = _Seat(Viewer())
         self._seats.append(seat)
@@ -211,3 +211,5 @@ class AttachServer:
         self._terminal.resize(*seat.size)
         for other in self._seats:
             other.told.put_nowait(Size(*seat.size))
+            # Only full-screen programs paint anew for another size; the picture of before may not have fitted.
+            self._watch(other)

@@ -44,10 +44,11 @@ class Viewer:
             self._loop.call_soon_threadsafe(self._there.set)
 
     def begin(self, picture: bytes) -> None:
-        """Start anew with a picture; what was waiting is older than it."""
+        """Start anew with a picture; what was waiting is older than it. The loop's thread."""
         with self._lock:
             self._waiting[:] = picture
             self._is_behind = False
+        self._there.set()
 
     def end(self, _reason: object = None) -> None:
         """Nothing more will come. The loop's thread."""

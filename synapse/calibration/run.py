@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from synapse.calibration.workbench import AGENT, Workbench
 from synapse.core.agent import READY
 from synapse.core.clock import Clock
 from synapse.core.errors import AgentFailed, CommandMissing
+from synapse.drivers.pty.spawn import locate
 from synapse.terminal.profile import Profile
 
 _START_SECONDS: Final = 60.0
@@ -31,7 +31,7 @@ LAST_ROW: Final = "exit"
 
 def require_program(profile: Profile, search_path: str | None) -> None:
     """Raises CommandMissing, with what to type, unless the CLI is installed."""
-    if shutil.which(profile.command[0], path=search_path) is None:
+    if locate(profile.command[0], search_path) is None:
         raise CommandMissing(f"'{profile.command[0]}' is not installed", hint=profile.install_hint)
 
 

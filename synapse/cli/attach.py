@@ -5,6 +5,7 @@ from __future__ import annotations
 from synapse.cli.exit_codes import NOT_RESPONDING
 from synapse.cli.hosts import find_agent, not_responding, open_registry, stands_still
 from synapse.cli.speech import say
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
@@ -29,7 +30,8 @@ def run(arguments: list[str]) -> int:
     role.add_argument("--take-over", action="store_true", help="take the keyboard at once (later: Ctrl-\\)")
     parser.add_argument("--detach-key", metavar="KEY", help="the key that leaves, as ctrl-] (setting detach_key)")
     options = parser.parse_args(arguments)
-    settings = load_settings({"detach_key": options.detach_key})
+    flags = {"detach_key": options.detach_key}
+    settings = settings_here(uses=() if options.detach_key else ("detach_key",), load=lambda: load_settings(flags))
     entry = find_agent(options.agent, open_registry())
     if entry.agent_type == SCRIPTED:
         raise UnsupportedOperation(

@@ -13,10 +13,18 @@ from typing import Final
 
 from synapse.cli.hosts import ask, refusal, stands_still, standstill
 from synapse.core.agent import EXITED, AgentEntry
-from synapse.core.errors import AgentExited, AgentUnresponsive, StoreFull, SynapseError, UnsupportedOperation
+from synapse.core.errors import (
+    AgentExited,
+    AgentUnresponsive,
+    ConnectionForbidden,
+    StoreFull,
+    SynapseError,
+    UnsupportedOperation,
+)
 from synapse.core.json_text import decode_object, object_in
 from synapse.registries.files import FileRegistry, is_alive
-from synapse.registries.processes import is_running
+from synapse.registries.private_folders import make_private
+from synapse.registries.processes import catches, is_running
 from synapse.runtime.host_launch import Launch, host_environment
 from synapse.runtime.system_clock import SystemClock
 
@@ -37,9 +45,7 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
         AgentExited: it ended at once; the hint has the last lines of what it said.
         AgentUnresponsive: it did not come up in time.
     """
-    # One after the other: `parents=True` would make the upper one open to all.
-    for folder in (logs.parent, logs):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(logs)
     said = logs / f"start-{Path(launch.verb[0]).name}-{os.getpid()}.log"
     with os.fdopen(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
         # The command is our own interpreter and our own module.
@@ -54,7 +60,7 @@ def start_host(launch: Launch, registry: FileRegistry, logs: Path) -> AgentEntry
         )
     try:
         entry = _wait_until_it_answers(host, registry, said)
-    except (KeyboardInterrupt, AgentUnresponsive):
+    except (KeyboardInterrupt, AgentUnresponsive, ConnectionForbidden):
         host.terminate()
         raise
     finally:
@@ -106,6 +112,38 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
     registry.remove_dead(entry)
 
 
+def let_begin_again(entry: AgentEntry, registry: FileRegistry, logs: Path) -> AgentEntry:
+    """Tell a host to begin again as it was started, and return its new entry once it accepts messages.
+
+    Raises:
+        UnsupportedOperation: it cannot, being of an earlier version, or cannot be seen from here.
+        AgentExited: it ended instead; the hint has the last lines of what it said.
+        AgentUnresponsive: it did not come up in time.
+    """
+    if not is_running(entry.pid, entry.pid_started) or not catches(entry.pid, signal.SIGUSR1):
+        raise UnsupportedOperation(
+            f"{entry.agent_id} cannot be told to begin again, and an agent may not start it anew with other rights",
+            hint=f"a person types `synapse restart {entry.agent_id}` in a shell of their own",
+        )
+    os.kill(entry.pid, signal.SIGUSR1)
+    clock = SystemClock()
+    deadline = clock.monotonic() + START_SECONDS
+    while clock.monotonic() < deadline:
+        again = next((one for one in registry.written() if one.pid == entry.pid), None)
+        if again is not None and again.started_at != entry.started_at and _answers(again):
+            return again
+        if _wait_until_gone(entry, TICK_SECONDS):
+            said = logs / f"{entry.agent_id}.out"
+            lines = said.read_text(encoding="utf-8", errors="replace").splitlines() if said.exists() else []
+            raise AgentExited(
+                "the host ended, and did not begin again", hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it said nothing"
+            )
+    raise AgentUnresponsive(
+        f"{entry.agent_id} (pid {entry.pid}) did not come up within {START_SECONDS:.0f} s",
+        hint=f"synapse logs {entry.agent_id}",
+    )
+
+
 def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry, said: Path) -> AgentEntry:
     clock = SystemClock()
     deadline = clock.monotonic() + START_SECONDS
@@ -123,8 +161,11 @@ def _wait_until_it_answers(host: subprocess.Popen[bytes], registry: FileRegistry
 
 
 def _answers(entry: AgentEntry) -> bool:
+    """Raises ConnectionForbidden where this process may not ask."""
     try:
         body = ask(entry, "GET", "/status", timeout=1.0)
+    except ConnectionForbidden:
+        raise
     except SynapseError:
         return False
     # Its program was gone before anybody could send to it; the host is about to say why.

@@ -20,6 +20,7 @@ from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.launch import require_profile
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.errors import AgentFailed, CommandMissing
 from synapse.runtime.profiles import load_profile
@@ -90,7 +91,9 @@ def run(arguments: list[str]) -> int:
     if options.pairwise and not options.terminals:
         parser.error("--pairwise chooses among the kinds of --terminals; add that")
     rows = _rows(options.rows or (_ROW_OF_TERMINALS if options.terminals else _ALL), parser)
-    plans = list(_plans(options, rows, load_settings()))
+    if options.profile:
+        require_profile(options.profile, load_settings())
+    plans = list(_plans(options, rows, settings_here(options.profile, asks=not options.json)))
     runs = [_carried_out(plan, keep=options.keep) for plan in plans]
     if options.terminals:
         _show_all(runs, as_json=options.json)
@@ -116,7 +119,7 @@ def _plans(options: Namespace, rows: list[str], settings: Settings) -> Iterator[
     kinds = _kinds(options)
     for name in names:
         require_profile(name, settings)
-        profile = load_profile(name, settings.profile_folders)
+        profile = load_profile(name, settings.profile_sources)
         recipe = load_recipe(profile.name)
         require_program(profile, os.environ.get("PATH"))
         yield from (CalibrationPlan(recipe, rows, kind) for kind in kinds)
@@ -137,7 +140,7 @@ def _installed(settings: Settings) -> list[str]:
     names: list[str] = []
     for name in recipe_names():
         try:
-            require_program(load_profile(name, settings.profile_folders), os.environ.get("PATH"))
+            require_program(load_profile(name, settings.profile_sources), os.environ.get("PATH"))
         except CommandMissing as missing:
             say(f"left out: {missing}")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from contextlib import redirect_stdout, suppress
+from pathlib import Path
 
 from synapse.cli.hosts import open_registry
 from synapse.cli.main import VERBS, find_verb
@@ -12,7 +13,7 @@ from synapse.cli.speech import give
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.runtime.profiles import profile_names
-from synapse.runtime.settings import load_settings
+from synapse.runtime.settings import PROFILE_NAME, load_settings
 
 EXAMPLES = """
 source <(synapse completion bash)                                            in ~/.bashrc
@@ -54,7 +55,8 @@ def run(arguments: list[str]) -> int:
     shell = parser.parse_args(arguments).shell
     if shell == "agents":
         names = {name for entry in open_registry().entries() for name in (short_name(entry), entry.agent_type)}
-        give("\n".join(sorted(names)))
+        # A shell expands the words that it is given.
+        give("\n".join(sorted(name for name in names if PROFILE_NAME.fullmatch(name))))
     elif shell == "fish":
         give(fish_script())
     else:
@@ -64,7 +66,7 @@ def run(arguments: list[str]) -> int:
 
 def bash_script() -> str:
     """For bash; zsh reads it with bashcompinit."""
-    profiles = profile_names(load_settings().profile_folders)
+    profiles = _profiles()
     cases = [f'      {verb}) words="{" ".join(options_of(verb))}" ;;' for verb in VERBS]
     return BASH % {
         "first": " ".join([*VERBS, *profiles]),
@@ -85,12 +87,18 @@ def fish_script() -> str:
             f"complete -c synapse -n '__fish_seen_subcommand_from {verb}' -l {option.removeprefix('--')}"
             for option in options_of(verb)
         ]
-    profiles = " ".join(profile_names(load_settings().profile_folders))
+    profiles = " ".join(_profiles())
     lines.append(f"complete -c synapse -n __fish_use_subcommand -a '{profiles}' -d profile")
     lines.append(f"complete -c synapse -n '__fish_seen_subcommand_from {' '.join(TAKE_PROFILES)}' -a '{profiles}'")
     agents = "(synapse completion agents 2>/dev/null)"
     lines.append(f"complete -c synapse -n '__fish_seen_subcommand_from {' '.join(TAKE_AGENTS)}' -a '{agents}'")
     return "\n".join(lines)
+
+
+def _profiles() -> list[str]:
+    """The profiles of the user and those that come with Synapse: a script is read in every folder, so it has no
+    project's."""
+    return profile_names([source for source in load_settings().profile_sources if isinstance(source, Path)])
 
 
 def options_of(verb: str) -> list[str]:

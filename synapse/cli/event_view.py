@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from synapse.cli.render import plain
+from synapse.core.envelope import typed_sender
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -17,11 +18,12 @@ from synapse.core.events import (
     TaskOpened,
     Update,
 )
+from synapse.core.message import Message, TextPart
 from synapse.core.question import open_question
-from synapse.core.task import Task
+from synapse.core.task import Task, TaskState
 from synapse.dialects.synapse.projection import STATE_NAMES
 from synapse.service.gateway_directory import left_name
-from synapse.service.origin import sender_in
+from synapse.service.outcomes import PARTIAL
 
 _AGENT_COLUMNS = 13
 _WORD_COLUMNS = 14
@@ -40,12 +42,58 @@ def line_of(update: Update) -> str:
     return f"{begin}  {plain(detail)}".rstrip()
 
 
+def logged(event: TaskEvent) -> tuple[str, str] | None:  # noqa: PLR0911 - one case per event
+    """Return a word and a detail for a log, which never has the text of a message; None for what a log leaves out.
+
+    A receipt's last step is left out, because the change of state that comes with it says why.
+    """
+    match event:
+        case TaskOpened():
+            return "message", f"from {typed_sender(event.metadata)}, {_size(event.message)}, priority {event.priority}"
+        case MessageAdded():
+            return "message", f"from the {event.message.role.value}, {_size(event.message)}"
+        case StateChanged():
+            return _logged_state(event)
+        case ArtifactAdded() if event.last_chunk and not event.artifact.metadata.get(PARTIAL):
+            source = event.artifact.metadata.get("source", "")
+            size = f"{len(event.artifact.text)} characters"
+            return "answer", f"{size}, source: {source}" if source else size
+        case ReceiptChanged() if not event.step.is_final:
+            return event.step.value, f"{event.source}: {event.evidence}" if event.evidence else event.source
+        case AttentionChanged() if event.attention:
+            return "needs a person", event.attention
+        case TaskHidden():
+            return "deleted", ""
+        case _:
+            return None
+
+
+def _logged_state(event: StateChanged) -> tuple[str, str] | None:
+    if event.state in (TaskState.SUBMITTED, TaskState.WORKING):
+        return None
+    if event.state.is_interrupted:
+        return STATE_NAMES[event.state], "synapse approvals shows the question"
+    is_own_note = bool(event.reason) and event.reason not in _QUOTING
+    return STATE_NAMES[event.state], ": ".join(filter(None, (event.reason, event.note if is_own_note else "")))
+
+
+_QUOTING = frozenset(
+    {"rejected", "replied_failed", "external_agent_failed", "external_task_canceled", "direct_message"}
+)
+"""Reasons whose note is what the agent said."""
+
+
+def _size(message: Message) -> str:
+    files = sum(not isinstance(part, TextPart) for part in message.parts)
+    return f"{len(message.text)} characters" + (f" and {files} files or data" if files else "")
+
+
 def _told(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  # noqa: PLR0911 - one case per event
     match event:
         case None:
             return STATE_NAMES[task.state], task.note or task.message.text
         case TaskOpened():
-            return "opened", f"{sender_in(task.metadata).sender_id}: {event.message.text}"
+            return "opened", f"{typed_sender(task.metadata)}: {event.message.text}"
         case StateChanged():
             return STATE_NAMES[event.state], event.note or event.reason
         case MessageAdded():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT, WAITING_FOR_PERSON
+from synapse.cli.person import require_deciding_person
 from synapse.cli.render import plain, safe, table
 from synapse.cli.speech import give, give_json, give_piece, say
 from synapse.cli.verb_parser import VerbParser, seconds
@@ -18,6 +18,7 @@ from synapse.core.errors import ExternalAgentFailed, InvalidRequest
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
 from synapse.core.status import ExternalAgent, ExternalAnswer
+from synapse.runtime import loop
 from synapse.runtime.externals import open_externals
 from synapse.runtime.settings import load_settings
 from synapse.service.externals import Externals
@@ -48,7 +49,7 @@ def run(arguments: list[str]) -> int:
     settings = load_settings()
     externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
     try:
-        return asyncio.run(_act(externals, options))
+        return loop.run(_act(externals, options))
     except KeyboardInterrupt:
         if options.action != "send":
             raise
@@ -98,6 +99,7 @@ async def _act(externals: Externals, options: Namespace) -> int:
 
 
 async def _add(externals: Externals, options: Namespace) -> int:
+    require_deciding_person("agents elsewhere are added and removed")
     agent = await externals.add(AddExternal(url=options.url, alias=options.alias, credentials=_credentials(options)))
     if options.json:
         give_json(asdict(agent))
@@ -130,9 +132,10 @@ async def _send(externals: Externals, options: Namespace) -> int:
         elif answer.text:
             give(safe(answer.text))
     if not answer.text and not options.json:
-        say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
+        say(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
     if EXITS.get(answer.state) == WAITING_FOR_PERSON:
-        say(f'{answer.alias} waits for an answer  (synapse external send {answer.alias} "…" --task {answer.task_id})')
+        its_task = plain(answer.task_id)
+        say(f'{answer.alias} waits for an answer  (synapse external send {answer.alias} "…" --task {its_task})')
     if EXITS.get(answer.state) == TIMED_OUT:
         say(f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout waits longer)")
     return EXITS.get(answer.state, DONE)
@@ -163,11 +166,12 @@ async def _cancel(externals: Externals, options: Namespace) -> int:
     if options.json:
         give_json(asdict(answer))
     else:
-        say(f"[→ {answer.alias}] {answer.state}  (its task {answer.task_id})")
+        say(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
     return DONE
 
 
 async def _remove(externals: Externals, options: Namespace) -> int:
+    require_deciding_person("agents elsewhere are added and removed")
     agent = await externals.remove(RemoveExternal(options.alias))
     if options.json:
         give_json(asdict(agent))

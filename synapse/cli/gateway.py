@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synapse.cli.person import require_person
 from synapse.cli.speech import say
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser
-from synapse.runtime.settings import Settings, load_settings
+from synapse.runtime.settings import Settings
 
 if TYPE_CHECKING:
     from synapse.runtime.gateway import Gateway
@@ -23,6 +25,7 @@ synapse gateway --no-auth                        this machine only, for trying i
 synapse keys create my-laptop                    who shall get in needs a key
 synapse start gateway                            in the background; `synapse stop gateway` ends it
 """
+OPENED = "a gateway is opened"
 
 
 def run(arguments: list[str]) -> int:
@@ -33,7 +36,8 @@ def run(arguments: list[str]) -> int:
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
-    plan = _plan(options, load_settings())
+    require_person(OPENED)
+    plan = _plan(options, settings_here(asks=not options.headless))
     from synapse.runtime.gateway import run_gateway
     from synapse.runtime.logs import log_to
     from synapse.runtime.loop import new_loop

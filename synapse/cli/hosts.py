@@ -6,9 +6,9 @@ from synapse.cli.speech import say
 from synapse.core.address import PERSON, matching, resolve, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.json_text import object_in
-from synapse.registries.files import FileRegistry, is_alive
+from synapse.registries.files import FileRegistry, is_alive, is_foreign
 from synapse.registries.processes import is_stopped
-from synapse.runtime.home import PROJECT_FILE, USER_FILE, find_above, user_folder
+from synapse.runtime.home import USER_FILE, check_place, user_folder
 from synapse.transports.client import Answer, HostAddress, NoAnswer, request
 
 TYPE_CHECKING = False
@@ -49,15 +49,13 @@ def open_gateways() -> FileRegistry:
 
 def state_folder(environ: "Mapping[str, str]", folder: str) -> str:
     """The setting `home` of a process that works in `folder`, without the price of reading settings in most cases."""
-    chosen = environ.get("SYNAPSE_HOME")
-    if chosen:
-        return os.path.join(folder, os.path.expanduser(chosen))
-    files = (find_above(folder, PROJECT_FILE), os.path.join(user_folder(environ), USER_FILE))
-    if any(path and _speaks_of_home(path) for path in files):
-        from synapse.runtime.settings import load_settings
+    if not environ.get("SYNAPSE_HOME") and _speaks_of_home(os.path.join(user_folder(environ), USER_FILE)):
+        from synapse.runtime.settings import load_home
 
-        return str(load_settings(environ=environ, folder=folder).home)
-    return os.path.expanduser("~/.a2a")
+        return str(load_home(environ, folder))
+    home = os.path.join(folder, os.path.expanduser(environ.get("SYNAPSE_HOME") or "~/.a2a"))
+    check_place(home, folder, what="the state folder", variable="SYNAPSE_HOME")
+    return home
 
 
 def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
@@ -151,7 +149,7 @@ def ask(
     try:
         answer = converse(entry, method, path, body, timeout=timeout)
     except NoAnswer as silence:
-        error = not_responding(entry)
+        error = not_responding(entry, silence)
         if silence.sent and body is not None:
             error.hint = (
                 f"what was asked may still be done, `synapse status {short_name(entry)}` shows it; {error.hint}"
@@ -186,10 +184,14 @@ def post_message(
     return object_in(answer.body, "task")
 
 
-def not_responding(entry: AgentEntry) -> "AgentNotResponding":
-    """The error for a host that does not answer."""
-    from synapse.core.errors import AgentNotResponding
+def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "AgentNotResponding":
+    """The error for a host that does not answer, or of which nobody can tell from here whether it would."""
+    from synapse.core.errors import AgentNotResponding, ConnectionForbidden
 
+    if silence is not None and silence.forbidden:
+        return ConnectionForbidden(entry.agent_id, f"it may not open connections ({silence})")
+    if silence is not None and not silence.sent and is_foreign(entry):
+        return ConnectionForbidden(entry.agent_id, f"it sees neither the host's process nor its socket ({silence})")
     error = AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
     if stands_still(entry):
         error.hint = standstill(entry)
@@ -261,7 +263,7 @@ def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, 
 
 def _undecided(entry: AgentEntry, body: "dict[str, Any]", silence: NoAnswer) -> "AgentNotResponding":
     """The error for a message that a host may have read: it may still arrive, so a second one must be the same one."""
-    error = not_responding(entry)
+    error = not_responding(entry, silence)
     if not silence.sent:
         error.hint = f"the message was not sent; {error.hint}"
         return error

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from synapse.cli.exit_codes import DONE
+from synapse.cli.person import require_deciding_person
 from synapse.cli.render import plain, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.caller import ACTIONS, LOCAL_SCOPE, ORDINARY
-from synapse.core.errors import PersonRequired
-from synapse.registries.files import FileRegistry
 from synapse.runtime.keys import Grant, KeyFile
-from synapse.runtime.settings import Settings, load_settings
+from synapse.runtime.settings import load_settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.api_keys import PREFIX, ApiKey, checked_actions, read_expiry
-from synapse.transports.credentials import agent_of, ancestry
 
 EXAMPLES = """
 synapse keys create ci
@@ -34,8 +31,7 @@ ALL = "all"
 def run(arguments: list[str]) -> int:
     """Do what is asked about API keys and return the exit code."""
     options = _parser().parse_args(arguments)
-    settings = load_settings()
-    return _ACTIONS[options.action](settings, KeyFile(settings.home, SystemClock()), options)
+    return _ACTIONS[options.action](KeyFile(load_settings().home, SystemClock()), options)
 
 
 def _parser() -> VerbParser:
@@ -66,8 +62,9 @@ class _ActionParser(VerbParser):
         super().__init__(prog.removeprefix("synapse "), examples=EXAMPLES, summary=summary)
 
 
-def _create(settings: Settings, keys: KeyFile, options: Namespace) -> int:
-    _require_person(settings)
+def _create(keys: KeyFile, options: Namespace) -> int:
+    # An agent must not let itself, or others, in at the gateway.
+    require_deciding_person("keys are made and revoked")
     grant = Grant(
         actions=checked_actions(ACTIONS if options.actions == ALL else _words(options.actions)),
         agents=frozenset(_words(options.agents)) if options.agents else None,
@@ -84,7 +81,7 @@ def _create(settings: Settings, keys: KeyFile, options: Namespace) -> int:
     return DONE
 
 
-def _list(_settings: Settings, keys: KeyFile, options: Namespace) -> int:
+def _list(keys: KeyFile, options: Namespace) -> int:
     known = [(key, keys.last_used(key.key_id)) for key in keys.all()]
     if options.json:
         give_json([_facts(key, used) for key, used in known])
@@ -96,8 +93,9 @@ def _list(_settings: Settings, keys: KeyFile, options: Namespace) -> int:
     return DONE
 
 
-def _revoke(settings: Settings, keys: KeyFile, options: Namespace) -> int:
-    _require_person(settings)
+def _revoke(keys: KeyFile, options: Namespace) -> int:
+    # An agent must not let itself, or others, in at the gateway.
+    require_deciding_person("keys are made and revoked")
     key = keys.revoke(options.name)
     if options.json:
         give_json(_facts(key, None))
@@ -106,21 +104,11 @@ def _revoke(settings: Settings, keys: KeyFile, options: Namespace) -> int:
     return DONE
 
 
-_ACTIONS: Mapping[str, Callable[[Settings, KeyFile, Namespace], int]] = {
+_ACTIONS: Mapping[str, Callable[[KeyFile, Namespace], int]] = {
     "create": _create,
     "list": _list,
     "revoke": _revoke,
 }
-
-
-def _require_person(settings: Settings) -> None:
-    """An agent must not let itself, or others, in at the gateway."""
-    agent_id = agent_of(ancestry(os.getpid()), FileRegistry(settings.registry).entries())
-    if agent_id and not settings.agents_may_approve:
-        raise PersonRequired(
-            f"keys are made and revoked by a person, and this command belongs to the agent {agent_id}",
-            hint="type it in a terminal of your own",
-        )
 
 
 def _words(text: str) -> list[str]:

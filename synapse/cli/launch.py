@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import SUPPRESS
 
 from synapse.cli.main import VERBS
+from synapse.cli.person import launch_settings
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidRequest, UnknownProfile
@@ -26,9 +28,9 @@ def run(arguments: list[str]) -> int:
     profile = ours[0]
     if profile.startswith("-"):
         raise InvalidRequest(f"unknown option {profile}", hint="synapse --help")
-    settings = load_settings()
     # Before its options are read: a mistyped verb has those of the verb.
-    require_profile(profile, settings)
+    require_profile(profile, load_settings())
+    settings = settings_here(profile, load=launch_settings, asks=not {"--headless", "--json"} & set(ours))
     summary = f"run {profile} in this terminal, as an agent"
     parser = VerbParser(profile, summary=summary, examples=EXAMPLES, json=False, program=profile)
     add_host_options(parser)
@@ -60,9 +62,12 @@ def require_profile(name: str, settings: Settings) -> None:
     """Raises UnknownProfile, with the word that was probably meant, unless there is a profile of that name."""
     from synapse.runtime.profiles import profile_names
 
-    known = profile_names(settings.profile_folders)
-    if name in known:
+    known = profile_names(settings.profile_sources)
+    # Whether the project is trusted is said by whoever uses the profile.
+    if name in known or (settings.project is not None and name in settings.project.profiles):
         return
     meant = nearest(name, [*known, *VERBS])
+    if settings.project and settings.project.project.problem:
+        raise UnknownProfile(f"there is no profile '{name}'", hint=settings.project.note())
     guess = f"Did you mean '{meant}'?  " if meant else f"profiles: {', '.join(known)}  "
     raise UnknownProfile(f"'{name}' is neither a verb nor a profile", hint=f"{guess}(synapse --help)")

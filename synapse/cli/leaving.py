@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 from typing import Any, Final
 
 from synapse.cli.hosts import current_folder, find_agent, open_registry, post_message
 from synapse.cli.options import Options
+from synapse.cli.render import plain
 from synapse.cli.sent import report_sent
 from synapse.cli.speech import give_json, say
 from synapse.core.address import matching, nearest
@@ -18,6 +18,7 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.task import DEFAULT_PRIORITY
 from synapse.dialects.synapse.projection import task_object
 from synapse.registries.files import FileRegistry
+from synapse.runtime import loop
 from synapse.runtime.place import check_name, inbox_of
 from synapse.runtime.profiles import profile_names
 from synapse.runtime.settings import Settings, load_settings
@@ -25,6 +26,7 @@ from synapse.runtime.system_clock import SystemClock
 from synapse.runtime.unowned import open_unowned
 
 _ID_BEGIN: Final = "synapse-"
+_USES: Final = ("max_body_bytes", "queue_limit", "message_ttl")
 _STARTING_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
 
@@ -32,11 +34,13 @@ _LOOK_SECONDS: Final = 0.05
 def leave(target: str, past: list[AgentEntry], body: dict[str, Any], options: Options) -> int:
     """Leave the message for the agent that `target` means, and return the exit code."""
     settings = load_settings(folder=current_folder())
+    if settings.project and (note := settings.project.note(_wanted(target), _USES)):
+        say(f"Warning: {plain(note)}")
     if len(encode(body)) > settings.max_body_bytes:
         raise BodyTooLarge(settings.max_body_bytes)
     inbox, agent_id = inbox_for(target, past, settings)
     try:
-        task = asyncio.run(_leave(inbox, agent_id, body, options, settings))
+        task = loop.run(_leave(inbox, agent_id, body, options, settings))
     except QueueFull:
         raise
     except Conflict as conflict:
@@ -52,7 +56,7 @@ def leave(target: str, past: list[AgentEntry], body: dict[str, Any], options: Op
 
 def _doubt_name(name: str, task_id: str, settings: Settings) -> None:
     """A name that nobody has yet may be a mistake: say for whom the message waits."""
-    meant = nearest(name, profile_names(settings.profile_folders))
+    meant = nearest(name, profile_names(settings.profile_sources))
     if meant:
         say(
             f"Warning: '{name}' is no profile; did you mean '{meant}'? The message waits for an agent that is started "
@@ -95,8 +99,8 @@ def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[
     known = matching(target, past)
     if known and known[0].inbox:
         return known[0].inbox, known[0].agent_id
-    wanted = target.removeprefix("@").removeprefix(_ID_BEGIN)
-    for profile in profile_names(settings.profile_folders):
+    wanted = _wanted(target)
+    for profile in profile_names(settings.profile_sources):
         if wanted == profile:
             return inbox_of(profile, "", current_folder()), profile
         if wanted.startswith(f"{profile}-") and wanted[len(profile) + 1 :].isdigit():
@@ -104,6 +108,10 @@ def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[
     name = target.removeprefix("@")
     check_name(name, settings)
     return name, name
+
+
+def _wanted(target: str) -> str:
+    return target.removeprefix("@").removeprefix(_ID_BEGIN)
 
 
 async def _leave(

@@ -1,25 +1,87 @@
-"""`synapse logs`: what an agent's host has logged, also after it has ended."""
+"""`synapse logs`: what happened to an agent, from its host's log and the log of its tasks; also after it has ended.
+
+Neither has the text of a message. The host's file tells of starts, states and refusals; deliveries with their receipts
+are in the store already, so the host does not write them a second time.
+"""
 
 from __future__ import annotations
 
-import os
+import argparse
+import asyncio
+import json
+import re
 from collections import deque
 from collections.abc import Iterable
+from contextlib import AsyncExitStack, aclosing, closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, Final, cast
 
+from synapse.cli.event_view import logged
 from synapse.cli.hosts import open_gateways, open_registry
+from synapse.cli.render import cut, line_width, plain
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser, whole_number
+from synapse.cli.watching import LOOK_SECONDS, updates_of
 from synapse.core.address import matching
 from synapse.core.errors import AmbiguousTarget, NotFound
+from synapse.core.events import TaskEvent, Update
+from synapse.core.store import TaskQuery
 from synapse.registries.files import FileRegistry
 from synapse.runtime.settings import load_settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.service.feed import Feed
+from synapse.service.journal import Journal
+from synapse.service.store_tail import StoreTail
+from synapse.stores.sqlite import SqliteStore
 
 EXAMPLES = """
-synapse logs codex
+synapse logs codex                  starts, states, deliveries and refusals
+synapse logs codex --since 1h       of the last hour
 synapse logs codex -n 200
 synapse logs codex -f               follow, until Ctrl-C
 """
+SHORT_ID: Final = 8
+_WORD_COLUMNS: Final = 14
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_NOT_SHOWN: Final = frozenset({"at", "level", "event", "room", "traceback"})
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_FOLLOW_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedAgent:
+    """Whose log it is: the files, the id and the inbox of its tasks."""
+
+    agent_id: str
+    files: tuple[Path, ...]
+    inbox: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened."""
+
+    at: datetime
+    event: str
+    detail: str = ""
+    task_id: str = ""
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def as_json(self) -> dict[str, Any]:
+        """What the host logged, or the same of a task."""
+        at = self.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return self.fields or {"at": at, "event": self.event, "task": self.task_id, "detail": self.detail}
+
+    def as_line(self) -> str:
+        """A line for people; what has no time is shown as it is."""
+        if self.at == _LONG_AGO:
+            return plain(self.detail)
+        task = self.task_id[:SHORT_ID]
+        at = self.at.astimezone().isoformat(" ", "milliseconds")[5:-6]
+        line = f"{at}  {task:{SHORT_ID}}  {self.event:{_WORD_COLUMNS}}  {self.detail}"
+        return plain(line).rstrip()
 
 
 def run(arguments: list[str]) -> int:
@@ -28,23 +90,54 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("agent", metavar="AGENT")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     parser.add_argument("-n", "--lines", type=whole_number(0), default=50, help="how many lines from the end (50)")
+    parser.add_argument("--since", type=_duration, metavar="TIME", help="only of the last 30s, 15m, 2h or 1d")
     options = parser.parse_args(arguments)
-    files = log_files(options.agent, (open_registry(), open_gateways()), load_settings().logs)
-    if options.follow:
-        # `tail` waits for changes better than we could, on every system.
-        os.execvp("tail", ["tail", "-n", str(options.lines), "-F", *map(str, files)])  # noqa: S606, S607 - as the shell would find it
-    lines = [line for path in files for line in last_lines(path, options.lines)]
-    if options.json:
-        give_json({"files": [str(path) for path in files], "lines": lines})
-    elif not lines:
-        say(f"nothing was logged yet  ({', '.join(map(str, files))})")
-    for line in () if options.json else lines:
-        give(line)
+    settings = load_settings()
+    agent = find_logs(options.agent, (open_registry(), open_gateways()), settings.logs)
+    after = SystemClock().now() - options.since if options.since else _LONG_AGO
+    return asyncio.run(_show(agent, settings.store if settings.store.exists() else None, options, after))
+
+
+async def _show(agent: LoggedAgent, store_path: Path | None, options: argparse.Namespace, after: datetime) -> int:
+    async with AsyncExitStack() as stack:
+        files = [stack.enter_context(closing(_GrowingFile(path))) for path in agent.files]
+        store = await SqliteStore.open(store_path) if store_path else None
+        if store is not None:
+            stack.push_async_callback(store.close)
+        # What is recorded behind this is followed, and what comes before it is shown now: nothing falls between.
+        seq = await store.last_seq() if store else 0
+        told = await _task_entries(store, agent, options.lines, after, seq) if store else []
+        lines = [line for file in files for line in file.last_lines(options.lines)]
+        entries = sorted((*map(file_entry, lines), *told), key=lambda entry: entry.at)
+        entries = [entry for entry in entries if entry.at >= after][-options.lines :] if options.lines else []
+        if options.json and not options.follow:
+            give_json(
+                {"files": [*map(str, agent.files)], "lines": lines, "entries": [one.as_json() for one in entries]}
+            )
+            return 0
+        if not entries and not options.follow:
+            when = "in that time" if options.since else "yet"
+            say(f"nothing was logged {when}  ({', '.join(map(str, agent.files))})")
+        _print(entries, as_json=options.json)
+        if options.follow:
+            async with asyncio.TaskGroup() as group:
+                for file in files:
+                    group.create_task(_follow_file(file, as_json=options.json))
+                if store is not None:
+                    group.create_task(_follow_tasks(agent, store, seq, as_json=options.json))
     return 0
 
 
-def log_files(target: str, registries: Iterable[FileRegistry], folder: Path) -> list[Path]:
-    """The files of the agent that `target` names: a living one, else one that has left its log.
+def _print(entries: Iterable[Entry], *, as_json: bool) -> None:
+    for entry in entries:
+        if as_json:
+            give_json(entry.as_json())
+        else:
+            give(cut(entry.as_line(), line_width()))
+
+
+def find_logs(target: str, registries: Iterable[FileRegistry], folder: Path) -> LoggedAgent:
+    """Return the logs of the agent that `target` names: a living one, else one that has left its log.
 
     Raises:
         NotFound: nobody of that name has logged anything.
@@ -52,20 +145,114 @@ def log_files(target: str, registries: Iterable[FileRegistry], folder: Path) -> 
     """
     written = [entry for registry in registries for entry in registry.written()]
     # What lives inside a gateway is told of in the gateway's log.
-    agents = {entry.gateway or entry.agent_id for entry in matching(target, written)} or _past_agents(target, folder)
+    living = {entry.agent_id: (entry.gateway or entry.agent_id, entry.inbox) for entry in matching(target, written)}
+    agents = living or {agent_id: (agent_id, "") for agent_id in _past_agents(target, folder)}
     if len(agents) > 1:
         raise AmbiguousTarget(target, sorted(agents))
-    for agent_id in agents:
-        files = [path for suffix in ("out", "log") if (path := folder / f"{agent_id}.{suffix}").exists()]
+    for agent_id, (writer, inbox) in agents.items():
+        files = tuple(path for suffix in ("out", "log") if (path := folder / f"{writer}.{suffix}").exists())
         if files:
-            return files
+            return LoggedAgent(agent_id, files, inbox)
     raise NotFound(f"there is no log of '{target}'", hint=f"logs lie in {folder}")
 
 
-def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a file."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return [line.rstrip("\n") for line in deque(file, maxlen=count)]
+def file_entry(line: str) -> Entry:
+    """Read one line of a host's log; a line that is no event is what its program printed."""
+    try:
+        fields: Any = json.loads(line)
+        at = datetime.fromisoformat(fields["at"])
+    except (ValueError, TypeError, KeyError):
+        return Entry(_LONG_AGO, "", line, fields={"text": line})
+    level, event = fields.get("level", ""), str(fields.get("event", ""))
+    told = dict(cast("dict[str, Any]", fields))
+    if event == "agent_state":
+        state, source, why = (str(told.get(name, "")) for name in ("state", "source", "why"))
+        return Entry(at, state, f"{source}: {why}", fields=told)
+    details = [f"{name}={_value(value)}" for name, value in told.items() if name not in _NOT_SHOWN]
+    if "traceback" in told:
+        details.append(f"{str(told['traceback']).rstrip().rpartition(chr(10))[2]}  (--json shows the traceback)")
+    word = event.replace("_", " ")
+    return Entry(
+        at, f"{level}: {word}" if level in ("warning", "error", "critical") else word, " ".join(details), fields=told
+    )
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) and " " not in value else json.dumps(value, ensure_ascii=False, default=str)
+
+
+async def _task_entries(store: SqliteStore, agent: LoggedAgent, count: int, after: datetime, seq: int) -> list[Entry]:
+    """Return the last events of the agent's tasks, up to `seq`."""
+    since = None if after == _LONG_AGO else after
+    agent_id = "" if agent.inbox else agent.agent_id
+    query = TaskQuery(inbox=agent.inbox, agent_id=agent_id, limit=max(count, 1), updated_after=since)
+    page = await store.list(query)
+    found: list[Entry] = []
+    for task in page.tasks:
+        events = [one.event for one in await store.read_after(0, task_id=task.id) if one.seq <= seq]
+        found += [entry for event in events if (entry := task_entry(event)) is not None]
+        if len(found) >= count:
+            break
+    return found
+
+
+def task_entry(event: TaskEvent) -> Entry | None:
+    """Return what a log says of an event, or None."""
+    told = logged(event)
+    return Entry(event.at, told[0], told[1], event.task_id) if told else None
+
+
+async def _follow_tasks(agent: LoggedAgent, store: SqliteStore, seq: int, *, as_json: bool) -> None:
+    journal = Journal(store)
+    tail = StoreTail(store, journal, look_seconds=LOOK_SECONDS)
+    feed = Feed(journal, store, source=tail)
+    async with tail.running(), aclosing(updates_of(feed, None, agent.inbox, seq)) as updates:
+        async for update in updates:
+            entry = task_entry(update.event) if update.event and _is_of(update, agent) else None
+            _print((entry,) if entry else (), as_json=as_json)
+
+
+def _is_of(update: Update, agent: LoggedAgent) -> bool:
+    return bool(agent.inbox) or update.task.agent_id == agent.agent_id
+
+
+async def _follow_file(file: _GrowingFile, *, as_json: bool) -> None:
+    never = asyncio.get_running_loop().create_future()
+    while True:
+        _print(map(file_entry, file.new_lines()), as_json=as_json)
+        await asyncio.wait({never}, timeout=_FOLLOW_SECONDS)
+
+
+class _GrowingFile:
+    """Reads a file, then what is appended to it, also after it was set aside for a new one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open(encoding="utf-8", errors="replace")
+        self._rest = ""
+
+    def last_lines(self, count: int) -> list[str]:
+        """Returns the last lines that the file has now."""
+        return [line.rstrip("\n") for line in deque(self._file, maxlen=count)]
+
+    def new_lines(self) -> list[str]:
+        """Returns the whole lines since the last call."""
+        *lines, self._rest = (self._rest + self._file.read()).split("\n")
+        if self._path.exists() and not self._path.samefile(f"/dev/fd/{self._file.fileno()}"):
+            self._file.close()
+            self._file = self._path.open(encoding="utf-8", errors="replace")
+        return lines
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _duration(text: str) -> timedelta:
+    """Reads 30s, 15m, 2h or 1d."""
+    found = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a time such as 30s, 15m, 2h or 1d, not '{text}'")
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
 
 
 def _past_agents(target: str, folder: Path) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from synapse.cli.hosts import current_folder
@@ -11,6 +10,8 @@ from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser, whole_number
 from synapse.core.push import Delivery, Push, shown_url
 from synapse.core.task import SHORT_ID_LENGTH
+from synapse.runtime import loop
+from synapse.runtime.open_store import require_no_lost_store
 from synapse.runtime.settings import load_settings
 from synapse.stores.sqlite import SqliteStore
 
@@ -30,7 +31,7 @@ def run(arguments: list[str]) -> int:
     listing = actions.add_parser("list", help=summary, summary=summary)
     listing.add_argument("--limit", type=whole_number(1), default=100, metavar="N", help="how many to show (100)")
     options = parser.parse_args(arguments)
-    known = asyncio.run(_deliveries(options.limit))
+    known = loop.run(_deliveries(options.limit))
     if options.json:
         give_json([_fields(push, delivery) for push, delivery in known])
     elif known:
@@ -49,6 +50,7 @@ class _ActionParser(VerbParser):
 
 async def _deliveries(limit: int) -> list[tuple[Push, Delivery | None]]:
     settings = load_settings(folder=current_folder())
+    require_no_lost_store(settings)
     if not settings.store.exists():
         return []
     store = await SqliteStore.open(settings.store)

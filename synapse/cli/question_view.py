@@ -38,8 +38,9 @@ def option_lines(question: "dict[str, Any]") -> "list[str]":
     """The answers that are offered, with what to type for each."""
     lines: list[str] = []
     for one in objects_in(question, "options"):
-        said = explanation(question, one).removeprefix(f"{one.get('key')}. ") or str(one.get("label"))
-        lines.append(f"  {plain(str(one.get('key')))}. {plain(said)}")
+        key = str(one.get("key"))
+        said = explanation(question, one).removeprefix(f"{key}. ") or str(one.get("label"))
+        lines.append(f"  {plain(key)}{'.' if key.isdigit() else ':'} {plain(said)}")
     return lines
 
 
@@ -78,7 +79,7 @@ def what_to_type(question: "dict[str, Any]", target: str) -> "list[str]":
 
 def target_of(question: "dict[str, Any]", agent: str) -> str:
     """What to name when it is answered: the short id of its task, or the agent."""
-    return str(question.get("task_id") or "")[:8] or agent
+    return plain(str(question.get("task_id") or "")[:8]) or agent
 
 
 def next_step(question: "dict[str, Any]", target: str, agent: str) -> str:

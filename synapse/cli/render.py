@@ -28,6 +28,15 @@ def painted(text: str, state: str) -> str:
     return f"\x1b[{COLOURS[state]}m{text}\x1b[0m"
 
 
+def split_colours(text: str) -> "list[tuple[str, bool]]":
+    """The pieces of `text`, each with whether it is one of our own colour codes."""
+    import re
+
+    codes = "|".join(re.escape(code) for code in ("0", *COLOURS.values()))
+    pieces = re.split(rf"(\x1b\[(?:{codes})m)", text)
+    return [(piece, number % 2 == 1) for number, piece in enumerate(pieces)]
+
+
 def in_colour() -> bool:
     """Colours are for people who look: on a terminal, and not with NO_COLOR."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from argparse import SUPPRESS
 from pathlib import Path
 
+from synapse.cli.person import launch_settings
 from synapse.cli.speech import say
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.runtime.settings import load_settings
 
 EXAMPLES = """
 synapse scripted docs/examples/hello.toml
@@ -36,4 +37,5 @@ def run(arguments: list[str]) -> int:
             say(f'{name} plays {script.name} on port {me.port}  (Ctrl-C ends it; synapse send {name} "…")')
 
     script = Path(options.script)
-    return run_script(script, name=options.name, port=options.port, settings=load_settings(), introduce=introduce)
+    settings = settings_here(load=launch_settings, asks=not options.headless)
+    return run_script(script, name=options.name, port=options.port, settings=settings, introduce=introduce)

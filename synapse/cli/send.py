@@ -17,7 +17,7 @@ from synapse.cli.hosts import (
 from synapse.cli.options import HELP, Options, parse
 from synapse.cli.sent import give_task, report_sent
 from synapse.cli.speech import say
-from synapse.core.address import PERSON
+from synapse.core.address import PERSON, is_marked
 from synapse.registries.files import FileRegistry
 
 TYPE_CHECKING = False
@@ -52,8 +52,9 @@ def run(arguments: "list[str]") -> int:
     target, words = _target(options)
     _check(options)
     registry = open_registry()
-    if target.lstrip("@") == PERSON:
-        return _answer_person(options, words, registry)
+    asker = target.removeprefix("@")
+    if asker == PERSON or is_marked(asker):
+        return _answer_asker(asker, options, words, registry)
     body = message_body(options.message(words), options, sender_fields(registry, options.text("--from")))
     past = registry.written() if options.has("--queue") else []
     try:
@@ -138,12 +139,13 @@ def _waits(options: Options) -> bool:
     return options.has("--response") or options.has("--wait") or options.has("--receipt")
 
 
-def _answer_person(options: Options, words: "list[str]", registry: FileRegistry) -> int:
-    """An agent answers a person's shell, which has no host: the answer goes to the task on the agent's own host."""
+def _answer_asker(asker: str, options: Options, words: "list[str]", registry: FileRegistry) -> int:
+    """An agent answers somebody who has no host here: the answer goes to the task on the agent's own host."""
     if not options.has("--reply-to"):
         from synapse.core.errors import AgentNotFound
 
-        raise AgentNotFound(PERSON, hint="a person is no agent; answer a person's request with `synapse reply`")
+        who = "a person" if asker == PERSON else "this sender"
+        raise AgentNotFound(asker, hint=f"{who} is no agent here; answer a request of theirs with `synapse reply`")
     from synapse.cli.reply import reply
 
     own = require_own_agent(registry)

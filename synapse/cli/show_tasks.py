@@ -13,6 +13,7 @@ from synapse.core.task import Task
 from synapse.dialects.synapse.projection import STATE_NAMES, task_object
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.gateway_directory import left_name
+from synapse.service.origin import sender_in
 
 EXAMPLES = """
 synapse tasks                      of all agents, the latest change first
@@ -40,6 +41,14 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+def _sender(task: Task) -> str:
+    """Return the sender as people know it: a proven agent by its given name (its inbox), or without our prefix."""
+    shown, sender = sender_of(task_object(task)), sender_in(task.metadata)
+    if shown != sender.sender_id:
+        return shown
+    return sender.inbox if sender.inbox and "@" not in sender.inbox else shown.removeprefix("synapse-")
+
+
 def _row(task: Task, now: datetime) -> tuple[str, ...]:
     changed = task.updated_at.astimezone()
     is_today = changed.date() == now.astimezone().date()
@@ -48,6 +57,6 @@ def _row(task: Task, now: datetime) -> tuple[str, ...]:
         STATE_NAMES[task.state].replace("_", " "),
         f"{changed:%H:%M:%S}" if is_today else f"{changed:%Y-%m-%d}",
         left_name(task).removeprefix("synapse-"),
-        sender_of(task_object(task)),
+        _sender(task),
         task.message.text.strip().partition("\n")[0][:200],
     )

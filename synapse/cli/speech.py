@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def give(text: str) -> None:
-    """Write a result."""
-    _write(sys.stdout, text)
+    """Write a result; to a terminal without anything that could act there, except our own colours."""
+    _write(sys.stdout, _for_terminal(text))
 
 
 def give_piece(text: str) -> None:
     """Write a piece of a result that goes on in the same line."""
-    _write(sys.stdout, text, end="")
+    _write(sys.stdout, _for_terminal(text), end="")
 
 
 def give_json(value: "Any") -> None:
@@ -27,8 +27,8 @@ def give_json(value: "Any") -> None:
 
 
 def say(text: str) -> None:
-    """Tell a person something about how it goes."""
-    _write(sys.stderr, text)
+    """Tell a person something about how it goes; names and errors in it may be another agent's words."""
+    _write(sys.stderr, _harmless(text))
 
 
 def complain(error: "SynapseError | OSError", *, as_json: bool, task_id: str = "") -> int:
@@ -69,6 +69,24 @@ def _has_lost_its_folder() -> bool:
     except OSError:
         return True
     return False
+
+
+def _for_terminal(text: str) -> str:
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    if "\x1b" not in text:
+        return _harmless(text)
+    from synapse.cli.render import split_colours
+
+    return "".join(piece if is_colour else _harmless(piece) for piece, is_colour in split_colours(text))
+
+
+def _harmless(text: str) -> str:
+    if all(line.isprintable() for line in text.split("\n")):
+        return text
+    from synapse.core.envelope import sanitise
+
+    return sanitise(text)
 
 
 def _write(stream: "TextIO | None", text: str, end: str = "\n") -> None:

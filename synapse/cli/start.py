@@ -6,8 +6,10 @@ from synapse.cli.background import start_host
 from synapse.cli.hosts import open_registry
 from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
 from synapse.cli.list_agents import as_fields
+from synapse.cli.person import launch_settings, require_person
 from synapse.cli.speech import give_json, say
 from synapse.cli.survey import ask_all
+from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
 from synapse.core.address import short_name
 from synapse.runtime.host_launch import Launch
@@ -37,13 +39,13 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("script", nargs="?", metavar="FILE", help="the script, after `scripted`")
     add_host_options(parser)
     options = parser.parse_args(ours)
-    settings = load_settings()
     if options.profile == SCRIPTED and not options.script:
         parser.error("a FILE follows `scripted`")
     if options.profile != SCRIPTED:
-        require_profile(options.profile, settings)
+        require_profile(options.profile, load_settings())
         if options.script:
             parser.refuse(options.script)
+    settings = settings_here(options.profile, load=launch_settings, asks=not options.json)
     launch = Launch(
         verb=[options.profile, *([options.script] if options.script else [])],
         name=options.name,
@@ -64,13 +66,14 @@ def run(arguments: list[str]) -> int:
 
 def _start_gateway(arguments: list[str]) -> int:
     from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
-    from synapse.cli.gateway import add_gateway_options
+    from synapse.cli.gateway import OPENED, add_gateway_options
     from synapse.runtime.gateway_place import gateways
 
     parser = VerbParser("start gateway", summary="start the gateway in the background", examples=GATEWAY_EXAMPLES)
     add_gateway_options(parser)
     options = parser.parse_args(arguments)
-    settings = load_settings()
+    require_person(OPENED)
+    settings = settings_here(asks=not options.json)
     launch = Launch(verb=["gateway", *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from synapse.cli.hold_view import held_in, how_long, messages_in, way_out, why_held
 from synapse.cli.hosts import AGENT_VARIABLE, ask, find_agent, open_registry, stands_still, standstill
-from synapse.cli.list_agents import as_fields, attention_lines, decision, state_of
+from synapse.cli.list_agents import QUEUED, as_fields, attention_lines, decision, state_of
 from synapse.cli.list_agents import run as list_agents
 from synapse.cli.question_view import next_step, question_in, question_lines, question_of
 from synapse.cli.render import painted, plain, short_path
@@ -27,9 +28,10 @@ from synapse.cli.task_view import (
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentNotFound, AmbiguousTask, TaskNotFound
+from synapse.core.errors import AgentNotFound, AmbiguousTask, SynapseError, TaskNotFound
 from synapse.core.json_text import objects_in
 from synapse.registries.files import FileRegistry
+from synapse.runtime.system_clock import SystemClock
 
 LEAST_OF_AN_ID = 4
 EXAMPLES = """
@@ -76,8 +78,8 @@ def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
         give_json({**as_fields(one), **sightings})
         return
     state, body, entry = state_of(one), one.body, one.entry
-    give(f"{short_name(entry)}  {painted(state, state)}  since {body.get('since', '?')}")
-    give(f"  why      {plain(str(body.get('why', '')))}  ({body.get('source', '')})")
+    give(f"{short_name(entry)}  {painted(state, state)}  since {plain(str(body.get('since', '?')))}")
+    give(f"  why      {plain(str(body.get('why', '')))}  ({plain(str(body.get('source', '')))})")
     if body.get("gate"):
         give(f"  gate     nothing is typed: {plain(str(body['gate']))}")
     place = f"in {entry.gateway}" if entry.gateway else f"port {entry.port}"
@@ -86,6 +88,7 @@ def _show_agent(one: Asked, *, explain: bool, as_json: bool) -> None:
     if task:
         give(f"  task     {short_id(task)} from {sender_of(task)}, {receipt_of(task)}: {plain(message_of(task))[:200]}")
     give(f"  queue    {body.get('queue_depth', 0)} waiting")
+    _show_held(held_in(body), entry)
     for line in attention_lines([one]):
         give(f"  {line}")
     for line in question_lines(question_in(body))[1:]:
@@ -98,13 +101,14 @@ def _explain(one: Asked) -> None:
     give("  sources, the most trusted first:")
     for sighting in objects_in(one.body, "sightings"):
         won = "→" if sighting.get("source") == one.body.get("source") else " "
-        source, state, at = (str(sighting.get(key, "")) for key in ("source", "state", "at"))
+        source, state, at = (plain(str(sighting.get(key, ""))) for key in ("source", "state", "at"))
         give(f"  {won} {source:<12} {state:<9} {at}  {plain(str(sighting.get('detail', '')))}")
 
 
 def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> None:
+    held = _held_with(entry, task)
     if as_json:
-        give_json({"task": task, "reply": reply_of(task) or None, "receipt": receipt_of(task)})
+        give_json({"task": task, "reply": reply_of(task) or None, "receipt": receipt_of(task), "held": held or None})
         return
     where = f"at {short_name(entry)}" + ("" if entry.pid else " (not running)")
     give(f"task {task.get('id')}  {status_of(task)}  {where}, from {sender_of(task)}")
@@ -113,6 +117,7 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
         give(f"  ! {short_name(entry)} does not respond: {standstill(entry)}")
     for line in receipt_lines(task):
         give(f"  {plain(line)}")
+    _show_held(held, entry)
     if attention_of(task):
         give(f"  ! {plain(attention_of(task))}{decision(short_id(task), receipt_of(task))}")
     question = question_of(task)
@@ -123,6 +128,22 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     if reply_of(task):
         title = "answer" if status_of(task) in FINISHED else "said so far"
         give("\n".join([f"  {title}", *(plain(line) for line in reply_of(task).splitlines())]))
+
+
+def _show_held(held: dict[str, Any], entry: AgentEntry) -> None:
+    if held:
+        lasting = how_long(held.get("since"), SystemClock().now())
+        give(f"  held     {messages_in(held)} {lasting}: {why_held(held)}  ({way_out(held, short_name(entry))})")
+
+
+def _held_with(entry: AgentEntry, task: dict[str, Any]) -> dict[str, Any]:
+    """Why a task that waits in its agent's queue is held; nothing if it does not wait, or its host does not say."""
+    if receipt_of(task) != QUEUED or status_of(task) in FINISHED or not entry.pid or stands_still(entry):
+        return {}
+    try:
+        return held_in(ask(entry, "GET", "/status"))
+    except SynapseError:
+        return {}
 
 
 def _show_question(question: dict[str, Any], target: str, agent: str) -> None:

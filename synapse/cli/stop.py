@@ -5,10 +5,11 @@ from __future__ import annotations
 from synapse.cli.background import require_own_process, stop_host
 from synapse.cli.hosts import GATEWAY, find_agent, open_gateways, open_registry
 from synapse.cli.speech import give_json, say
+from synapse.cli.stored import stored_queue
 from synapse.cli.verb_parser import VerbParser
 from synapse.core.address import matching, short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import NotFound
+from synapse.core.errors import NotFound, StoreFailed
 from synapse.registries.files import FileRegistry
 
 EXAMPLES = """
@@ -33,12 +34,25 @@ def run(arguments: list[str]) -> int:
     for entry in entries:
         stop_host(entry, open_gateways() if entry.agent_type == GATEWAY else registry, force=options.force)
         if not options.json:
-            say(f"{short_name(entry)} has ended")
+            say(f"{short_name(entry)} has ended{_left_for(entry)}")
     if options.all and not entries and not options.json:
         say("no agent is running")
     if options.json:
         give_json([entry.as_dict() for entry in entries])
     return 0
+
+
+def _left_for(entry: AgentEntry) -> str:
+    """What waits for its next start, as the end of a sentence."""
+    try:
+        left = sum(owner.inbox == entry.inbox for owner, _ in stored_queue({})) if entry.inbox else 0
+    except StoreFailed:
+        return ""
+    if not left:
+        return ""
+    return (
+        f"; {left} message{'' if left == 1 else 's'} wait{'s' if left == 1 else ''} for its next start  (synapse queue)"
+    )
 
 
 def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:

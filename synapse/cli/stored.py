@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -11,10 +10,12 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.task import Task
 from synapse.dialects.synapse.projection import task_object
+from synapse.runtime import loop
+from synapse.runtime.open_store import require_no_lost_store
 from synapse.runtime.settings import load_settings
 from synapse.runtime.unowned import Unowned, open_unowned
 from synapse.service.gateway_directory import left_name
-from synapse.service.recovery import is_instruction
+from synapse.service.recovery import is_instruction, is_waiting_for_reply
 
 T = TypeVar("T")
 
@@ -39,10 +40,17 @@ def stored_queue(living: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[s
 
 
 def recent_tasks(agent: str, limit: int) -> list[Task]:
-    """The tasks that changed last, of all agents or of one, the latest first; not what each is told at its start."""
+    """Return the tasks that changed last, of all agents or of one, the latest first.
+
+    Leaves out what each agent is told at its start, and the task in which an asking agent waits for a reply: the
+    request itself is a task of the agent that was asked. Raises StoreFailed.
+    """
+    # An empty list would be a lie: agents that run have tasks, in a store that is gone from its place.
+    require_no_lost_store(load_settings(folder=current_folder()))
 
     def is_wanted(task: Task) -> bool:
-        return not is_instruction(task) and (not agent or is_of(agent, owner(task)))
+        is_request = not is_instruction(task) and not is_waiting_for_reply(task)
+        return is_request and (not agent or is_of(agent, owner(task)))
 
     try:
         return _with_store(lambda unowned: unowned.recent(limit, is_wanted), "")
@@ -90,4 +98,4 @@ def _with_store(act: Callable[[Unowned], Awaitable[T]], wanted: str) -> T:
         async with open_unowned(settings) as unowned:
             return await act(unowned)
 
-    return asyncio.run(run())
+    return loop.run(run())

@@ -36,7 +36,7 @@ class Asked:
         try:
             answer = converse(self.entry, method, path, body, timeout=timeout)
         except NoAnswer as silence:
-            self.error = not_responding(self.entry)
+            self.error = not_responding(self.entry, silence)
             self.in_doubt = silence.sent
             return
         if answer.status >= 400:
@@ -92,7 +92,7 @@ def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[st
 
         owner, task = find_stored(prefix)
         silent = [one for one in asked if isinstance(one.error, AgentNotResponding)]
-        held = [one for one in silent if one.entry.agent_id == owner.agent_id]
+        held = [one for one in silent if one.entry.is_agent_of(owner.inbox, owner.agent_id)]
         return (held[0].entry if held else owner), task
     if len(found) > 1:
         raise AmbiguousTask(prefix, [f"{one.body['id']} ({short_name(one.entry)})" for one in found])

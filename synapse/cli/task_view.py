@@ -1,13 +1,11 @@
 """What a person or a script wants to know of a task, read from the task's JSON. Imports nothing of weight."""
 
-from synapse.core.address import PERSON
 from synapse.core.json_text import object_in, objects_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-UNVERIFIED = "(unverified)"
 FINISHED = ("completed", "failed", "canceled")
 _RECEIPTS = {"completed": "answered", "failed": "failed", "canceled": "canceled"}
 
@@ -52,10 +50,10 @@ def reason_of(task: "dict[str, Any]") -> str:
 
 
 def sender_of(task: "dict[str, Any]") -> str:
-    """Who sent the task; `(unverified)` when that is only what the message says."""
-    metadata = object_in(task, "metadata")
-    sender = str(object_in(metadata, "sender").get("sender_id") or PERSON)
-    return f"{sender} {UNVERIFIED}" if metadata.get("sender_verified") is False and sender != PERSON else sender
+    """Who sent the task, in the words of the header that its message is typed with."""
+    from synapse.core.envelope import typed_sender
+
+    return typed_sender(object_in(task, "metadata"))
 
 
 def message_of(task: "dict[str, Any]") -> str:

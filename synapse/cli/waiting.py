@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from synapse.cli import exit_codes
+from synapse.cli.hold_view import messages_in, overdue_in, way_out, why_held
 from synapse.cli.hosts import ask, current_folder, own_agent, post_message, stands_still, standstill
 from synapse.cli.options import Options
 from synapse.cli.question_view import next_step, question_in, question_lines, question_of, target_of, title_of
@@ -43,9 +44,8 @@ SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
 
 def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, registry: FileRegistry) -> int:
     """Send the message, wait for what the options ask for, print it, and return the exit code."""
-    settings = load_settings(folder=current_folder())
     clock = SystemClock()
-    deadline = clock.monotonic() + (options.seconds("--timeout") or settings.response_timeout)
+    deadline = clock.monotonic() + (options.seconds("--timeout") or _response_timeout())
     own = own_agent(registry) if options.has("--response") and not options.has("--from") else None
     until = is_submitted if _level(options) == "submitted" else is_answered
     if options.has("--response"):
@@ -78,6 +78,13 @@ def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, reg
     finally:
         watch.close()
     return report(watch.receiver, task, options, asked=short_id(sent))
+
+
+def _response_timeout() -> float:
+    settings = load_settings(folder=current_folder())
+    if settings.project and (note := settings.project.note(uses=("response_timeout",))):
+        say(f"Warning: {plain(note)}")
+    return settings.response_timeout
 
 
 def is_answered(task: TaskFields) -> bool:
@@ -171,6 +178,12 @@ class Narrator:
         question = question_in(state)
         if question:
             self._meet(question)
+            return
+        held = overdue_in(state)
+        if held and state.get("state") != WAITING:
+            if why_held(held) in self._told_hindrance:
+                return  # it was said when it began
+            self._tell(f"{self._name} holds {messages_in(held)}: {why_held(held)}  ({way_out(held, self._name)})")
             return
         before, self._hindrance = self._hindrance, self._hindrance_in(state)
         is_lasting = state.get("state") == WAITING or self._hindrance == before

@@ -13,6 +13,8 @@ from synapse.transports.client import Answer, NoAnswer
 from synapse.transports.events import EventStream, ServerEvent, open_stream
 
 MOST_BROKEN_STREAMS: Final = 5
+ERROR_EVENT: Final = "error"
+"""The last event of a stream that its server could not bring to its end."""
 PULSE_SECONDS: Final = 2.0
 MOST_MISSED_PULSES: Final = 2
 """A host that is restarted is away for a moment."""
@@ -66,7 +68,7 @@ class Watch:
         except NoAnswer as silence:
             now = self._as_registered(self._host)
             if now.socket == self._host.socket:
-                raise not_responding(self._host) from silence
+                raise not_responding(self._host, silence) from silence
             # It was started again at another port, and has taken its tasks over.
             self._host, self._receiver = now, self._as_registered(self._receiver)
             self.follow(task_id)
@@ -86,7 +88,8 @@ class Watch:
         broken, is_first = 0, True
         while broken < MOST_BROKEN_STREAMS:
             event = self._next(task_id)
-            if event is None:
+            if event is None or event.name == ERROR_EVENT:
+                # Whatever cut the stream off: opening it again goes on behind it, or tells what is wrong.
                 broken += 1
                 self.follow(task_id)
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
@@ -20,12 +19,13 @@ from synapse.core.events import Update
 from synapse.core.json_text import decode_object
 from synapse.core.task import TaskId, TaskState
 from synapse.dialects.synapse.updates import encode_update
+from synapse.runtime import loop
+from synapse.runtime.open_store import open_store
 from synapse.runtime.settings import load_settings
 from synapse.service.feed import Feed
 from synapse.service.gateway_directory import left_name
 from synapse.service.journal import Journal
 from synapse.service.store_tail import StoreTail
-from synapse.stores.sqlite import SqliteStore
 
 EXAMPLES = """
 synapse watch                      all agents, until Ctrl-C
@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
     what.add_argument("--agent", metavar="AGENT", default="", help="the tasks of this agent")
     options = parser.parse_args(arguments)
     inbox = _inbox_of(options.agent) if options.agent else ""
-    return asyncio.run(_watch(options.task, inbox, as_json=options.json))
+    return loop.run(_watch(options.task, inbox, as_json=options.json))
 
 
 def _inbox_of(agent: str) -> str:
@@ -61,13 +61,13 @@ def _inbox_of(agent: str) -> str:
 
 
 async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
-    store = await SqliteStore.open(load_settings(folder=current_folder()).store)
+    store = await open_store(load_settings(folder=current_folder()))
     try:
         journal = Journal(store)
         tail = StoreTail(store, journal, look_seconds=LOOK_SECONDS)
         feed = Feed(journal, store, source=tail)
         task_id = await journal.resolve_id(prefix) if prefix else None
-        async with tail.running(), aclosing(_updates(feed, task_id, inbox)) as updates:
+        async with tail.running(), aclosing(updates_of(feed, task_id, inbox, 0 if task_id else None)) as updates:
             if not task_id:
                 say("watching; Ctrl-C ends it")
             async for update in updates:
@@ -77,8 +77,10 @@ async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
         await store.close()
 
 
-async def _updates(feed: Feed, task_id: TaskId | None, inbox: str) -> AsyncGenerator[Update, None]:
-    after = 0 if task_id else None
+async def updates_of(
+    feed: Feed, task_id: TaskId | None, inbox: str, after: int | None = None
+) -> AsyncGenerator[Update, None]:
+    """Yields what happens to one task, or to the tasks of an inbox (empty: of all), from now on or after a seq."""
     while True:
         updates = feed.follow(task_id, after) if task_id else feed.follow_all(after, inbox=inbox)
         try:

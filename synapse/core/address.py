@@ -9,6 +9,15 @@ SYSTEM = "synapse-system"
 """The sender of initial instructions."""
 PERSON = "user"
 """The sender that stands for a person at a plain shell."""
+UNVERIFIED = "unverified."
+"""Stands before the name of a sender whom nothing proves, where a message is typed or listed."""
+KEY = "key."
+"""Stands before the name of a caller of the gateway: of its API key, its token's subject, or its own authenticator."""
+
+
+def is_marked(name: str) -> bool:
+    """Whether `name` begins like a sender that is no agent here; no agent can be called that."""
+    return name.lower().startswith((UNVERIFIED, KEY))
 
 
 def resolve(target: str, entries: "list[AgentEntry]") -> AgentEntry:

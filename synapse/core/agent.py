@@ -22,13 +22,17 @@ class AgentEntry:
         "extensions",
         "gateway",
         "inbox",
+        "lacks",
         "name",
         "pid",
+        "pid_namespace",
         "pid_started",
         "port",
         "socket",
         "started_at",
         "takes",
+        "terminal",
+        "version",
         "working_dir",
     )
 
@@ -50,6 +54,10 @@ class AgentEntry:
         gateway: str = "",
         takes: str = "",
         extensions: str = "",
+        terminal: int = 0,
+        pid_namespace: int = 0,
+        version: str = "",
+        lacks: str = "",
     ) -> None:
         self.agent_id = agent_id
         self.agent_type = agent_type
@@ -70,6 +78,14 @@ class AgentEntry:
         self.takes = takes
         # The extensions of A2A that it declares, as JSON; see `core.extension`. Empty declares none.
         self.extensions = extensions
+        # The device number of the terminal that its CLI runs on: who sits there is no person. 0 when it has none.
+        self.terminal = terminal
+        # Where the pid means something: a container or a sandbox may have pids of its own. 0 when it is not known.
+        self.pid_namespace = pid_namespace
+        # The version of Synapse that its process runs; empty for those that wrote none yet.
+        self.version = version
+        # The capabilities of A2A that are switched off, with a space between; see `core.capability`.
+        self.lacks = lacks
 
     def as_dict(self) -> "dict[str, object]":
         """The registry file's fields."""
@@ -94,4 +110,5 @@ def entry_from(fields: "dict[str, object]") -> "AgentEntry | None":
         value = fields.get(name)
         if isinstance(value, type(getattr(entry, name))):
             setattr(entry, name, value)
-    return entry
+    # They are shown in lists and prompts. No host writes such names; what else does is no entry.
+    return entry if f"{entry.agent_id}{entry.agent_type}{entry.name}".isprintable() else None

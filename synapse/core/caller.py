@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LOCAL_SCOPE: Final = "local"
+ANONYMOUS_SCOPE: Final = "anonymous"
+"""Of those who brought no credentials, where none are needed."""
 READ: Final = "read"
 SEND: Final = "send"
 CANCEL: Final = "cancel"
@@ -27,7 +29,7 @@ def for_good() -> bool:
 class Caller:
     """The one on whose behalf a request runs.
 
-    `agent_id` is set when the process ancestry of the connecting pid proves an agent. `scope` says whose tasks it sees.
+    `agent_id` is set when the ancestors of the connecting process prove an agent. `scope` says whose tasks it sees.
     """
 
     scope: str = LOCAL_SCOPE
@@ -36,8 +38,12 @@ class Caller:
     via_socket: bool = False
     is_owner: bool = False
     """The user whose gateway it is, proven by the connection, where no credentials are asked for."""
-    names_agent: bool = False
-    """Its environment names an agent, though its ancestry proves none: an agent may have left it behind."""
+    doubt: str = ""
+    """Why its process does not count as a person's, though it proves no agent: it has exited, for example."""
+    named_agent: str = ""
+    """The agent that its environment names, though its ancestors prove none: an agent may have left it behind."""
+    terminal_doubt: str = ""
+    """Why it is not at a terminal of a person's, where a setting demands one for what only people decide."""
     sees_all: bool = False
     """Tasks of every scope are visible: an operator's key."""
     actions: frozenset[str] | None = None
@@ -56,13 +62,18 @@ class Caller:
         return self.sees_all or scope == self.scope
 
     @property
+    def is_anonymous(self) -> bool:
+        """Nothing is known of it."""
+        return self.scope == ANONYMOUS_SCOPE
+
+    @property
     def is_agent(self) -> bool:
         return bool(self.agent_id)
 
     @property
     def is_person(self) -> bool:
         """Nothing speaks for an agent. Only the socket tells whose process calls, so nobody is a person elsewhere."""
-        return self.via_socket and not self.agent_id
+        return self.via_socket and not self.agent_id and not self.doubt
 
     @property
     def is_own_user(self) -> bool:
@@ -71,5 +82,18 @@ class Caller:
 
     @property
     def may_decide(self) -> bool:
-        """A person whom nothing connects with an agent: what only people decide is taken from them."""
-        return self.is_person and not self.names_agent
+        """What only people decide is taken from it."""
+        return self.is_person and not self.terminal_doubt
+
+    @property
+    def objection(self) -> str:
+        """Why it may not decide what only people decide; empty when it may."""
+        if self.agent_id:
+            return f"the calling process belongs to the agent {self.agent_id}"
+        if self.doubt:
+            return f"the calling process does not count as a person's: {self.doubt}"
+        if not self.via_socket:
+            return "only the Unix socket tells whose process calls"
+        if self.terminal_doubt:
+            return f"{self.terminal_doubt}, and the setting person_proof demands a terminal of a person's"
+        return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
+from synapse.core.hold import HoldReason
 from synapse.core.message import Artifact, Message, Part
 from synapse.core.question import Choice, Question
 from synapse.core.task import TaskId
@@ -24,6 +25,8 @@ class Turn:
     """True for the message that opened the task, False for a follow-up."""
     trace: tuple[tuple[str, str], ...] = ()
     """Headers that tell an agent elsewhere whose work this is part of; see `core.trace`."""
+    resumed: bool = False
+    """The agent took the message before this process started: the driver follows the work and sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,10 @@ class AgentView:
     since: datetime
     gate: str = ""
     """Why nothing can be typed right now, or empty."""
+    gate_reason: HoldReason | None = None
+    """The same as a word."""
+    restless_since: datetime | None = None
+    """Since when the program prints again and again although its prompt is visible; None if it does not."""
     sightings: tuple[Sighting, ...] = ()
     question: Question | None = None
     """What its program asks a person now, in a turn or before the first one."""

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, cast
+
+from synapse.core.address import KEY, PERSON, UNVERIFIED
 
 _HEADER: Final = "[A2A:"
 
@@ -39,6 +42,34 @@ _LOOKALIKES: Final = {
 }
 
 
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONGEST_NAME: Final = 64
+# Letters that are read from right to left would show the fields of a header in another order.
+_RIGHT_TO_LEFT: Final = frozenset({"R", "AL", "AN"})
+
+
+def is_id(text: object) -> bool:
+    """Whether `text` can stand as an id in a header."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def typed_sender(metadata: Mapping[str, Any]) -> str:
+    """Return how a header names the sender that a task's metadata describes.
+
+    proven                    synapse-claude-8100, user, synapse-system
+    a caller of the gateway   key.NAME
+    everybody else            unverified.NAME
+    """
+    claimed: object = metadata.get("sender")
+    sender = cast("dict[str, Any]", claimed).get("sender_id") if isinstance(claimed, dict) else ""
+    name = _word(str(sender or PERSON))
+    if metadata.get("sender_verified") is True:
+        return name
+    user = metadata.get("user")
+    marked = KEY + _word(user) if isinstance(user, str) and user else UNVERIFIED + name
+    return marked[:_LONGEST_NAME]
+
+
 def sanitise(text: str) -> str:
     """Return `text` without anything that could act on a terminal; newlines are LF, tabs stay."""
     if text.isascii() and text.isprintable():
@@ -47,6 +78,11 @@ def sanitise(text: str) -> str:
     text = _CONTROL.sub("", text)
     text = _INVISIBLE.sub("", text)
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def one_line(text: str) -> str:
+    """Return `text` on one line, without anything that could act on a terminal; runs of blanks are one."""
+    return " ".join(sanitise(text).split())
 
 
 def neutralise(body: str) -> str:
@@ -76,8 +112,9 @@ def _header(short_id: str, sender: str, flag: str = "") -> str:
 
 @lru_cache(maxsize=256)
 def _word(sender: str) -> str:
-    """A sender's name cannot close the header or begin another field."""
-    return re.sub(r"[^\w.@-]", "_", sanitise(sender))[:64] or "unknown"
+    """A sender's name cannot close the header, begin another field or turn the order of what is shown."""
+    kept = re.sub(r"[^\w.@-]", "_", sanitise(sender))[:_LONGEST_NAME]
+    return "".join("_" if unicodedata.bidirectional(char) in _RIGHT_TO_LEFT else char for char in kept) or "unknown"
 
 
 class _Folding(dict[int, str]):

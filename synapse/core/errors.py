@@ -8,12 +8,14 @@
     ├── NotFound                  TaskNotFound · AgentNotFound · ExternalAgentNotFound · RouteNotFound
     ├── Conflict                  well-formed, but not now
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict
-    │   └── MessageIdReused · QueueFull · WaitCycle · NameTaken · PortTaken · FeedLagged
+    │   └── MessageIdReused · QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
     ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
-    ├── AgentFailed               AgentExited · AgentUnresponsive · AgentNotResponding · CommandMissing · FileNotStored
+    ├── AgentFailed               AgentExited · AgentUnresponsive · CommandMissing · FileNotStored
+    │   ├── AgentNotResponding    ConnectionForbidden · OutcomeUnknown
     │   └── ExternalAgentFailed   ExternalAgentUnreachable
     ├── WaitTimedOut · WaitingForPerson
-    ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull · StoreUnsafe
+    ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull
+    │                             StoreLost · StoreUnsafe
     └── InternalFailure           a defect of ours; the log has it, the caller gets no detail
 
 Each class has a stable `code`, used in wire errors, logs and tests; `str(error)` is the sentence for a person and
@@ -224,6 +226,12 @@ class QueueFull(Conflict):
     code = "queue_full"
 
 
+class QuotaExceeded(QueueFull):
+    """As much is kept for the agent, or for the caller's key, as may be."""
+
+    code = "quota_exceeded"
+
+
 class WaitCycle(Conflict):
     """The agents would wait for each other for ever."""
 
@@ -320,6 +328,35 @@ class AgentNotResponding(AgentFailed):
         )
 
 
+class ConnectionForbidden(AgentNotResponding):
+    """The calling process may not connect to the agent's host; nobody can tell from there whether it runs."""
+
+    code = "connection_forbidden"
+
+    def __init__(self, agent_id: str, why: str) -> None:
+        SynapseError.__init__(
+            self,
+            f"Agent '{agent_id}' cannot be reached from this process, and may well be running: {why}.",
+            hint="a sandbox does that: run the command outside of it, or let it open connections (in Codex: "
+            "`-c sandbox_workspace_write.network_access=true`)",
+        )
+
+
+class OutcomeUnknown(AgentNotResponding):
+    """The agent's host was asked and did not answer: it may have done what was asked, or not."""
+
+    code = "outcome_unknown"
+
+    def __init__(self, agent_id: str, port: object, agent_type: str, message_id: str = "") -> None:
+        super().__init__(agent_id, port, agent_type)
+        self.args = (f"{self} It is not known whether it took the request: it may still do so.",)
+        again = f"the message id '{message_id}'" if message_id else "the same message id"
+        self.hint = (
+            f"send it again with {again}: a message is never taken twice; or look first, at the tasks of the agent; "
+            f"if it stays silent, {self.hint}"
+        )
+
+
 class CommandMissing(AgentFailed):
     """The program that the profile starts is not installed."""
 
@@ -385,6 +422,12 @@ class StoreFull(StoreFailed):
     """The disk is full."""
 
     code = "store_full"
+
+
+class StoreLost(StoreFailed):
+    """The store's files were deleted, replaced or moved while they were open."""
+
+    code = "store_lost"
 
 
 class StoreUnsafe(StoreFailed):

@@ -6,6 +6,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import NamedTuple
 
+from synapse.core.clock import Deadline
 from synapse.core.message import Artifact, Json, Message, empty_object
 from synapse.core.receipt import ReceiptStep
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
@@ -26,7 +27,7 @@ class TaskOpened:
     message: Message
     priority: int = DEFAULT_PRIORITY
     queued: bool = True
-    deadline: datetime | None = None
+    deadline: Deadline | None = None
     metadata: Json = field(default_factory=empty_object)
     parent_id: str = ""
 

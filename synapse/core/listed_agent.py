@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from synapse.core.capability import CAPABILITIES
 from synapse.core.extension import Extensions
 
 
@@ -21,7 +22,7 @@ class ListedAgent:
     """Its profile, or `a2a` for an agent from elsewhere."""
     state: str
     """One of AGENT_STATES in `core.agent`."""
-    capabilities: tuple[str, ...] = ("streaming", "pushNotifications")
+    capabilities: tuple[str, ...] = CAPABILITIES
     """What it can do beyond answering, in the words of A2A's cards."""
     input_modes: tuple[str, ...] = ()
     """The media types of what it takes; empty takes all."""

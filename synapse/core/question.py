@@ -69,7 +69,7 @@ class Question:
     @property
     def text(self) -> str:
         """All of it, for people: the question, what it is about, and the answers that are offered."""
-        offered = [f"{option.key}. {option.label}" for option in self.options]
+        offered = [f"{option.key}{'.' if option.key.isdigit() else ':'} {option.label}" for option in self.options]
         return "\n".join(line for line in (self.title, self.detail, *offered, self.hint) if line)
 
 

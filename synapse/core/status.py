@@ -7,6 +7,7 @@ from typing import Any
 
 from synapse.core.agent import AgentEntry
 from synapse.core.driver import AgentView
+from synapse.core.hold import Hold
 from synapse.core.message import Json
 from synapse.core.task import Task
 
@@ -20,8 +21,12 @@ class HostStatus:
     current: Task | None
     queue: tuple[Task, ...]
     attention: tuple[Task, ...]
+    held: Hold | None = None
+    """Why messages wait, if they do and the agent is not at work on one."""
     asking: Task | None = None
     """The task in whose turn the agent asks a person; it may ask without one too (see `view.question`)."""
+    store_fault: str = ""
+    """Why nothing can be stored now, so that every message is refused; empty while it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

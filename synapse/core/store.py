@@ -96,8 +96,16 @@ class TaskStore(Protocol):
 
     async def release_inbox(self, inbox: str, holder: str) -> None: ...
 
+    async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
+        """How many bytes of events are kept; an empty inbox or scope means any."""
+        ...
+
     async def prune(self, before: datetime) -> int:
         """Delete finished tasks that did not change since, in steps that let others write; return how many."""
+        ...
+
+    def fault(self) -> str:
+        """What keeps it from storing anything, as a sentence for people; nothing while it can."""
         ...
 
     async def close(self) -> None: ...

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NewType, TypeVar
 
+from synapse.core.clock import Clock, Deadline
 from synapse.core.message import Artifact, Json, Message
 from synapse.core.receipt import Receipt
 
@@ -78,7 +79,7 @@ class Task:
     """Why the task is in its state, as a stable word (`expired`, `interrupted`, `agent_exited`) or empty."""
     note: str = ""
     """The same, as a sentence for a person."""
-    deadline: datetime | None = None
+    deadline: Deadline | None = None
     artifacts: tuple[Artifact, ...] = ()
     receipts: tuple[Receipt, ...] = ()
     attention: str = ""
@@ -86,6 +87,10 @@ class Task:
     metadata: Json = field(default_factory=dict[str, Any])
     parent_id: str = ""
     hidden: bool = False
+
+    def is_overdue(self, clock: Clock) -> bool:
+        """Whether its deadline has passed; most tasks end before theirs, and only what was not taken ends by it."""
+        return self.deadline is not None and self.deadline.has_passed(clock)
 
     @property
     def short_id(self) -> str:

@@ -122,6 +122,10 @@ class DocumentRoute:
     answer: Callable[[WireRequest], WireAnswer]
 
 
+NOT_KEPT: Final = ((b"cache-control", b"no-store"),)
+"""The headers of an answer that depends on who asks, so that no cache has it for anybody else."""
+
+
 class Call(NamedTuple):
     """One question that was understood, and how what comes of it is told, which may depend on the question."""
 
@@ -154,6 +158,8 @@ class CallRoute:
     path: str
     ask: Callable[[WireRequest], Call | StreamCall | WireAnswer]
     media_type: bytes = b"application/json"
+    refuse: Callable[[WireRequest, SynapseError], WireAnswer] | None = None
+    """Words an error that comes before the body was read, when the dialect's `encode_error` does not know enough."""
 
 
 AnyRoute = Route | StreamRoute | DocumentRoute | CallRoute

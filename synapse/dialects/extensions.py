@@ -6,15 +6,16 @@ a required one is not named      ExtensionRequired
 a declared one is named          the answer names it in the same header: it is in use
 any other one is named           nothing
 
-Reading a card requires nothing: it is where a client learns of them.
+Reading a card requires nothing: it is where a client learns of them, and of the capabilities that an agent lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from synapse.core.capability import check_capable
 from synapse.core.extension import Extensions, check_named
 from synapse.core.requests import ToAgent
 from synapse.dialects.dialect import Call, CallRoute, Dialect, Headers, Params, StreamCall, WireAnswer, WireRequest
@@ -58,6 +59,18 @@ def extended(dialect: Dialect, extensions: Extensions) -> Dialect:
         return _activated(call, named, extensions)
 
     return _settled(dialect, settle)
+
+
+def limited(dialect: Dialect, lacks: Collection[str]) -> Dialect:
+    """The dialect as an agent speaks it that lacks these capabilities: what needs one of them is refused."""
+    if not lacks:
+        return dialect
+
+    def check(call: Asked, _wire: WireRequest) -> Asked:
+        check_capable(lacks, call.request)
+        return call
+
+    return _settled(dialect, check)
 
 
 def naming(extensions_of: ExtensionsOf) -> Callable[[Asked, str, Headers], Asked]:

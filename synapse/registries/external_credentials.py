@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from synapse.core.errors import StoreCorrupt, StoreFailed
+from synapse.registries.private_folders import make_private
 
 _SUFFIX: Final = ".json"
 _PRIVATE: Final = 0o600
@@ -43,7 +44,7 @@ class FileCredentials:
         path = self._path(alias)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._folder)
             opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
             with os.fdopen(opened, "w", encoding="utf-8") as file:
                 json.dump(dict(headers), file)

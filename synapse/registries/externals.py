@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from synapse.core.errors import StoreCorrupt, StoreFailed
 from synapse.core.status import ExternalAgent
+from synapse.registries.private_folders import make_private
 
 _SUFFIX: Final = ".json"
 _TEXTS: Final = ("alias", "url", "name", "description", "protocol", "added_at")
@@ -57,7 +58,7 @@ class FileExternalBook:
         text = json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._folder)
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
             draft.replace(path)

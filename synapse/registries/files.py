@@ -7,7 +7,7 @@ import os
 
 from synapse.core.agent import AgentEntry, entry_from
 from synapse.core.json_text import decode_object, encode
-from synapse.registries.processes import is_running
+from synapse.registries.processes import is_gone, is_running, own_namespace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class FileRegistry:
         self.notes: list[str] = []
 
     def entries(self) -> "list[AgentEntry]":
-        """The agents whose hosts live; entries of dead hosts are removed, and broken files moved aside, on the way."""
+        """The agents whose hosts live, or may live; entries of dead hosts are removed, and broken files moved aside."""
         living: list[AgentEntry] = []
         for entry in self.written():
             if is_alive(entry):
@@ -52,14 +52,24 @@ class FileRegistry:
         """Make `entry` visible to others, whole or not at all."""
         if not _is_file_name(entry.agent_id):
             raise ValueError(f"{entry.agent_id!r} cannot be an agent id")
-        # makedirs gives its mode to the last folder only, and the one above holds the store and the logs.
-        os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        # `synapse send` writes no entry, and pays for none of this.
+        from pathlib import Path
+
+        from synapse.registries.private_folders import make_private
+
+        make_private(Path(self.folder))
         path = self._path(entry.agent_id + SUFFIX)
         draft = self._path(f".{entry.agent_id}.{os.getpid()}")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(encode(entry.as_dict()) + "\n")
         os.replace(draft, path)
+
+    def restore(self, entry: AgentEntry) -> bool:
+        """Write `entry` again if its file was lost, and return whether it was. A file of another host stays."""
+        if self.find(entry.agent_id) is not None:
+            return False
+        self.write(entry)
+        return True
 
     def remove(self, agent_id: str) -> None:
         """Forget an agent; it is no error if it is not there."""
@@ -71,7 +81,9 @@ class FileRegistry:
         now = self.find(entry.agent_id)
         if now is not None and (now.pid, now.pid_started) == (entry.pid, entry.pid_started):
             self.remove(entry.agent_id)
-            self.notes.append(f"removed {entry.agent_id}: its host (pid {entry.pid}) is gone")
+            forgotten = self.find(entry.agent_id) is None
+            removed = "removed" if forgotten else "could not remove"
+            self.notes.append(f"{removed} {entry.agent_id}: its host (pid {entry.pid}) is gone")
 
     def _names(self) -> "list[str]":
         try:
@@ -106,22 +118,38 @@ class FileRegistry:
 
 
 def is_alive(entry: AgentEntry) -> bool:
-    """Whether the host of `entry` lives.
+    """Whether the host of `entry` lives, or may live: False only when it is certain that it is gone.
 
-    A sandbox may hide the host's pid from us, so a host whose socket takes a connection lives too.
+    A container or a sandbox may hide the host's pid from us, so a host whose socket takes a connection lives too. Where
+    we may not connect either, nobody can tell.
     """
-    return is_running(entry.pid, entry.pid_started) or _accepts(entry.socket)
-
-
-def _accepts(path: str) -> bool:
-    if not path:
+    if is_running(entry.pid, entry.pid_started):
+        return True
+    if not is_foreign(entry) and entry.pid_namespace and is_gone(entry.pid, entry.pid_started):
         return False
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    return _may_accept(entry)
+
+
+def is_foreign(entry: AgentEntry) -> bool:
+    """Whether the host has pids of its own: it, or this process, runs in a container or a sandbox."""
+    return entry.pid_namespace not in (0, own_namespace())
+
+
+def _may_accept(entry: AgentEntry) -> bool:
+    if not entry.socket:
+        return False
+    try:
+        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError:
+        return True  # no socket can be had here, so nobody can tell
     try:
         probe.settimeout(0.2)
-        probe.connect(path)
-    except TimeoutError:
-        return True  # its queue of connections is full: somebody holds the socket
+        probe.connect(entry.socket)
+    except (PermissionError, TimeoutError):
+        return True  # a sandbox forbids it; or its queue of connections is full, and somebody holds the socket
+    except FileNotFoundError:
+        # A sandbox may have a /tmp of its own. Where the folder is there, the host has taken its socket away.
+        return is_foreign(entry) and not os.path.isdir(os.path.dirname(entry.socket))
     except OSError:
         return False
     finally:

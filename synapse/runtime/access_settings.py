@@ -59,6 +59,8 @@ class AccessSettings:
     burst: int = 600
     failures_per_minute: int = 30
     open_streams: int = 1000
+    stored_bytes_per_key: int = 256 * 1024**2
+    """What may be kept for one key, or one subject of tokens; 0 is no limit."""
     origins: tuple[str, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -89,6 +91,7 @@ class _RateLimit(msgspec.Struct, forbid_unknown_fields=True):
     burst: int = AccessSettings().burst
     failures_per_minute: int = AccessSettings().failures_per_minute
     open_streams: int = AccessSettings().open_streams
+    stored_bytes_per_key: int = AccessSettings().stored_bytes_per_key
 
 
 class _Cors(msgspec.Struct, forbid_unknown_fields=True):
@@ -125,6 +128,9 @@ def read_access(table: Mapping[str, Any], where: Path, environ: Mapping[str, str
             burst=_not_negative("rate_limit.burst", access.rate_limit.burst),
             failures_per_minute=_not_negative("rate_limit.failures_per_minute", access.rate_limit.failures_per_minute),
             open_streams=_not_negative("rate_limit.open_streams", access.rate_limit.open_streams),
+            stored_bytes_per_key=_not_negative(
+                "rate_limit.stored_bytes_per_key", access.rate_limit.stored_bytes_per_key
+            ),
             origins=tuple(_origin(origin) for origin in access.cors.origins),
             tls_cert=_beside(where, access.tls.cert) if access.tls else None,
             tls_key=_beside(where, access.tls.key) if access.tls else None,

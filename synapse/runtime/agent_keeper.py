@@ -18,6 +18,8 @@ from synapse.core.address import nearest
 from synapse.core.clock import Clock
 from synapse.core.errors import InvalidSettings
 from synapse.core.registry import Registry
+from synapse.registries.private_folders import make_private
+from synapse.runtime.file_limit import Limit, give_file_limit
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.host_launch import Launch, host_environment
 from synapse.runtime.profiles import profile_names
@@ -43,7 +45,10 @@ def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
                 f"{path}: agent '{agent.id}': there is no folder {folder}",
                 hint="make it; a relative 'working_dir' begins at the folder of the settings",
             )
-        known = profile_names(load_settings(folder=folder or None).profile_folders)
+        settings = load_settings(folder=folder or None)
+        known = profile_names(settings.profile_sources)
+        if agent.profile not in known and settings.project and agent.profile in settings.project.profiles:
+            raise InvalidSettings(f"{path}: agent '{agent.id}': {settings.project.note(agent.profile)}")
         if agent.profile not in known:
             meant = nearest(agent.profile, known)
             raise InvalidSettings(
@@ -60,10 +65,10 @@ def pause_after(quick_ends: int) -> float:
 class AgentKeeper:
     """Keeps one agent running until it is cancelled; then the agent ends too, if it was started here.
 
-    `secrets` are the names of environment variables that it does not get.
+    `secrets` are the names of environment variables that it does not get; `file_limit` is its limit of open files.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the agent, where it is kept, and what its host gets
         self,
         agent: AgentConfig,
         registry: Registry,
@@ -71,6 +76,7 @@ class AgentKeeper:
         clock: Clock,
         *,
         secrets: frozenset[str] = frozenset(),
+        file_limit: Limit | None = None,
         command: Callable[[AgentConfig], list[str]] | None = None,
     ) -> None:
         self._agent = agent
@@ -78,6 +84,7 @@ class AgentKeeper:
         self._logs = logs
         self._clock = clock
         self._secrets = secrets
+        self._file_limit = file_limit
         self._command = command or host_command
         self._quick_ends = 0
         self.starts = 0
@@ -115,6 +122,9 @@ class AgentKeeper:
         except OSError as error:
             log.warning("agent_not_started", extra={"agent": self._agent.id, "error": str(error)})
             return -1
+        if self._file_limit is not None:
+            # At once: it needs longer to start than this, and its program gets what it has.
+            give_file_limit(process.pid, self._file_limit)
         log.info("agent_started", extra={"agent": self._agent.id, "pid": process.pid})
         try:
             return await process.wait()
@@ -128,7 +138,7 @@ class AgentKeeper:
 
     def _output(self) -> IO[bytes]:
         """Where what the host says goes: the last start counts."""
-        self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._logs)
         path = self._logs / f"kept-{self._agent.id}.out"
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 

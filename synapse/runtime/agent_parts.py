@@ -11,12 +11,17 @@ import logging
 from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
-from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentExited, SynapseError
+from synapse.core.address import short_name
+from synapse.core.agent import READY, AgentEntry
+from synapse.core.clock import Clock, SinceStart
+from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.registry import Registry
+from synapse.core.task import Task
 from synapse.drivers.pty.composer import forget_files_before
+from synapse.runtime.agent_command import command_path, launch_folder
 from synapse.runtime.courier import HostCourier
 from synapse.runtime.ids import new_context_id, new_id, new_task_id
 from synapse.runtime.pushing import open_pushing
@@ -34,6 +39,7 @@ from synapse.service.intake import Intake, Limits
 from synapse.service.journal import Journal
 from synapse.service.missed_replies import MissedReplies
 from synapse.service.questions import Questions
+from synapse.service.quota import Quota
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
 from synapse.service.worker import AgentWorker
@@ -59,14 +65,27 @@ class AgentParts:
         self._registry = registry
         self._settings = settings
         self._clock = SystemClock()
+        self._since_start = SinceStart(self._clock)
         self._journal = Journal(store)
         self._feed = Feed(self._journal, store)
         self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
         self._worker = AgentWorker(
-            agent.driver, self._journal, self._clock, self._replies.turn_ended, agent.answer_at_once
+            agent.driver,
+            self._journal,
+            self._clock,
+            self._replies.turn_ended,
+            agent.answer_at_once,
+            patience=timedelta(seconds=settings.attention_after),
         )
         may_decide = settings.agents_may_approve
-        self._questions = Questions(me, self._journal, self._worker, self._clock, agents_may_answer=may_decide)
+        self._questions = Questions(
+            me,
+            self._journal,
+            self._worker,
+            self._clock,
+            agents_may_answer=may_decide,
+            keys_may_answer=not settings.terminal_decides,
+        )
         self._doubts = Doubts(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
         self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
@@ -75,9 +94,15 @@ class AgentParts:
         self._pruned = self._looked_for_pushes = float("-inf")
         self.service = self._new_service()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait in the queue."""
+        return self._worker.queue_length
+
     async def left(self) -> recovery.Plan:
         """What to do with the tasks that an earlier holder of the inbox left."""
-        left = recovery.plan(await self._journal.take_over(self._me.inbox), self._clock.now())
+        found = await self._journal.take_over(self._me.inbox)
+        left = recovery.plan(found, self._clock.now(), self._agent.can_resume)
         await self._missed.note_waiters_left(left.waiting)
         return left
 
@@ -90,7 +115,8 @@ class AgentParts:
 
     async def instruct(self) -> None:
         """Tell the agent who it is."""
-        await self._intake.instruct(initial_instructions(self._me, self._registry.entries()))
+        command = command_path(launch_folder(self._settings.home, self._me.agent_id))
+        await self._intake.instruct(initial_instructions(self._me, self._registry.entries(), str(command)))
 
     async def take_up(self, left: recovery.Plan) -> None:
         """Go on with what an earlier host left, and take the replies that it missed.
@@ -100,15 +126,33 @@ class AgentParts:
         await self._intake.take_up(left)
         await self._missed.take(left.waiting)
 
+    async def recover_store(self) -> None:
+        """Put a store that was deleted back, and record the end of a turn that waits for it: the agent has answered."""
+        if not self._store.fault():
+            return
+        with suppress(StoreFailed):
+            if await self._store.recover() and self._agent.driver.view().state == READY:
+                await self._worker.turn_over(FAREWELL_SECONDS)
+
     async def say_farewell(self) -> None:
         """The agent was stopped: let the turn that runs record how it ended, and tell who waits for an answer."""
         if self._worker.current is not None and self._delivering is not None:
             # A worker that waits for a message would wait on.
             await asyncio.wait({self._delivering}, timeout=FAREWELL_SECONDS)
         await self._worker.drain(FAREWELL_SECONDS)
-        self._replies.leave(f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start")
+        resumable = {task.id for task in self._journal.open_tasks() if self._agent.can_resume(task)}
+        why = f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
+        self._replies.leave(why, resumable)
         await self._replies.drain(FAREWELL_SECONDS)
         await self._pushing.outbox.drain(FAREWELL_SECONDS)
+
+    def still_waiting(self) -> list[Task]:
+        """The tasks whose messages wait for the agent's next start; not its instructions, which it is given anew."""
+        return [
+            task
+            for task in self._journal.open_tasks()
+            if recovery.is_waiting_in_queue(task) and not recovery.is_instruction(task)
+        ]
 
     async def _sweep(self) -> None:
         """Find what no event woke, every few seconds."""
@@ -135,7 +179,7 @@ class AgentParts:
         """Forget tasks that are too old to keep, and the files that came with them."""
         if self._settings.keep_days and self._clock.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = self._clock.monotonic()
-            before = self._clock.now() - timedelta(days=self._settings.keep_days)
+            before = self._since_start.now() - timedelta(days=self._settings.keep_days)
             await self._store.prune(before)
             await asyncio.to_thread(forget_files_before, self._settings.files, before.timestamp())
 
@@ -162,6 +206,7 @@ class AgentParts:
             limits=limits,
             push_configs=self._pushing.configs,
             acceptance=self._agent.acceptance,
+            quota=agent_quota(self._me.inbox, short_name(self._me), self._store, self._settings, self._clock),
         )
 
     def _new_service(self) -> TaskService:
@@ -187,6 +232,12 @@ class AgentParts:
         from synapse.runtime.externals import open_externals  # noqa: PLC0415 - few agents ever need it
 
         return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)
+
+
+def agent_quota(inbox: str, name: str, store: SqliteStore, settings: Settings, clock: Clock) -> Quota:
+    """The quota of the agent that has this inbox."""
+    measure = partial(store.stored_bytes, inbox=inbox)
+    return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")
 
 
 async def _until_exit(delivering: Awaitable[None]) -> None:

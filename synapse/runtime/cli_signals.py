@@ -13,7 +13,9 @@ from synapse.core.requests import SECRET_HEADER
 from synapse.drivers.pty.signals.adapter import Adapter, Listener, Sender, Surroundings
 from synapse.drivers.pty.signals.table import adapter_for
 from synapse.drivers.pty.spawn import Launch
+from synapse.runtime.agent_command import launch_folder
 from synapse.runtime.ids import new_id
+from synapse.runtime.last_words import start_command
 from synapse.runtime.settings import Settings
 from synapse.service.hook_reports import HookDoor
 from synapse.terminal.profile import Profile
@@ -25,7 +27,7 @@ class CliSignals:
     def __init__(self, me: AgentEntry, profile: Profile, settings: Settings, env: Mapping[str, str]) -> None:
         self._secret = secrets.token_urlsafe(24)
         around = Surroundings(
-            folder=settings.home / "launches" / me.agent_id,
+            folder=launch_folder(settings.home, me.agent_id),
             # Not by the name `localhost`: it may mean ::1 first, where nobody listens.
             url=f"http://127.0.0.1:{me.port}/signals",
             secret_header=SECRET_HEADER,
@@ -35,6 +37,7 @@ class CliSignals:
             working_dir=Path(me.working_dir),
             flags_file=settings.home / "cli_flags.json",
             new_session=new_id(),
+            start_command=start_command(me),
             started=me.started_at,
         )
         self._adapter: Adapter | None = adapter_for(profile, around)
@@ -67,6 +70,10 @@ class CliSignals:
     def sender(self) -> Sender | None:
         """What hands messages over without typing, if there is something now."""
         return self._adapter.sender() if self._adapter else None
+
+    def correction(self, shown: str) -> str:
+        """What a person has to know whom its last words mislead; empty when they do not."""
+        return self._adapter.correction(shown) if self._adapter else ""
 
     def stop(self) -> None:
         if self._adapter is not None:

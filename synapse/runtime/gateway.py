@@ -8,22 +8,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from synapse import __version__
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
-from synapse.core.errors import NameTaken
+from synapse.core.capability import CAPABILITIES
+from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
 from synapse.core.listed_agent import ListedAgent
 from synapse.dialects.hub.paths import WEBSOCKET_PATH
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.drivers.scripted.script import read_script
 from synapse.registries.files import FileRegistry
 from synapse.runtime.agent_keeper import AgentKeeper
+from synapse.runtime.file_limit import Limit, open_file_limit, raise_file_limit
 from synapse.runtime.gateway_cards import GatewayCards
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.gateway_dialects import GatewayChoice, gateway_dialects
@@ -32,10 +34,11 @@ from synapse.runtime.gateway_externals import GatewayExternals
 from synapse.runtime.gateway_grpc import GrpcDoor
 from synapse.runtime.gateway_hosts import HostAgents
 from synapse.runtime.gateway_operations import operations_dialect, public_paths
-from synapse.runtime.gateway_place import GatewayPlan, gateways
+from synapse.runtime.gateway_place import GatewayPlan, gateway_addresses, gateways
 from synapse.runtime.host import spare_the_collector, told_to_stop
 from synapse.runtime.metrics import Metrics
 from synapse.runtime.open_gate import gateway_names, new_tickets, open_gate
+from synapse.runtime.open_store import open_store
 from synapse.runtime.resident import Resident, Residents, resident_entry
 from synapse.runtime.resident_door import ResidentDoors
 from synapse.runtime.scripted_agent import AGENT_TYPE as SCRIPTED
@@ -50,9 +53,11 @@ from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
 from synapse.service.journal import Journal
 from synapse.service.open_streams import CountedStreams, OpenStreams
+from synapse.service.quota import KeyQuotas
 from synapse.service.store_tail import StoreTail
 from synapse.service.tickets import Ticket
 from synapse.stores.sqlite import SqliteStore
+from synapse.transports.acceptor import ConnectionLimits, limits_within
 from synapse.transports.asgi import Scope
 from synapse.transports.cors import CorsApp
 from synapse.transports.credentials import PEER, Gate, loopback_hosts
@@ -73,14 +78,18 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 3
 SWEEP_SECONDS: Final = 2.0
-FILES_WANTED: Final = 65_536
+MOST_UNPROVEN: Final = 512
+"""Connections on which nobody was admitted yet; the first request on one decides."""
+MOST_UNPROVEN_PER_ADDRESS: Final = 64
 _AN_AGENTS_ACTIONS: Final = frozenset(ACTIONS) - {APPROVE, REGISTER}
 
 
 class Gateway:
     """Everything that one gateway process has."""
 
-    def __init__(self, plan: GatewayPlan, store: SqliteStore) -> None:
+    def __init__(self, plan: GatewayPlan, store: SqliteStore, *, file_limit: Limit) -> None:
+        """`file_limit` is the limit of open files that this process was started with."""
+        self._file_limit = file_limit
         self._plan = plan
         self._config, self._settings = plan.config, plan.settings
         self._me = plan.place.entry
@@ -93,7 +102,8 @@ class Gateway:
         hosts = HostAgents(self._registry, self._client, self._clock, me=self._me.agent_id)
         # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
         told = {agent.id: agent.extensions for agent in plan.config.agents}
-        self.directory = GatewayDirectory(hosts, self._residents, extensions=told)
+        lacks = {agent.id: agent.lacks for agent in plan.config.agents}
+        self.directory = GatewayDirectory(hosts, self._residents, extensions=told, lacks=lacks)
         self._externals = GatewayExternals(
             plan.settings, store, self._registry, self._residents, self._clock, doors=self._doors
         )
@@ -111,11 +121,14 @@ class Gateway:
         return self._me.endpoint
 
     async def run(self, on_ready: Callable[[Gateway], None]) -> None:
-        """Serve until this process is told to end. Raises NameTaken, InvalidScript or StoreFailed at the start."""
+        """Serve until this process is told to end. Raises NameTaken, InvalidScript,
+        InvalidSettings or StoreFailed at the start.
+        """
         stop = told_to_stop()
         servers = self._servers()
         try:
             await self._start_residents()
+            self._check_default_agent()
             async with asyncio.TaskGroup() as group:
                 serving = [group.create_task(server.serve()) for server in servers]
                 for server in servers:
@@ -124,10 +137,14 @@ class Gateway:
                 gateways(self._settings.home).write(self._me)
                 keepers = [group.create_task(keeper.keep()) for keeper in self._keepers()]
                 keepers.append(group.create_task(self._sweep()))
+                keepers.append(group.create_task(servers[1].keep_in_place(self._plan.place.unix)))
                 log.info("gateway_started", extra={"url": self.url, "grpc": self.grpc_url})
                 on_ready(self)
                 await stop
                 log.info("gateway_stopping")
+                with suppress(StoreFailed):
+                    # As in a host: what its residents wait to record.
+                    await self._store.recover()
                 gateways(self._settings.home).remove(self._me.agent_id)
                 for server in servers:
                     server.stop()
@@ -144,6 +161,18 @@ class Gateway:
             if agent.driver:
                 await self._play(agent)
         await self._externals.start_known()
+
+    def _check_default_agent(self) -> None:
+        """Raise InvalidSettings for a default agent that is neither configured nor here when the gateway starts."""
+        wanted = self._config.default_agent
+        known = {agent.id for agent in self._config.agents} | {agent.name for agent in self.directory.agents()}
+        if not wanted or wanted in known:
+            return
+        shown = f"known here: {', '.join(sorted(known))}; " if known else ""
+        raise InvalidSettings(
+            f"default_agent '{wanted}' is not one of this gateway's agents",
+            hint=f'{shown}name one that is started later in gateway.toml: [[agents]] with id = "{wanted}"',
+        )
 
     async def _play(self, agent: AgentConfig) -> None:
         entry = resident_entry(agent.id, SCRIPTED, self._clock)
@@ -167,7 +196,14 @@ class Gateway:
     def _keepers(self) -> list[AgentKeeper]:
         kept = [agent for agent in self._config.agents if agent.profile and agent.start]
         return [
-            AgentKeeper(agent, self._registry, self._settings.logs, self._clock, secrets=self._config.secret_variables)
+            AgentKeeper(
+                agent,
+                self._registry,
+                self._settings.logs,
+                self._clock,
+                secrets=self._config.secret_variables,
+                file_limit=self._file_limit,
+            )
             for agent in kept
         ]
 
@@ -177,7 +213,16 @@ class Gateway:
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
             self.service.look_again()
+            self._stay_listed()
             await self._externals.look_again()
+
+    def _stay_listed(self) -> None:
+        """Write our entry, and those of the residents with a door, again where their files are lost."""
+        try:
+            gateways(self._settings.home).restore(self._me)
+            self._doors.restore()
+        except OSError as error:
+            log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _new_service(self) -> GatewayService:
         journal = Journal(self._store)
@@ -200,13 +245,29 @@ class Gateway:
             self._describe,
             new_ticket=self._new_ticket,
             take_figures=figures.take,
+            quotas=KeyQuotas(self._plan.access.stored_bytes_per_key, self._bytes_of, self._clock),
         )
 
+    async def _bytes_of(self, scope: str) -> int:
+        return await self._store.stored_bytes(scope=scope)
+
     def _describe(self, agent: GatewayAgent, state: str) -> ListedAgent:
-        return replace(describe(agent, state), extensions=self.directory.extensions_of(agent.name))
+        lacks = self.directory.lacks_of(agent.name)
+        return replace(
+            describe(agent, state),
+            extensions=self.directory.extensions_of(agent.name),
+            capabilities=tuple(one for one in CAPABILITIES if one not in lacks),
+        )
 
     def _new_ticket(self, caller: Caller) -> Ticket:
-        return self._tickets.issue(caller, self._clock.now())
+        return self._tickets.issue(caller, self._clock)
+
+    @cached_property
+    def _is_public(self) -> Callable[[str], bool]:
+        """Tells which paths need no credentials."""
+        config = self._config
+        discovery = is_discovery if config.public_discovery else None
+        return public_paths(discovery=discovery, metrics=config.public_metrics)
 
     def _open_gate(self) -> GatewayGate:
         config, access = self._config, self._plan.access
@@ -216,12 +277,10 @@ class Gateway:
             names=gateway_names(access, host=config.host, port=self._me.port, public_url=config.public_url),
             clock=self._clock,
             tickets=self._tickets,
-            is_public=public_paths(
-                discovery=is_discovery if config.public_discovery else None, metrics=config.public_metrics
-            ),
+            is_public=self._is_public,
         )
 
-    def _servers(self) -> list[Server | GrpcServer]:
+    def _servers(self) -> tuple[Server, Server, GrpcServer]:
         """Two for the network, with TLS where there is a certificate, and one for this user's own commands."""
         access = self._plan.access
         # First: gRPC cannot tell a bad certificate from a port that is taken.
@@ -229,11 +288,16 @@ class Gateway:
         door = self._open_grpc()
         app = self._app(door)
         place = self._plan.place
-        return [
-            Server(app, [place.tcp], grace_seconds=GRACE_SECONDS, tls=tls),
+        return (
+            Server(app, [place.tcp], grace_seconds=GRACE_SECONDS, tls=tls, limits=self._connection_limits()),
             Server(app, [place.unix.socket], grace_seconds=GRACE_SECONDS),
             door.server,
-        ]
+        )
+
+    def _connection_limits(self) -> ConnectionLimits:
+        # Behind a proxy all connections come from one address.
+        per_source = MOST_UNPROVEN if self._plan.access.behind_proxy else MOST_UNPROVEN_PER_ADDRESS
+        return limits_within(open_file_limit(), unproven=MOST_UNPROVEN, per_source=per_source)
 
     def _open_grpc(self) -> GrpcDoor:
         door = GrpcDoor(
@@ -249,11 +313,12 @@ class Gateway:
 
     def _app(self, door: GrpcDoor) -> ServedApp:
         cards = GatewayCards(
-            url=self._me.endpoint,
+            addresses=gateway_addresses(self._config, self._me.endpoint, self._me.port),
             methods=self.gate.methods,
             config_of=self._config.agent,
-            grpc_url=door.url,
+            grpc_port=door.port,
             default_agent=self._config.default_agent,
+            is_public=self._is_public,
         )
         dialects = gateway_dialects(
             cards,
@@ -288,7 +353,7 @@ class Gateway:
             if peer is None or not peer.via_socket:
                 return self.gate.admit(scope)
             caller = own.admit(scope)
-            return replace(caller, actions=_AN_AGENTS_ACTIONS) if caller.is_agent else caller
+            return caller if caller.is_person else replace(caller, actions=_AN_AGENTS_ACTIONS)
 
         return admit
 
@@ -308,24 +373,16 @@ def describe(agent: GatewayAgent, state: str) -> ListedAgent:
     )
 
 
-def _raise_file_limit() -> None:
-    """Each reader of a stream is an open file, and the usual limit is 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 async def run_gateway(plan: GatewayPlan, on_ready: Callable[[Gateway], None]) -> None:
     """Open the store, run the gateway, and leave everything as it was found.
 
     Raises StoreFailed, and what `Gateway.run` raises.
     """
-    _raise_file_limit()
+    limit = raise_file_limit()
     try:
-        store = await SqliteStore.open(plan.settings.store)
+        store = await open_store(plan.settings)
         try:
-            await Gateway(plan, store).run(on_ready)
+            await Gateway(plan, store, file_limit=limit).run(on_ready)
         finally:
             await store.close()
     finally:

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from synapse.core.address import nearest
+from synapse.core.capability import lacking
 from synapse.core.errors import InvalidSettings
 from synapse.core.extension import Extensions, read_extensions
 from synapse.runtime.place import NAME_RULE, is_name
@@ -51,6 +52,13 @@ class AgentConfig:
     advertise_supervisor: bool = True
     extensions: Extensions = ()
     """The extensions of A2A that it declares at the gateway."""
+    streaming: bool = True
+    push_notifications: bool = True
+    """The capabilities of A2A that it has at the gateway."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return lacking(streaming=self.streaming, push_notifications=self.push_notifications)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from synapse.core.events import Update
 from synapse.core.push import PushConfig
 from synapse.core.requests import GetAgent
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
+from synapse.dialects.a2a_v1.paths import TENANT
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import (
     Call,
@@ -43,7 +44,7 @@ from synapse.dialects.supervisor.paths import NAME as SUPERVISOR
 from synapse.dialects.supervisor.routes import supervisor_dialect
 from synapse.runtime.gateway_cards import GatewayCards
 from synapse.runtime.gateway_discovery import DISCOVERY, LIST_PATH, discovery_dialect
-from synapse.transports.jsonrpc import rpc_dialect
+from synapse.transports.jsonrpc import JSONRPC, rpc_dialect
 from synapse.transports.routing import Endpoint
 
 MOUNT: Final = f"/agents/{{{AGENT}}}/v1"
@@ -77,10 +78,10 @@ def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
     rpc = dialect.rpc
     if rpc is None:
         return dialect
-    encode = partial(cards.body, version=_VERSIONS[dialect.name])
+    version = _VERSIONS[dialect.name]
 
     def extended_card(_params: Params, wire: WireRequest) -> Call:
-        return Call(GetAgent(wire.params[AGENT]), encode)
+        return Call(GetAgent(wire.params[AGENT]), partial(cards.body, version=version, headers=wire.headers))
 
     return replace(dialect, rpc=replace(rpc, methods={**rpc.methods, _EXTENDED_CARD[dialect.name]: extended_card}))
 
@@ -93,6 +94,8 @@ class GatewayChoice:
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Return the endpoint that answers; one that was not asked properly says so."""
+        if endpoints[0].dialect.name == JSONRPC:
+            return endpoints[0]  # the only one at its path, and it knows both versions
         is_nowhere = not endpoints[0].route.path
         own = next((endpoint for endpoint in endpoints if endpoint.dialect.name == DISCOVERY), None)
         if own is not None and not is_nowhere:
@@ -103,6 +106,8 @@ class GatewayChoice:
             return self._refusal(wire, endpoints, error)
         if is_nowhere and not demanded:
             return _of(SUPERVISOR if _is_of_supervisor(wire.path) else HUB, endpoints)
+        if not demanded and TENANT in endpoints[0].names:
+            demanded = A2A_1_0  # no other dialect has tenants
         spoken = demanded or (spoken_dialect(wire.body) if wire.body else "")
         return _of(spoken, endpoints) if spoken else _as_made(endpoints)
 
@@ -126,10 +131,10 @@ def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
 def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
     """An endpoint that answers in the dialect of the task, which is known only when there is an answer."""
     first = endpoints[0]
-    asks = {end.dialect.name: _renamed(end) for end in endpoints[1:] if isinstance(end.route, CallRoute)}
     if not isinstance(first.route, CallRoute):
         return first
-    return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_as_made, first.route.ask, asks)))
+    others = {end.dialect.name: end for end in endpoints[1:] if isinstance(end.route, CallRoute)}
+    return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_as_made, first, others)))
 
 
 def _first_push(result: object) -> object:
@@ -146,20 +151,27 @@ def _renamed(endpoint: Endpoint) -> Ask:
     return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
 
 
-def _ask_as_made(first: Ask, asks: Mapping[str, Ask], wire: WireRequest) -> Call | StreamCall | WireAnswer:
-    call = first(wire)
+def _ask_as_made(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    call = cast("CallRoute", first.route).ask(wire)
     if isinstance(call, WireAnswer):
         return call
+    # Whose words were used last: a stream that breaks off says so in those of its events.
+    spoken = first
 
     @cache
     def encode_of(dialect: str) -> Callable[[Any], Any]:
-        ask = asks.get(dialect, first)
-        other = call if ask is first else ask(wire)
+        other = _renamed(others[dialect])(wire) if dialect in others else call
         return call.encode if isinstance(other, WireAnswer) else other.encode
 
     def encode(result: Any) -> Any:
         # A task and a push configuration know in which dialect they were made; a page of tasks does not.
+        nonlocal spoken
         known = result.task if isinstance(result, Update) else _first_push(result)
-        return encode_of(getattr(known, "dialect", ""))(result)
+        dialect = getattr(known, "dialect", "")
+        spoken = others.get(dialect, first)
+        return encode_of(dialect)(result)
 
-    return call._replace(encode=encode)
+    def encode_error(error: SynapseError) -> WireAnswer:
+        return spoken.dialect.encode_error(error)
+
+    return call._replace(encode=encode, encode_error=encode_error)

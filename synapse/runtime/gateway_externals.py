@@ -14,6 +14,7 @@ from synapse.core.status import ExternalAgent
 from synapse.registries.files import FileRegistry
 from synapse.runtime.external_agent import AGENT_TYPE, external_agent
 from synapse.runtime.externals import book_under, open_externals
+from synapse.runtime.gateway_place import gateways
 from synapse.runtime.resident import Resident, Residents, resident_entry
 from synapse.runtime.resident_door import ResidentDoors
 from synapse.runtime.settings import Settings
@@ -45,7 +46,7 @@ class GatewayExternals:
         self._book = book_under(settings.home)
         self._externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
         self._shown: dict[str, ExternalAgent] = {}
-        self._seen: frozenset[tuple[str, int, int]] = frozenset()
+        self._seen: object = None
         # Residents of one process share its lease, so nothing else keeps a second one of a name away.
         self._changing = asyncio.Lock()
 
@@ -54,12 +55,15 @@ class GatewayExternals:
 
         Raises StoreFailed.
         """
-        self._seen = self._book.fingerprint()
+        self._seen = self._fingerprint()
         await self._follow_book()
 
     async def look_again(self) -> None:
-        """Take note of what `synapse external`, or another gateway, has changed. Called every few seconds."""
-        now = self._book.fingerprint()
+        """Take note of what `synapse external`, or another gateway, has changed. Called every few seconds.
+
+        An agent runs in one gateway at a time: when a gateway is gone, its agents are taken over.
+        """
+        now = self._fingerprint()
         if now == self._seen:
             return
         # Before it is read: what cannot be read now is not read again until it has changed.
@@ -99,8 +103,12 @@ class GatewayExternals:
         except ExternalAgentNotFound:
             raise AgentNotFound(agent) from None
         async with self._changing:
-            await self._hide(agent)
+            await self._retire(agent)
         return known
+
+    def _fingerprint(self) -> object:
+        others = frozenset(one.agent_id for one in gateways(self._settings.home).entries())
+        return self._book.fingerprint(), others - {self._doors.gateway}
 
     async def _follow_book(self) -> None:
         """Show exactly those that are known. Raises StoreFailed."""
@@ -108,7 +116,7 @@ class GatewayExternals:
             # Read only now: whoever is shown was written down before.
             known = await self._externals.list()
             for gone in self._shown.keys() - {agent.alias for agent in known}:
-                await self._hide(gone)
+                await self._retire(gone)
             for agent in known:
                 try:
                     await self._refuse_taken(agent.alias)
@@ -151,3 +159,7 @@ class GatewayExternals:
     async def _hide(self, name: str) -> None:
         if self._shown.pop(name, None) is not None:
             await self._residents.remove(name)
+
+    async def _retire(self, name: str) -> None:
+        if self._shown.pop(name, None) is not None:
+            await self._residents.retire(name)

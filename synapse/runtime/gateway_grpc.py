@@ -13,6 +13,7 @@ from synapse.core.caller import Caller
 from synapse.dialects.dialect import Dialect
 from synapse.dialects.negotiation import A2A_0_3, A2A_1_0
 from synapse.runtime.access_settings import AccessSettings
+from synapse.runtime.file_limit import open_file_limit
 from synapse.runtime.gateway_config import GRPC_PORT, GatewayConfig
 from synapse.runtime.gateway_dialects import MOUNT
 from synapse.transports.credentials import NOBODY, Peer
@@ -50,7 +51,7 @@ class GrpcDoor:
                 service,
                 admit=self._admit,
                 default_agent=config.default_agent,
-                limits=GrpcLimits(max_message_bytes=max_message_bytes),
+                limits=GrpcLimits(max_message_bytes=max_message_bytes, max_connections=max(4, open_file_limit() // 4)),
             )
         # Whoever takes any free port for HTTP means the same for gRPC.
         wished = 0 if (config.port, config.grpc_port) == (0, GRPC_PORT) else config.grpc_port

@@ -11,9 +11,9 @@ import msgspec
 from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
-from synapse.core.errors import AgentNotResponding
+from synapse.core.errors import AgentNotResponding, OutcomeUnknown
 from synapse.core.extension import from_text
-from synapse.core.requests import Commanded, Request
+from synapse.core.requests import Commanded, Request, SendMessage
 from synapse.dialects.synapse.commands import PATH, decode_done, decode_failure, encode_command
 from synapse.registries.files import FileRegistry
 from synapse.service.gateway_directory import GatewayAgent
@@ -65,7 +65,10 @@ class HostAgents:
         except (NoAnswer, ValueError) as silence:
             # Whoever asks next looks into the registry again.
             self._read_at = float("-inf")
-            raise AgentNotResponding(entry.agent_id, entry.port, entry.agent_type) from silence
+            if isinstance(silence, NoAnswer) and not silence.sent:
+                raise AgentNotResponding(entry.agent_id, entry.port, entry.agent_type) from silence
+            message_id = request.message.message_id if isinstance(request, SendMessage) else ""
+            raise OutcomeUnknown(entry.agent_id, entry.port, entry.agent_type, message_id) from silence
 
     async def _state(self, entry: AgentEntry) -> str:
         try:

@@ -11,13 +11,15 @@ from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
 from synapse.core.errors import PortTaken
 from synapse.registries.files import FileRegistry
-from synapse.registries.processes import UNKNOWN, start_time
+from synapse.registries.processes import UNKNOWN, own_namespace, start_time
 from synapse.runtime.access_settings import AccessSettings
 from synapse.runtime.gateway_config import GatewayConfig
 from synapse.runtime.loopback import is_loopback
-from synapse.runtime.place import Place
+from synapse.runtime.place import Place, take_socket
 from synapse.runtime.settings import Settings
-from synapse.transports.listener import UnixListener, bind_port, socket_folder
+from synapse.transports.credentials import loopback_hosts
+from synapse.transports.listener import bind_port
+from synapse.transports.web_names import Addresses
 
 GATEWAY: Final = "gateway"
 FOLDER: Final = "gateways"
@@ -50,8 +52,7 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
     try:
         port = tcp.getsockname()[1]
         agent_id = f"synapse-{GATEWAY}-{port}"
-        wished = settings.uds_dir if settings.sources.get("uds_dir") else None
-        unix = UnixListener(socket_folder(wished, uid=os.getuid()) / f"{agent_id}.sock")
+        unix = take_socket(agent_id, settings)
     except BaseException:
         tcp.close()
         raise
@@ -61,6 +62,7 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
         port=port,
         pid=os.getpid(),
         pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_namespace=own_namespace(),
         socket=str(unix.path),
         endpoint=config.public_url or own_url(config.host, port, tls=tls),
         working_dir=str(Path.cwd()),
@@ -81,3 +83,15 @@ def _taken(port: int, known: FileRegistry) -> PortTaken:
 def own_url(host: str, port: int, *, tls: bool) -> str:
     """The address of a gateway that was given no public one."""
     return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"
+
+
+def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:
+    """What a gateway calls itself in its cards; a public address that was given counts alone."""
+    if config.public_url:
+        return Addresses(url)
+    everywhere = config.host in _EVERYWHERE
+    own = loopback_hosts(port) if everywhere or is_loopback(config.host) else frozenset({f"{config.host}:{port}"})
+    return Addresses(url, own, behind_proxy=config.behind_proxy)
+
+
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - only compared

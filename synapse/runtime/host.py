@@ -1,18 +1,27 @@
 """The agent host: builds the object graph around one driver, serves it, and takes it down in order.
 
 take a place → open the store → start the agent → serve, deliver, reply, sweep → the agent ends → take down
+      ↑                                                                                                │
+      └──────────────── told to begin again (SIGUSR1): the process becomes a new host ────────────────┘
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
+from synapse.core.agent import AgentEntry
 from synapse.core.extension import to_text
 from synapse.registries.files import FileRegistry
+from synapse.registries.processes import controlling_terminal
 from synapse.runtime.agent_parts import AgentParts
+from synapse.runtime.file_limit import raise_file_limit
+from synapse.runtime.host_launch import begin_again
+from synapse.runtime.open_store import open_store
 from synapse.runtime.place import Place, leave_inbox, take_inbox
 from synapse.runtime.running_agent import RunningAgent, StartAgent
 from synapse.runtime.settings import Settings
@@ -21,6 +30,16 @@ from synapse.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from synapse.transports.server import Server
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""How often a host looks whether it is still in the registry: one file, a few microseconds."""
+AGAIN: Final = signal.SIGUSR1
+"""Tells a host to end and begin again as it was started. Whoever sends it adds nothing to what the host may do."""
+
+
+log = logging.getLogger(__name__)
 
 
 class Host:
@@ -32,13 +51,18 @@ class Host:
         self._store = store
         self._registry = registry
         self._settings = settings
+        self.begins_again = False
 
     async def run(self, start: StartAgent, *, instructions: bool) -> int:
         """Run the agent until it ends or this process is told to; return the agent's exit status."""
         agent = await start(self._me)
+        # Behind the start: the program has the limit that its user gave it.
+        raise_file_limit()
         self._me.cli_pid = agent.cli_pid
+        self._me.terminal = controlling_terminal(agent.cli_pid)
         self._me.takes = agent.acceptance.as_text
         self._me.extensions = to_text(agent.extensions)
+        self._me.lacks = " ".join(agent.lacks)
         try:
             return await self._serve(agent, instructions=instructions)
         finally:
@@ -49,34 +73,67 @@ class Host:
         parts = AgentParts(self._me, agent, store=self._store, registry=self._registry, settings=self._settings)
         left = await parts.left()
         server = self._server(agent, parts.service)
-        stop = told_to_stop()
+        stop = told_to_stop(AGAIN)
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.serve())
             await server.wait_started()
             spare_the_collector()
             agent.on_served()
             jobs = parts.start(group)
+            jobs.append(group.create_task(server.keep_in_place(self._place.unix)))
             if instructions:
                 await parts.instruct()
             # Only now: whoever sees the entry may send, and comes behind the instructions.
             self._registry.write(self._me)
+            jobs.append(group.create_task(self._stay_listed()))
+            log.info("host_started", extra=_identity(self._me))
             await parts.take_up(left)
             ends: set[asyncio.Future[Any]] = {stop, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            self.begins_again = stop.done() and stop.result() == AGAIN
+            why = f"signal {signal.Signals(stop.result()).name}" if stop.done() else "its program ended"
+            log.info("host_stopping", extra={"why": why, "waiting": parts.waiting})
+            # Before the agent ends: what is in memory and waits for a store that was deleted can still be recorded.
+            await parts.recover_store()
             await agent.stop()
             await parts.say_farewell()
-            self._registry.remove(self._me.agent_id)
+            agent.say_goodbye(parts.still_waiting())
             for job in jobs:
                 job.cancel()
+            self._registry.remove(self._me.agent_id)
             server.stop()
             await serving
         return agent.exit_status() or 0
+
+    async def _stay_listed(self) -> None:
+        """Write our entry again when its file is lost: a cleaner, or a process that took us for dead, removed it."""
+        never = asyncio.Event()
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(never.wait(), LOOK_SECONDS)
+            try:
+                if self._registry.restore(self._me):
+                    log.warning("registry_entry_restored", extra={"agent": self._me.agent_id})
+            except OSError as error:
+                log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
     def _server(self, agent: RunningAgent, service: TaskService) -> Server:
         # uvicorn and the dialect cost a tenth of a second to import: the agent has been started by now.
         from synapse.runtime.listening import open_server  # noqa: PLC0415 - see above
 
         return open_server(self._place, agent, service, self._registry, self._settings)
+
+
+def _identity(me: AgentEntry) -> dict[str, object]:
+    """What tells this start from others in the log."""
+    return {
+        "version": me.version,
+        "pid": me.pid,
+        "program": me.cli_pid,
+        "port": me.port,
+        "socket": me.socket,
+        "folder": me.working_dir,
+    }
 
 
 async def run_host(place: Place, start: StartAgent, settings: Settings, *, instructions: bool) -> int:
@@ -86,17 +143,21 @@ async def run_host(place: Place, start: StartAgent, settings: Settings, *, instr
     """
     registry = FileRegistry(settings.registry)
     try:
-        store = await SqliteStore.open(settings.store)
+        store = await open_store(settings)
         try:
             await take_inbox(place.entry, store, registry)
+            host = Host(place, store, registry, settings)
             try:
-                return await Host(place, store, registry, settings).run(start, instructions=instructions)
+                status = await host.run(start, instructions=instructions)
             finally:
                 await leave_inbox(place.entry, store)
         finally:
             await store.close()
     finally:
         place.leave()
+    if host.begins_again:
+        begin_again(place.entry.port)
+    return status
 
 
 def spare_the_collector() -> None:
@@ -105,8 +166,8 @@ def spare_the_collector() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def told_to_stop() -> asyncio.Future[int]:
-    """Done when this process gets a signal that asks it to end."""
+def told_to_stop(*more: signal.Signals) -> asyncio.Future[int]:
+    """Done when this process gets a signal that asks it to end, or one of `more`; the result is its number."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[int] = loop.create_future()
 
@@ -114,6 +175,6 @@ def told_to_stop() -> asyncio.Future[int]:
         if not told.done():
             told.set_result(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *more):
         loop.add_signal_handler(number, tell, number)
     return told

@@ -9,10 +9,10 @@ none, about a task                                   0.3 if the task was made in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
@@ -34,10 +34,12 @@ from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, asked_dialect, spoken
 from synapse.dialects.synapse.card import CardFacts, agent_card
 from synapse.dialects.synapse.routes import synapse_dialect
 from synapse.runtime.late_dialect import late_dialect
+from synapse.transports.credentials import loopback_hosts
 from synapse.transports.routing import Endpoint
+from synapse.transports.web_names import Addresses
 
-Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
-
+_JSONRPC: Final = "jsonrpc"
+"""What `transports.jsonrpc` calls its dialect; that module is loaded late."""
 _PUSH_PATH: Final = "/pushNotificationConfigs"
 
 
@@ -54,19 +56,23 @@ def host_dialects(entry: AgentEntry, *, title: str, pty_wrapped: bool, advertise
         name=entry.name,
         pty_wrapped=pty_wrapped,
     )
+    said = (entry.extensions, entry.lacks)
+    addresses = Addresses(entry.endpoint, loopback_hosts(entry.port))
     return [
-        synapse_dialect(facts),
-        late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(entry.extensions), paths_1_0.MEDIA_TYPE),
-        late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3(entry.extensions)),
-        late_dialect("jsonrpc", [("POST", "/")], lambda: _standard().json_rpc(entry.extensions)),
-        late_dialect("a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry, advertise_0_3)),
+        synapse_dialect(facts, addresses.of),
+        late_dialect(A2A_1_0, paths_1_0.paths(), lambda: _standard().a2a_1_0(*said), paths_1_0.MEDIA_TYPE),
+        late_dialect(A2A_0_3, paths_0_3.paths(), lambda: _standard().a2a_0_3(*said)),
+        late_dialect(_JSONRPC, [("POST", "/")], lambda: _standard().json_rpc(*said)),
+        late_dialect(
+            "a2a_cards", [("GET", paths_1_0.CARD_PATH)], partial(_cards, facts, entry, addresses, advertise_0_3)
+        ),
     ]
 
 
-def _cards(facts: CardFacts, entry: AgentEntry, advertise_0_3: bool) -> Dialect:
+def _cards(facts: CardFacts, entry: AgentEntry, addresses: Addresses, advertise_0_3: bool) -> Dialect:
     own = agent_card(facts)
-    shown = {"name": own["name"], "description": own["description"], "url": own["url"]}
-    declared = {"takes": entry.takes, "extensions": entry.extensions}
+    shown = {"name": own["name"], "description": own["description"], "addresses": addresses}
+    declared = {"takes": entry.takes, "extensions": entry.extensions, "lacks": entry.lacks}
     dialect: Dialect = _standard().cards(**shown, **declared, advertise_0_3=advertise_0_3)
     return dialect
 
@@ -85,12 +91,16 @@ class DialectChoice:
 
     def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
         """Return the endpoint that answers; one that was not asked properly says so."""
+        if endpoints[0].dialect.name == _JSONRPC:
+            return endpoints[0]  # the only one at its path, and it knows both versions
         try:
             demanded = asked_dialect(wire)
         except SynapseError as error:
             refusal = self._standard.encode_error(error)
             route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
             return Endpoint(self._standard, route)
+        if not demanded and paths_1_0.TENANT in endpoints[0].names:
+            demanded = A2A_1_0  # no other dialect has tenants
         if demanded:
             return _of(demanded, endpoints)
         if endpoints[0].dialect.name not in (A2A_1_0, A2A_0_3):
@@ -113,16 +123,16 @@ def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
     current, former = _of(A2A_1_0, endpoints), _of(A2A_0_3, endpoints)
     if not isinstance(current.route, CallRoute) or not isinstance(former.route, CallRoute):
         return current
-    ask = partial(_ask_as_made, current.route.ask, former.route.ask)
+    ask = partial(_ask_as_made, current, former)
     return Endpoint(current.dialect, replace(current.route, ask=ask))
 
 
-def _ask_as_made(current: Ask, former: Ask, wire: WireRequest) -> Call | StreamCall | WireAnswer:
-    call, older = current(wire), former(wire)
+def _ask_as_made(current: Endpoint, former: Endpoint, wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    call, older = cast("CallRoute", current.route).ask(wire), cast("CallRoute", former.route).ask(wire)
     if isinstance(call, Call) and isinstance(older, Call):
         return call._replace(encode=partial(_encode_as_made, call, older))
     if isinstance(call, StreamCall) and isinstance(older, StreamCall):
-        return call._replace(encode=partial(_encode_update_as_made, call, older))
+        return _stream_as_made((current, call), (former, older))
     return call
 
 
@@ -130,5 +140,16 @@ def _encode_as_made(current: Call, former: Call, task: Task) -> bytes:
     return (former if task.dialect == A2A_0_3 else current).encode(task)
 
 
-def _encode_update_as_made(current: StreamCall, former: StreamCall, update: Update) -> WireEvent | None:
-    return (former if update.task.dialect == A2A_0_3 else current).encode(update)
+def _stream_as_made(current: tuple[Endpoint, StreamCall], former: tuple[Endpoint, StreamCall]) -> StreamCall:
+    """A stream whose events, and the error that may break it off, are in the words that its task was made in."""
+    spoken = current
+
+    def encode(update: Update) -> WireEvent | None:
+        nonlocal spoken
+        spoken = former if update.task.dialect == A2A_0_3 else current
+        return spoken[1].encode(update)
+
+    def encode_error(error: SynapseError) -> WireAnswer:
+        return spoken[0].dialect.encode_error(error)
+
+    return current[1]._replace(encode=encode, encode_error=encode_error)

@@ -6,8 +6,10 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
+LAUNCHED_BY: Final = "SYNAPSE_LAUNCHED_BY"
+"""Says in a host's environment which agent started it: the host outlives the command, and so loses its ancestors."""
 _OF_ANOTHER_AGENT: Final = ("SYNAPSE_AGENT_ID", "SYNAPSE_SOCKET")
 
 
@@ -37,3 +39,14 @@ class Launch:
 def host_environment() -> dict[str, str]:
     """Ours, without what names the agent that we may run in: the new one is another."""
     return {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_AGENT}
+
+
+def begin_again(port: int) -> NoReturn:
+    """Become a new host that is started as this one was: same program, options and environment, and the same port.
+
+    Raises OSError.
+    """
+    words = sys.orig_argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    wished = [] if "--port" in words[:end] else ["--port", str(port)]
+    os.execv(sys.executable, [sys.executable, *words[:end], *wished, *words[end:]])  # noqa: S606 - our own command line

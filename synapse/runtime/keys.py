@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 from synapse.core.access_errors import KeyNotFound
 from synapse.core.clock import Clock
 from synapse.core.errors import InvalidRequest, NameTaken, StoreCorrupt, StoreFailed
+from synapse.registries.private_folders import make_folders, make_private
 from synapse.service.api_keys import ID_LENGTH, ApiKey, checked_actions, checked_name, compose, digest_of
 
 FILE: Final = "keys.json"
@@ -114,7 +115,7 @@ class KeyFile:
             return
         self._marked[key_id] = now
         try:
-            self._used.mkdir(mode=0o700, exist_ok=True)
+            make_private(self._used)
             path = self._used / key_id
             path.touch(mode=0o600)
             seconds = self._clock.now().timestamp()
@@ -160,7 +161,7 @@ class KeyFile:
         """Alone, among all processes. The lock has a file of its own: the other one is replaced."""
         lock = self._path.with_name(f".{FILE}.lock")
         with _told(lock):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(self._path.parent)
             opened = os.open(lock, os.O_WRONLY | os.O_CREAT, 0o600)
         with os.fdopen(opened, "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

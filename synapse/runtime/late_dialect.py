@@ -8,8 +8,6 @@ from functools import cache
 from synapse.core.errors import SynapseError
 from synapse.dialects.dialect import Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
 
-Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
-
 
 def late_dialect(
     name: str,
@@ -20,18 +18,21 @@ def late_dialect(
     """A dialect that listens at these methods and paths; `load` is called once, by the first request."""
 
     @cache
-    def asks() -> dict[tuple[str, str], Ask]:
-        return {(route.method, route.path): route.ask for route in loaded().routes if isinstance(route, CallRoute)}
+    def routes() -> dict[tuple[str, str], CallRoute]:
+        return {(route.method, route.path): route for route in loaded().routes if isinstance(route, CallRoute)}
 
-    def late(place: tuple[str, str]) -> Ask:
+    def late(place: tuple[str, str]) -> CallRoute:
         def ask(wire: WireRequest) -> Call | StreamCall | WireAnswer:
-            return asks()[place](wire)
+            return routes()[place].ask(wire)
 
-        return ask
+        def refuse(wire: WireRequest, error: SynapseError) -> WireAnswer:
+            told = routes()[place].refuse
+            return told(wire, error) if told is not None else encode_error(error)
+
+        return CallRoute(method=place[0], path=place[1], ask=ask, media_type=media_type, refuse=refuse)
 
     def encode_error(error: SynapseError) -> WireAnswer:
         return loaded().encode_error(error)
 
     loaded = cache(load)
-    routes = tuple(CallRoute(method=place[0], path=place[1], ask=late(place), media_type=media_type) for place in paths)
-    return Dialect(name=name, routes=routes, encode_error=encode_error)
+    return Dialect(name=name, routes=tuple(late(place) for place in paths), encode_error=encode_error)

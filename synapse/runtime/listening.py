@@ -6,16 +6,23 @@ Importing this file costs what uvicorn and the dialects cost; a host does it aft
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from synapse.registries.files import FileRegistry
+from synapse.runtime.file_limit import open_file_limit
 from synapse.runtime.host_dialects import DialectChoice, host_dialects
 from synapse.runtime.place import Place
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
 from synapse.runtime.token import own_token
+from synapse.transports.acceptor import limits_within
 from synapse.transports.credentials import Gate, loopback_hosts
 from synapse.transports.http import HttpApp, HttpLimits, Service
 from synapse.transports.server import Server
+
+MOST_UNPROVEN: Final = 64
+"""Connections of other users, who need the token to be heard."""
+MOST_UNPROVEN_PER_USER: Final = 32
 
 
 def open_server(
@@ -29,8 +36,10 @@ def open_server(
     gate = Gate(
         uid=os.getuid(),
         hosts=loopback_hosts(entry.port),
-        entries=registry.entries,
+        # Ourselves in any case: our file is not there yet, and somebody may remove it.
+        entries=lambda: (*registry.entries(), entry),
         token=own_token(settings.home),
+        terminal_decides=settings.terminal_decides,
     )
     app = HttpApp(
         service,
@@ -40,4 +49,5 @@ def open_server(
         websockets=agent.websockets,
         limits=HttpLimits(max_body_bytes=settings.max_body_bytes),
     )
-    return Server(app, [place.tcp, place.unix.socket])
+    limits = limits_within(open_file_limit(), unproven=MOST_UNPROVEN, per_source=MOST_UNPROVEN_PER_USER)
+    return Server(app, [place.tcp, place.unix.socket], limits=limits)

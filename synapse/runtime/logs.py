@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from synapse.core.overriding import override
+from synapse.registries.private_folders import make_private
 
+_UNSEEN: Final = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 LARGEST_LOG: Final = 4 * 1024 * 1024
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
@@ -30,7 +33,9 @@ class _JsonLine(logging.Formatter):
         fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        text = json.dumps(fields, ensure_ascii=False, default=str)
+        # A person reads this in a terminal: what JSON leaves as it is and a terminal obeys is escaped too.
+        return text if text.isprintable() else _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 class _LogFile(logging.Handler):
@@ -73,9 +78,7 @@ def log_to(folder: Path, agent_id: str, name: str = "") -> Path:
 
     It can be found by the agent's given name too, also when the agent has left the registry.
     """
-    # The mode counts for the last folder only, and whoever is first makes the one above it too.
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    make_private(folder)
     path = folder / f"{agent_id}.log"
     handler = _LogFile(path)
     handler.setFormatter(_JsonLine())

@@ -10,6 +10,7 @@ import msgspec
 
 from synapse import __version__
 from synapse.core.auth_methods import API_KEY_HEADER, AuthMethods
+from synapse.dialects.a2a_v1.paths import TENANT
 from synapse.dialects.dialect import AnyRoute, Dialect
 from synapse.runtime.openapi_texts import DIALECTS, OPERATIONS, OTHER_MEDIA, PROBES, SENTENCES, SHAPES, STREAMS
 from synapse.transports.routing import METHODS_WITH_BODY
@@ -26,15 +27,19 @@ _VERSION: Final[Wire] = {
 }
 _FIRST_SENTENCES: Final = """\
 Several dialects share the paths below `/agents/{agentId}/v1`: the version that a request names decides, else its body.
-A task has the same id in all of them. gRPC is served at a port of its own, and the hub's WebSocket at `/ws`."""
+A task has the same id in all of them. A2A 1.0 has each of its paths also with a tenant in front, as
+`/agents/{agentId}/v1/{tenant}/message:send`; it chooses nothing, because the path names the agent.
+gRPC is served at a port of its own, and the hub's WebSocket at `/ws`."""
 
 
 def openapi_document(dialects: Sequence[Dialect], methods: AuthMethods, url: str) -> Wire:
-    """The document, whole; every route of the dialects is in it."""
+    """The document, whole; every route of the dialects is in it, those with a tenant in one sentence."""
     writer = _Writer()
     for dialect in dialects:
         for route in dialect.routes:
-            writer.add(dialect, route)
+            # Each path of 1.0 has a twin with a tenant in it; listing them all twice would tell nothing more.
+            if f"{{{TENANT}}}" not in route.path:
+                writer.add(dialect, route)
     _name_rpc_methods(writer.paths, dialects)
     _add_probes(writer.paths)
     schemes = _security_schemes(methods)

@@ -43,6 +43,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     f"GET {_V1}/extendedAgentCard": "The agent's card, for callers who are known.",
     f"GET {_V1}/.well-known/agent-card.json": "The agent's card.",
     "GET /agents/{}/.well-known/agent-card.json": "The agent's card.",
+    "GET /.well-known/agent-card.json": "The card of the default agent.",
     "GET /.well-known/agent-cards/{}": "The agent's card; the name may end in `.json`.",
     f"POST {_V1}": "JSON-RPC of A2A 1.0 and 0.3: the method tells which.",
     "POST /agents/{}": "JSON-RPC of A2A 1.0 and 0.3: the method tells which.",

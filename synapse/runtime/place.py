@@ -6,20 +6,29 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from synapse.core.address import PERSON
+from synapse import __version__
+from synapse.core.address import KEY, PERSON, UNVERIFIED, is_marked
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
-from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
-from synapse.core.store import TaskStore
-from synapse.registries.files import FileRegistry
-from synapse.registries.processes import UNKNOWN, is_running, start_time
+from synapse.core.errors import InvalidRequest, NameTaken, PortTaken, StoreFailed
+from synapse.core.store import IsAlive, TaskStore
+from synapse.registries.files import FileRegistry, is_alive
+from synapse.registries.processes import UNKNOWN, is_running, own_namespace, start_time
 from synapse.runtime.profiles import profile_names
 from synapse.runtime.settings import Settings
-from synapse.transports.listener import UnixListener, bind_first_free, bind_port, socket_folder
+from synapse.transports.listener import (
+    UnixListener,
+    bind_first_free,
+    bind_port,
+    listen_in,
+    listen_in_first,
+    socket_folders,
+)
 
 _MOST_SAME: Final = 100
 _LEASE_TRIES: Final = 20
@@ -27,7 +36,8 @@ _LEASE_PAUSE: Final = 0.05
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME: Final = 40
 NAME_RULE: Final = (
-    f"up to {_LONGEST_NAME} letters (a to z), digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last"
+    f"up to {_LONGEST_NAME} letters (a to z), digits, '.', '-' and '_', neither '-' nor '.' first, nor '.json' last, "
+    f"and neither '{UNVERIFIED}' nor '{KEY}' first: those mark senders that are not proven"
 )
 _ID_BEGIN: Final = "synapse-"
 _SCRIPTED: Final = "scripted"
@@ -62,9 +72,7 @@ def take_place(
     try:
         number = tcp.getsockname()[1]
         agent_id = f"synapse-{agent_type}-{number}"
-        wished = settings.uds_dir if settings.sources.get("uds_dir") else None
-        folder = socket_folder(wished, uid=os.getuid())
-        unix = UnixListener(folder / f"{agent_id}.sock")
+        unix = take_socket(agent_id, settings)
     except BaseException:
         tcp.close()
         raise
@@ -75,12 +83,30 @@ def take_place(
         port=number,
         pid=os.getpid(),
         pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_namespace=own_namespace(),
         socket=str(unix.path),
         endpoint=f"http://localhost:{number}",
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        version=__version__,
     )
     return Place(entry=entry, tcp=tcp, unix=unix)
+
+
+def take_socket(name: str, settings: Settings) -> UnixListener:
+    """Listen at a Unix socket called `name`, in the folder that was wished for, or the first usual one that can be had.
+
+    Raises PortTaken or InvalidSettings.
+    """
+    file = f"{name}.sock"
+    if settings.sources.get("uds_dir"):
+        return listen_in(settings.uds_dir, file, uid=os.getuid())
+    return listen_in_first(usual_socket_folders(settings), file, uid=os.getuid())
+
+
+def usual_socket_folders(settings: Settings) -> tuple[Path, ...]:
+    """Where sockets may lie when no folder was wished for, in the order of preference."""
+    return socket_folders(os.environ.get("XDG_RUNTIME_DIR", ""), uid=os.getuid(), preferred=settings.uds_dir)
 
 
 def _wished_port(port: int, settings: Settings) -> socket.socket:
@@ -100,12 +126,13 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry
         NameTaken: another running agent has the name.
     """
     holder = f"{entry.pid}:{entry.pid_started}"
+    holds = holders_of(registry)
     first, *others = _inboxes(entry)
     if await _claim_patiently(first, holder, store, registry):
         entry.inbox = first
         return
     for wished in others:
-        if await store.claim_inbox(wished, holder, holder_is_alive):
+        if await store.claim_inbox(wished, holder, holds):
             entry.inbox = wished
             return
     # The first agent of a profile in a folder goes by the profile's name without being given it.
@@ -116,8 +143,9 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry
 
 async def _claim_patiently(inbox: str, holder: str, store: TaskStore, registry: FileRegistry) -> bool:
     """Claim an inbox; a command that leaves a message there (`send --queue`) holds it for a moment only."""
+    holds = holders_of(registry)
     for _ in range(_LEASE_TRIES):
-        if await store.claim_inbox(inbox, holder, holder_is_alive):
+        if await store.claim_inbox(inbox, holder, holds):
             return True
         if any(one.inbox == inbox for one in registry.entries()):
             return False
@@ -127,7 +155,9 @@ async def _claim_patiently(inbox: str, holder: str, store: TaskStore, registry: 
 
 async def leave_inbox(entry: AgentEntry, store: TaskStore) -> None:
     """Give the lease back, so that the next agent of this name need not ask whether we live."""
-    await store.release_inbox(entry.inbox, f"{entry.pid}:{entry.pid_started}")
+    # The lease of a process that has ended is free anyway: a store that fails must not change how an agent ends.
+    with suppress(StoreFailed):
+        await store.release_inbox(entry.inbox, f"{entry.pid}:{entry.pid_started}")
 
 
 def inbox_of(agent_type: str, name: str, folder: str) -> str:
@@ -140,10 +170,21 @@ def _inboxes(entry: AgentEntry) -> list[str]:
     return [first] if entry.name else [first, *(f"{first}#{number}" for number in range(2, _MOST_SAME))]
 
 
-def holder_is_alive(holder: str) -> bool:
-    """Implements `core.store.IsAlive` for holders written as `pid:start time`."""
-    pid, _, started = holder.partition(":")
-    return pid.isdigit() and started.isdigit() and is_running(int(pid), int(started))
+def holders_of(registry: FileRegistry) -> IsAlive:
+    """Tells of holders, written as `pid:start time`, whether they live.
+
+    A process that cannot be seen from here, as in a sandbox with pids of its own, lives if its entry says so.
+    """
+
+    def lives(holder: str) -> bool:
+        pid, _, started = holder.partition(":")
+        if not (pid.isdigit() and started.isdigit()):
+            return False
+        if is_running(int(pid), int(started)):
+            return True
+        return any(holder == f"{one.pid}:{one.pid_started}" and is_alive(one) for one in registry.written())
+
+    return lives
 
 
 def is_name(name: str) -> bool:
@@ -152,6 +193,7 @@ def is_name(name: str) -> bool:
         0 < len(name) <= _LONGEST_NAME
         and _NAME_CHARACTERS.issuperset(name)
         and not name.startswith(("-", "."))
+        and not is_marked(name)
         and not name.endswith(".json")
     )
 
@@ -172,5 +214,5 @@ def _means_others(name: str, settings: Settings) -> bool:
     if name == PERSON or name.startswith(_ID_BEGIN):
         return True
     kind, _, port = name.rpartition("-")
-    types = {*profile_names(settings.profile_folders), _SCRIPTED}
+    types = {*profile_names(settings.profile_sources), _SCRIPTED}
     return name in types or (kind in types and port.isdigit())

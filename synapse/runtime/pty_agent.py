@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from synapse.attach.person import PersonTerminal
 from synapse.attach.server import AttachServer
@@ -16,9 +18,10 @@ from synapse.drivers.pty.pump import PersonStreams
 from synapse.drivers.pty.running_program import Company, RunningProgram, start_program
 from synapse.drivers.pty.spawn import Launch, find_command
 from synapse.registries.files import FileRegistry
+from synapse.runtime.agent_command import AgentCommand, launch_folder
 from synapse.runtime.cli_signals import CliSignals
 from synapse.runtime.host import run_host
-from synapse.runtime.last_words import tell_end
+from synapse.runtime.last_words import say, tell_end, tell_left
 from synapse.runtime.logs import log_to
 from synapse.runtime.loop import new_loop
 from synapse.runtime.person_lines import PersonLines
@@ -29,6 +32,11 @@ from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service.acceptance import ANYTHING, TEXT, Acceptance
 from synapse.terminal.profile import Profile
+from synapse.transports.lineage import TERMINAL_DEMANDED
+
+log = logging.getLogger(__name__)
+
+_LAST_LINES: Final = 20
 
 
 def run_agent(  # noqa: PLR0913 - what a person can say on the command line
@@ -45,7 +53,7 @@ def run_agent(  # noqa: PLR0913 - what a person can say on the command line
 
     Raises UnknownProfile, CommandMissing, PortTaken, NameTaken, StoreFailed or InvalidSettings before it has begun.
     """
-    profile = load_profile(profile_name, settings.profile_folders)
+    profile = load_profile(profile_name, settings.profile_sources)
     # Said at once, not after a store was opened and a port was taken.
     find_command(profile.command[0], os.environ, profile.install_hint)
     first, last = profile.ports
@@ -67,7 +75,8 @@ async def _start(
     me: AgentEntry, profile: Profile, arguments: tuple[str, ...], settings: Settings, person: PersonTerminal | None
 ) -> RunningAgent:
     clock = SystemClock()
-    plain = _launch(me, profile, arguments, settings, person)
+    command = AgentCommand(launch_folder(settings.home, me.agent_id))
+    plain = _launch(me, profile, arguments, settings, person, command)
     signals = CliSignals(me, profile, settings, plain.env)
     lines = PersonLines(me, FileRegistry(settings.registry))
     company = _company(person, LineRouting(lines.resolve, lines.send))
@@ -83,35 +92,45 @@ async def _start(
     program.begin()
     return RunningAgent(
         driver=driver,
-        stop=_stopper(program, driver, signals, person),
+        stop=_stopper(program, driver, signals, command, person),
         exit_status=lambda: program.exit_status,
         title=profile.title,
         ends_with=program.exited,
         cli_pid=program.pid,
+        say_goodbye=lambda left: tell_left(me, left, is_person_there=person is not None),
         on_served=program.load_screen,
         acceptance=acceptance_of(profile),
         extensions=profile.extensions,
+        lacks=profile.lacks,
         hook_door=signals.door,
         websockets={"/attach": AttachServer(program, agents_may_attach=settings.agents_may_approve)},
     )
 
 
 def _stopper(
-    program: RunningProgram, driver: PtyDriver, signals: CliSignals, person: PersonTerminal | None
+    program: RunningProgram,
+    driver: PtyDriver,
+    signals: CliSignals,
+    command: AgentCommand,
+    person: PersonTerminal | None,
 ) -> Callable[[], Awaitable[None]]:
     """What ends the agent; safe to be called again."""
     has_stopped = False
 
     async def stop() -> None:
         nonlocal has_stopped
-        has_left = program.exited.done() and not has_stopped
-        has_stopped = True
+        is_first, has_stopped = not has_stopped, True
+        has_left = program.exited.done() and is_first
         await driver.stop()
         if has_left and person is None:
             await asyncio.to_thread(tell_end, program, driver)
-        signals.stop()
         if person is not None:
             person.restore(program.leaving_bytes())
+            correction = signals.correction("".join(program.screen.history(_LAST_LINES))) if is_first else ""
+            if correction:
+                say(correction)
+        signals.stop()
+        command.remove()
 
     return stop
 
@@ -142,11 +161,12 @@ def _launch(
     arguments: tuple[str, ...],
     settings: Settings,
     person: PersonTerminal | None,
+    command: AgentCommand,
 ) -> Launch:
     columns, rows = person.size() if person else settings.terminal_size
     return Launch(
         command=(*profile.command, *profile.args, *arguments),
-        env=_environment(me, profile, settings),
+        env=_environment(me, profile, settings, command),
         columns=columns,
         rows=rows,
         theme=settings.terminal_theme,
@@ -163,12 +183,19 @@ def _company(person: PersonTerminal | None, routing: LineRouting) -> Company:
     return Company(person=PersonStreams(person.source, person.sink), routing=routing, suspend=person.suspend)
 
 
-def _environment(me: AgentEntry, profile: Profile, settings: Settings) -> dict[str, str]:
-    """What the CLI gets: ours, the profile's, and who it is."""
+def _environment(me: AgentEntry, profile: Profile, settings: Settings, command: AgentCommand) -> dict[str, str]:
+    """What the CLI gets: ours, the profile's, who it is, and where its shells find the `synapse` command."""
     identity = {
         "SYNAPSE_AGENT_ID": me.agent_id,
         "SYNAPSE_SOCKET": me.socket,
         "SYNAPSE_HOME": str(settings.home),
         "TERM": os.environ.get("TERM") or "xterm-256color",
     }
-    return {**os.environ, **profile.env, **identity}
+    strictness = dict([TERMINAL_DEMANDED]) if settings.terminal_decides else {}
+    env = {**os.environ, **profile.env, **identity, **strictness}
+    try:
+        return command.environment(env)
+    except OSError as error:
+        # The agent's instructions name the command's path as well.
+        log.warning("command_not_made", extra={"error": str(error)})
+        return env

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
+from synapse import __version__
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
@@ -20,7 +21,7 @@ from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import to_text
 from synapse.core.requests import Commanded, OnBehalf, Request
 from synapse.registries.files import FileRegistry
-from synapse.registries.processes import UNKNOWN, start_time
+from synapse.registries.processes import UNKNOWN, own_namespace, start_time
 from synapse.runtime.agent_parts import AgentParts
 from synapse.runtime.place import leave_inbox, take_inbox
 from synapse.runtime.running_agent import RunningAgent
@@ -59,6 +60,7 @@ class Resident:
         self.entry = entry
         entry.takes = agent.acceptance.as_text
         entry.extensions = to_text(agent.extensions)
+        entry.lacks = " ".join(agent.lacks)
         self._open_door = open_door or _no_door
         self._agent = agent
         self._store = store
@@ -104,6 +106,10 @@ class Resident:
             await self.stop()
             await leave_inbox(self.entry, self._store)
             raise
+
+    async def retire(self) -> None:
+        """End what only it could go on with: there will be no next start."""
+        await self._agent.retire()
 
     async def stop(self) -> None:
         """End it; what waits in its queue waits for its next start."""
@@ -165,6 +171,12 @@ class Residents:
             await resident.stop()
         return resident is not None
 
+    async def retire(self, name: str) -> None:
+        """Stop the resident of that name for good: what it works on is canceled."""
+        if name in self._residents:
+            await self._residents[name].retire()
+            await self.remove(name)
+
     async def stop(self) -> None:
         """Stop all."""
         await asyncio.gather(*(resident.stop() for resident in self._residents.values()))
@@ -179,7 +191,9 @@ def resident_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = 
         name=name,
         pid=os.getpid(),
         pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_namespace=own_namespace(),
         endpoint=endpoint,
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        version=__version__,
     )

@@ -16,12 +16,12 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.registries.files import FileRegistry
 from synapse.runtime.host_dialects import DialectChoice, host_dialects
-from synapse.runtime.place import check_name
+from synapse.runtime.place import check_name, take_socket
 from synapse.runtime.running_agent import RunningAgent
 from synapse.runtime.settings import Settings
 from synapse.transports.credentials import Gate, loopback_hosts
 from synapse.transports.http import HttpApp, HttpLimits, Service
-from synapse.transports.listener import UnixListener, socket_folder
+from synapse.transports.listener import UnixListener
 from synapse.transports.server import Server
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ class ResidentDoors:
         self._gateway = gateway
         self._registry = registry
         self._settings = settings
+        self._open: list[AgentEntry] = []
 
     @property
     def gateway(self) -> str:
@@ -55,27 +56,39 @@ class ResidentDoors:
         entry.endpoint = f"{self._gateway.endpoint}/agents/{entry.name}"
         server = self._server(entry, agent, service, listener)
         serving = asyncio.create_task(server.serve())
+        keeping = asyncio.create_task(server.keep_in_place(listener))
         try:
             await server.wait_started()
             # Only now: whoever sees the entry may send.
             self._registry.write(entry)
+            self._open.append(entry)
             yield
         finally:
+            self._open = [one for one in self._open if one is not entry]
             self._registry.remove(entry.agent_id)
+            keeping.cancel()
             server.stop()
             await asyncio.wait({serving})
             listener.close()
 
+    def restore(self) -> None:
+        """Write the entries again whose files are lost. Raises OSError."""
+        for entry in self._open:
+            self._registry.restore(entry)
+
     def _listen(self, entry: AgentEntry) -> UnixListener:
         """Raises InvalidRequest for a name that means others on a command line; PortTaken or InvalidSettings."""
         check_name(entry.name, self._settings)
-        wished = self._settings.uds_dir if self._settings.sources.get("uds_dir") else None
-        folder = socket_folder(wished, uid=os.getuid())
-        return UnixListener(folder / f"{self._gateway.agent_id}-{entry.name}.sock")
+        return take_socket(f"{self._gateway.agent_id}-{entry.name}", self._settings)
 
     def _server(self, entry: AgentEntry, agent: RunningAgent, service: Service, listener: UnixListener) -> Server:
         dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
-        gate = Gate(uid=os.getuid(), hosts=loopback_hosts(self._gateway.port), entries=self._registry.entries)
+        gate = Gate(
+            uid=os.getuid(),
+            hosts=loopback_hosts(self._gateway.port),
+            entries=self._registry.entries,
+            terminal_decides=self._settings.terminal_decides,
+        )
         app = HttpApp(
             service,
             dialects,

@@ -63,4 +63,5 @@ def play(script: Script, clock: Clock) -> RunningAgent:
         answer_at_once=driver.answer_at_once,
         acceptance=Acceptance(media_types=MODES if script.strict_types else (), cue_ids=script.cue_ids),
         extensions=script.extensions,
+        lacks=script.lacks,
     )

@@ -1,25 +1,130 @@
-"""What can be set, and where each value comes from: flag > environment > project file > user file > default."""
+"""What can be set, and where each value comes from: flag > environment > project file > user file > default.
+
+A project's file counts only in a project that the person trusts, and only for the settings of FOR_PROJECTS.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidSettings
 from synapse.core.overriding import override
-from synapse.runtime.home import PROJECT_FILE, USER_FILE, find_above, user_folder
+from synapse.runtime.home import USER_FILE, check_content, check_place, find_project, user_folder
+from synapse.runtime.trust import Project, Trust, TrustBook, read_project
 from synapse.terminal.theme import Theme
 
 PREFIX: Final = "SYNAPSE_"
-PROJECT_PROFILES: Final = ".synapse/profiles"
+PROJECT_SETTINGS: Final = "config.toml"
+PROJECT_PROFILES: Final = "profiles/"
+_PROFILE_SUFFIX: Final = ".toml"
+PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""Names of profiles stand in command lines, in file names and in scripts for shells."""
 BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
-# Agents write into the project that they work on; what protects people from agents is not theirs to change.
-NOT_FOR_PROJECTS: Final = frozenset({"agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents"})
+# The variables that count in an agent's environment, which the agent sets as it likes. None of them protects anybody;
+# a setting that is not named here is taken from files alone then.
+FOR_AGENTS: Final = frozenset(
+    {
+        "home",
+        "uds_dir",
+        "detach_key",
+        "response_timeout",
+        "message_ttl",
+        "instructions",
+        "terminal_size",
+        "terminal_theme",
+        "advertise_0_3",
+    }
+)
+PersonProof = Literal["process", "terminal"]
+PROCESS: Final = "process"
+TERMINAL: Final = "terminal"
+FOR_PROJECTS: Final = frozenset(
+    {
+        "max_body_bytes",
+        "detach_key",
+        "response_timeout",
+        "message_ttl",
+        "queue_limit",
+        "instructions",
+        "attention_after",
+        "terminal_size",
+        "terminal_theme",
+        "push_attempts",
+        "advertise_0_3",
+    }
+)
+"""What a trusted project may set. Never: places, addresses, rights, what protects people from agents, and how long the
+history of all projects is kept."""
+
+ProfileSource = Path | Project
+"""Where profiles are looked for: in a folder, or among the files of a project as they were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectSettings:
+    """The project that a command is typed in, what the person has said about it, and what it wants to set."""
+
+    project: Project
+    trust: Trust
+    wishes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The keys and values of its settings file."""
+    is_broken: bool = False
+    """Its settings file is no TOML."""
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.trust is Trust.TRUSTED
+
+    @property
+    def file(self) -> Path:
+        return self.project.place / PROJECT_SETTINGS
+
+    @property
+    def profiles(self) -> list[str]:
+        """The names of its profiles, sorted."""
+        return sorted(name for path in self.project.files if (name := profile_in(path)))
+
+    @property
+    def refused(self) -> list[str]:
+        """The settings in its file that no project may make."""
+        return [key for key in self.wishes if key in KINDS and key not in FOR_PROJECTS]
+
+    def matters(self, profile: str = "", uses: Collection[str] = FOR_PROJECTS) -> bool:
+        """Whether a command that uses these settings, and that profile, would do something else if it were trusted."""
+        if self.project.problem:
+            return True
+        # What cannot be understood would be an error in a trusted project.
+        wants = self.is_broken or any(key in uses or key not in KINDS for key in self.wishes)
+        return wants or profile in self.profiles
+
+    def note(self, profile: str = "", uses: Collection[str] = FOR_PROJECTS) -> str:
+        """One line about what is ignored and what to do, for such a command; empty when there is nothing to say."""
+        place, folder = self.project.place, self.project.folder
+        if self.trust is Trust.UNUSABLE:
+            return f"{place} is ignored: {self.project.problem}"
+        if not self.is_trusted and self.matters(profile, uses):
+            why = "it has changed since you trusted it" if self.trust is Trust.CHANGED else "you have not trusted it"
+            return f"{place} is ignored, because {why}; look at it, then: synapse trust {shlex.quote(str(folder))}"
+        # Said where everything counts, as at the start of an agent, and not with each message.
+        if self.refused and set(uses) >= FOR_PROJECTS:
+            keys = ", ".join(self.refused)
+            return f"{self.file}: ignored, because only you may set it and no project: {keys}  (synapse config)"
+        return ""
+
+
+def profile_in(path: str) -> str:
+    """The name of the profile that a file of a project is, or an empty string."""
+    name = path.removeprefix(PROJECT_PROFILES).removesuffix(_PROFILE_SUFFIX)
+    is_profile = path == f"{PROJECT_PROFILES}{name}{_PROFILE_SUFFIX}"
+    return name if is_profile and PROFILE_NAME.fullmatch(name) else ""
 
 
 _LARGEST_SIDE: Final = 1000
@@ -53,17 +158,22 @@ class Settings:
     response_timeout: float = 600.0
     message_ttl: float = 0.0
     queue_limit: int = 1000
+    agent_quota_bytes: int = 1024**3
     keep_days: int = 30
     loop_limit_per_minute: int = 30
+    attention_after: float = 30.0
     instructions: bool = True
     agents_may_approve: bool = False
+    person_proof: PersonProof = PROCESS
     allow_private_webhooks: bool = False
     allow_private_agents: bool = False
     push_attempts: int = 12
     advertise_0_3: bool = True
-    profile_folders: tuple[Path, ...] = ()
+    profile_sources: tuple[ProfileSource, ...] = ()
     """Where profiles are looked for, first come first. A project adds profiles but replaces none: whoever clones a
     repository and types `synapse claude` gets their own claude."""
+    project: ProjectSettings | None = None
+    """The project that the process works in, trusted or not."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -83,6 +193,16 @@ class Settings:
         """What came with messages, a folder for each task."""
         return self.home / "files"
 
+    @property
+    def terminal_decides(self) -> bool:
+        """Whether what only people decide is taken only from processes at a terminal that no agent opened."""
+        return self.person_proof == TERMINAL
+
+    def without_grants(self) -> Settings:
+        """The settings of a host that an agent starts: the defaults for all that grants something."""
+        granted = ("agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents")
+        return replace(self, **{name: getattr(Settings(), name) for name in granted})
+
     def as_rows(self) -> list[tuple[str, object, str, str]]:
         """Name, value, source and meaning of each setting, in their order."""
         return [(name, getattr(self, name), self.sources.get(name, "default"), MEANINGS[name]) for name in MEANINGS]
@@ -90,7 +210,7 @@ class Settings:
 
 MEANINGS: Final[Mapping[str, str]] = {
     "home": "folder of the registry, the store and the logs",
-    "uds_dir": "folder of the Unix sockets",
+    "uds_dir": "folder of the Unix sockets; without it, the first that can be used (see `synapse doctor`)",
     "host": "address that the TCP port is bound to",
     "max_body_bytes": "largest request body that an agent takes",
     "detach_key": "key that leaves `synapse attach`",
@@ -99,10 +219,13 @@ MEANINGS: Final[Mapping[str, str]] = {
     "response_timeout": "seconds that `synapse send --response` waits",
     "message_ttl": "seconds until an undelivered message expires; 0 is never",
     "queue_limit": "messages that may wait for one agent",
+    "agent_quota_bytes": "bytes of messages, files and answers that are kept for one agent; 0 is no limit",
     "keep_days": "days that finished tasks are kept",
     "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
+    "attention_after": "seconds that messages may be held, without the agent at work, before a person is called",
     "instructions": "whether agents are told at their start how to send and reply",
     "agents_may_approve": "whether agents may do what only a person may (approve, resolve, attach)",
+    "person_proof": "what proves a person: process (none of an agent's), or terminal (also one that no agent opened)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
     "push_attempts": "how often a push notification is tried before it is given up",
@@ -115,42 +238,108 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
     folder: str | Path | None = None,
+    by_agent: bool = False,
 ) -> Settings:
     """Read the settings for a process that works in `folder`; `flags` that are None do not count.
+
+    In a process that belongs to an agent (`by_agent`) only the variables of FOR_AGENTS count.
 
     Raises:
         InvalidSettings: a file or variable has an unknown key or a value of the wrong type.
     """
     environ = os.environ if environ is None else environ
     place = Path(folder or Path.cwd())
-    project, user = find_above(str(place), PROJECT_FILE), Path(user_folder(environ))
-    layers = [
-        _from_file(user / USER_FILE, "user"),
-        _from_file(Path(project), "project") if project else {},
-        _from_environment(environ),
-        {name: (value, "flag") for name, value in (flags or {}).items() if value is not None},
-    ]
-    found: dict[str, tuple[Any, str]] = {}
-    for layer in layers:
-        found |= layer
+    user, own = _from_user(environ, place)
+    given = {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
+    stronger = {**_from_environment(variables_of_agents(environ) if by_agent else environ), **given}
+    home = _safe_home({**own, **stronger}, place)
+    project = project_of(place, home)
+    theirs = _from_project(project) if project and project.is_trusted else {}
+    found: dict[str, tuple[Any, str]] = {**own, **theirs, **stronger}
     values = {name: value for name, (value, _) in found.items()}
     sources = {name: source for name, (_, source) in found.items()}
-    for name in ("home", "uds_dir"):
-        values[name] = place / Path(values.get(name, getattr(Settings(), name))).expanduser()
-    profiles = [Path(found) for found in [find_above(str(place), PROJECT_PROFILES)] if found]
-    return Settings(**values, profile_folders=(user / "profiles", BUNDLED_PROFILES, *profiles), sources=sources)
+    values["home"] = home
+    values["uds_dir"] = _folder_of("uds_dir", found, place)
+    trusted = [project.project] if project and project.is_trusted else []
+    profiles: tuple[ProfileSource, ...] = (user / "profiles", BUNDLED_PROFILES, *trusted)
+    return Settings(**values, profile_sources=profiles, project=project, sources=sources)
 
 
-def _from_file(path: Path, kind: str) -> dict[str, tuple[Any, str]]:
+def variables_of_agents(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the settings that an agent's environment may not change."""
+    dropped = {PREFIX + name.upper() for name in KINDS if name not in FOR_AGENTS}
+    return {name: value for name, value in environ.items() if name not in dropped}
+
+
+def load_home(environ: Mapping[str, str], folder: str) -> Path:
+    """Return the setting `home` alone, for a process that works in `folder`; a project has no say in it.
+
+    Raises:
+        InvalidSettings: as `load_settings`.
+    """
+    _, own = _from_user(environ, Path(folder))
+    return _safe_home({**own, **_from_environment(environ)}, Path(folder))
+
+
+def _from_user(environ: Mapping[str, str], place: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
+    """The folder of the user's own settings and profiles, and what its file says."""
+    user = Path(user_folder(environ))
+    if not user.exists():
+        return user, {}
+    check_place(str(user), os.path.realpath(place), what="the settings folder", variable="XDG_CONFIG_HOME")
+    for folder in (user, user / "profiles"):
+        check_content(str(folder), what="the settings folder", variable="XDG_CONFIG_HOME")
+    return user, _from_file(user / USER_FILE)
+
+
+def _safe_home(found: Mapping[str, tuple[Any, str]], place: Path) -> Path:
+    home = _folder_of("home", found, place)
+    check_place(str(home), os.path.realpath(place), what="the state folder", variable="SYNAPSE_HOME")
+    check_content(str(home), what="the state folder", variable="SYNAPSE_HOME")
+    return home
+
+
+def _folder_of(name: str, found: Mapping[str, tuple[Any, str]], place: Path) -> Path:
+    value = found[name][0] if name in found else getattr(Settings(), name)
+    return place / Path(value).expanduser()
+
+
+def project_of(place: Path, home: Path) -> ProjectSettings | None:
+    """Return the project that a folder belongs to, with what the decisions in the state folder `home` say of it."""
+    folder = find_project(os.path.realpath(place))
+    if not folder:
+        return None
+    project = read_project(Path(folder))
+    trust = TrustBook(home).trust_in(project)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        wishes = tomllib.loads(project.files.get(PROJECT_SETTINGS, b"").decode("utf-8"))
+    except ValueError:
+        return ProjectSettings(project=project, trust=trust, is_broken=True)
+    return ProjectSettings(project=project, trust=trust, wishes=wishes)
+
+
+def _from_project(project: ProjectSettings) -> dict[str, tuple[Any, str]]:
+    table = _table(project.project.files.get(PROJECT_SETTINGS, b""), project.file)
+    counting = {key: value for key, value in table.items() if key not in project.refused}
+    source = f"project file {project.file}"
+    return {key: (_checked(key, value, project.file), source) for key, value in counting.items()}
+
+
+def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
+    try:
+        content = path.read_bytes()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from error
+    return {key: (_checked(key, value, path), f"user file {path}") for key, value in _table(content, path).items()}
+
+
+def _table(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8"))
     except ValueError as error:
         raise InvalidSettings(f"{path} is not TOML: {error}") from error
-    return {key: (_checked(key, value, path, kind), f"{kind} file {path}") for key, value in table.items()}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
@@ -165,23 +354,18 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def _checked(key: str, value: object, path: Path, layer: str) -> Any:
+def _checked(key: str, value: object, path: Path) -> Any:
     """Return the value of a file's key as its type."""
     kind = KINDS.get(key)
     if kind is None:
         meant = nearest(key, list(KINDS))
         hint = f"did you mean '{meant}'?" if meant else "`synapse config` lists the settings"
         raise InvalidSettings(f"{path}: unknown setting '{key}'", hint=hint)
-    if layer == "project" and key in NOT_FOR_PROJECTS:
-        raise InvalidSettings(
-            f"{path}: '{key}' cannot be set by a project, because agents can write there",
-            hint="set it in your own settings file or in the environment",
-        )
     try:
         checked = kind.check(value)
     except ValueError as error:
         raise InvalidSettings(f"{path}: '{key}' must be {kind.title}, not {value!r}") from error
-    # A relative folder in a project's file means a folder of that project.
+    # A relative folder begins at the one that holds the folder of settings.
     return path.parent.parent / checked if isinstance(checked, Path) else checked
 
 
@@ -234,6 +418,14 @@ def _theme(value: object) -> Theme:
     return Theme(_text(value))
 
 
+def _proof(value: object) -> PersonProof:
+    if value == PROCESS:
+        return PROCESS
+    if value == TERMINAL:
+        return TERMINAL
+    raise ValueError
+
+
 def _parse_switch(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):
@@ -250,6 +442,7 @@ _KINDS_BY_TYPE: Final[Mapping[str, _Kind]] = {
     "float": _Kind("a number of at least 0", _number, lambda text: _number(float(text))),
     "TerminalSize": _Kind("a size as 120x40", _size, _size),
     "Theme": _Kind("dark, light or none", _theme, _theme),
+    "PersonProof": _Kind(f"{PROCESS} or {TERMINAL}", _proof, _proof),
     "bool": _Kind("true or false", _switch, _parse_switch),
 }
 KINDS: Final = {field.name: _KINDS_BY_TYPE[str(field.type)] for field in fields(Settings) if field.name in MEANINGS}

@@ -7,6 +7,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from synapse.registries.private_folders import make_folders
+
 FILE: Final = "token"
 _BYTES: Final = 32
 
@@ -16,7 +18,7 @@ def own_token(home: Path) -> str:
 
     Raises OSError.
     """
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(home)
     path = home / FILE
     draft = home / f".{FILE}.{os.getpid()}"
     try:

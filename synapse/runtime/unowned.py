@@ -11,25 +11,29 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Final
 
 from synapse.core.caller import LOCAL_SCOPE, Caller
+from synapse.core.clock import deadline_after
 from synapse.core.errors import AmbiguousTask, Conflict, QueueFull, TaskNotCancelable, TaskNotFound
 from synapse.core.events import TaskOpened
 from synapse.core.message import Message
 from synapse.core.requests import ChangeTask, DeleteTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskId, TaskState
+from synapse.registries.files import FileRegistry
 from synapse.registries.processes import UNKNOWN, start_time
+from synapse.runtime.agent_parts import agent_quota
 from synapse.runtime.ids import new_context_id, new_task_id
-from synapse.runtime.place import holder_is_alive
+from synapse.runtime.open_store import open_store
+from synapse.runtime.place import holders_of
 from synapse.runtime.settings import Settings
 from synapse.runtime.system_clock import SystemClock
 from synapse.service import outcomes
 from synapse.service.acceptance import message_digest
 from synapse.service.journal import Journal
 from synapse.service.origin import sender_in, sender_of
+from synapse.service.quota import size_of
 from synapse.service.recovery import is_instruction, is_waiting_in_queue
 from synapse.service.task_changes import changes, deletion
 from synapse.stores.sqlite import SqliteStore
@@ -45,6 +49,7 @@ class Unowned:
     def __init__(self, store: SqliteStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._holds = holders_of(FileRegistry(settings.registry))
         self._journal = Journal(store)
         self._clock = SystemClock()
 
@@ -64,6 +69,7 @@ class Unowned:
             Conflict: the agent has just started.
             SenderMismatch: it says that it is from the system itself.
             QueueFull: as many wait as the settings allow.
+            QuotaExceeded: as much is kept for the agent as the settings allow.
         """
         # No host is there to look who it is from; what only Synapse itself can say is refused here as there.
         sender_of(sender_in(metadata), Caller(), ())
@@ -79,7 +85,7 @@ class Unowned:
             dialect="synapse",
             message=message,
             priority=priority,
-            deadline=now + timedelta(seconds=seconds) if seconds else None,
+            deadline=deadline_after(seconds, self._clock) if seconds else None,
             metadata=metadata,
         )
         async with self._lease(inbox):
@@ -98,6 +104,8 @@ class Unowned:
         depth = len(waiting)
         if depth >= self._settings.queue_limit:
             raise QueueFull(f"{depth} messages wait for '{opened.inbox}' already", hint="`synapse queue` shows them")
+        quota = agent_quota(opened.inbox, opened.agent_id, self._store, self._settings, self._clock)
+        await quota.take(size_of(opened.message, opened.metadata))
         digest = message_digest(opened.message) if opened.message.message_id else ""
         return await self._journal.record(opened, digest=digest)
 
@@ -176,10 +184,10 @@ class Unowned:
     async def _looked_at(self, task: Task) -> Task:
         """The task, expired if its time has come: no host looks after a message whose agent does not run."""
         now = self._clock.now()
-        if not is_waiting_in_queue(task) or task.deadline is None or task.deadline > now:
+        if not is_waiting_in_queue(task) or not task.is_overdue(self._clock):
             return task
         holder = _holder()
-        if not await self._store.claim_inbox(task.inbox, holder, holder_is_alive):
+        if not await self._store.claim_inbox(task.inbox, holder, self._holds):
             return task  # its agent runs, and ends it
         try:
             return await self._journal.record(*outcomes.expired(task, now))
@@ -193,7 +201,7 @@ class Unowned:
         holder = _holder()
         # Another command may hold it for a moment.
         for _ in range(_LEASE_TRIES):
-            if await self._store.claim_inbox(inbox, holder, holder_is_alive):
+            if await self._store.claim_inbox(inbox, holder, self._holds):
                 break
             await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
         else:
@@ -211,7 +219,7 @@ def _holder() -> str:
 @asynccontextmanager
 async def open_unowned(settings: Settings) -> AsyncGenerator[Unowned]:
     """Open the store for a moment. Raises StoreFailed."""
-    store = await SqliteStore.open(settings.store)
+    store = await open_store(settings)
     try:
         yield Unowned(store, settings)
     finally:

@@ -42,11 +42,14 @@ class Doubts:
         """Do what a person decided about a task in doubt.
 
         Raises:
-            PersonRequired: an agent asks.
+            PersonRequired: no person asks.
             Conflict: the task is not in doubt.
         """
         if not (caller.may_decide or self._agents_may_decide):
-            raise PersonRequired("only a person decides about a message in doubt", hint="`synapse resolve`, in a shell")
+            raise PersonRequired(
+                "only a person decides about a message in doubt",
+                hint=f"{caller.objection}; `synapse resolve {task.short_id}`, in a shell of your own",
+            )
         async with self._deciding:
             # Another decision, or proof, may have come first.
             task = await self._journal.load(task.id)
@@ -64,7 +67,7 @@ class Doubts:
                         await self._end(task, outcomes.expired(task, self._clock.now()))
 
     def _is_overdue(self, task: Task) -> bool:
-        if task.deadline is None or task.deadline > self._clock.now():
+        if not task.is_overdue(self._clock):
             return False
         # What is just being typed is not stopped half way: soon there is proof, or doubt.
         return (is_waiting_in_queue(task) and task.id != self._worker.current) or (

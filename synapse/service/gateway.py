@@ -10,13 +10,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from synapse.core.caller import Caller
-from synapse.core.errors import AgentNotFound, UnsupportedOperation
+from synapse.core.capability import check_capable
+from synapse.core.errors import AgentNotFound, NotFound, QuotaExceeded, UnsupportedOperation
 from synapse.core.extension import check_named
 from synapse.core.figures import Figures
 from synapse.core.listed_agent import ListedAgent
+from synapse.core.message import Message
 from synapse.core.requests import (
     GetAgent,
     GetFigures,
+    GetMessage,
     IssueTicket,
     ListAgents,
     RegisterAgent,
@@ -29,6 +32,7 @@ from synapse.service.access import check_access, may_use
 from synapse.service.discretion import discreet
 from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
+from synapse.service.quota import KeyQuotas, message_in
 from synapse.service.tickets import Ticket
 
 Describe = Callable[[GatewayAgent, str], ListedAgent]
@@ -58,14 +62,16 @@ class Registration(Protocol):
 class GatewayService:
     """Does what is asked of all agents behind one address."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a gateway has beside its tasks, each of it optional
         self,
         directory: GatewayDirectory,
         tasks: GatewayTasks,
         registration: Registration,
         describe: Describe,
+        *,
         new_ticket: NewTicket | None = None,
         take_figures: TakeFigures | None = None,
+        quotas: KeyQuotas | None = None,
     ) -> None:
         self._directory = directory
         self._tasks = tasks
@@ -73,6 +79,7 @@ class GatewayService:
         self._describe = describe
         self._new_ticket = new_ticket
         self._take_figures = take_figures
+        self._quotas = quotas
         self._methods: dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]] = {
             ListAgents: self._list_agents,
             GetAgent: self._get_agent,
@@ -89,12 +96,33 @@ class GatewayService:
         """
         check_access(request, caller)
         with discreet():
+            await self._take_room(request, caller)
             return await self._handle(request, caller)
+
+    async def _take_room(self, request: Request, caller: Caller) -> None:
+        """Raise QuotaExceeded for what is new and does not fit; a message that is sent again is kept already."""
+        if self._quotas is None:
+            return
+        try:
+            await self._quotas.take(request, caller)
+        except QuotaExceeded:
+            if not await self._is_known(message_in(request), caller):
+                raise
+
+    async def _is_known(self, message: Message | None, caller: Caller) -> bool:
+        if message is None or not message.message_id:
+            return False
+        try:
+            await self._tasks.handle("", GetMessage(message.message_id), caller)
+        except NotFound:
+            return False
+        return True
 
     async def _handle(self, request: Request, caller: Caller) -> Any:
         if isinstance(request, ToAgent):
             if request.extensions is not None:
                 check_named(self._directory.extensions_of(request.agent), request.extensions)
+            check_capable(self._directory.lacks_of(request.agent), request.request)
             return await self._tasks.handle(request.agent, request.request, caller)
         method = self._methods.get(type(request))
         if method is None:

@@ -58,10 +58,18 @@ class AgentSource(Protocol):
 class GatewayDirectory:
     """Finds agents. Of two with the same name the one of the earlier source counts."""
 
-    def __init__(self, *sources: AgentSource, extensions: Mapping[str, Extensions] | None = None) -> None:
-        """`extensions` are those that agents of these names declare here, whatever they declare themselves."""
+    def __init__(
+        self,
+        *sources: AgentSource,
+        extensions: Mapping[str, Extensions] | None = None,
+        lacks: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        """`extensions` are those that agents of these names declare here, whatever they declare themselves, and
+        `lacks` the capabilities that are switched off for them here.
+        """
         self._sources = sources
         self._extensions: Mapping[str, Extensions] = {} if extensions is None else extensions
+        self._lacks: Mapping[str, tuple[str, ...]] = {} if lacks is None else lacks
 
     def agents(self) -> tuple[GatewayAgent, ...]:
         """Everybody who is here, by name."""
@@ -79,6 +87,11 @@ class GatewayDirectory:
         """The extensions of A2A that the agent of that name declares here."""
         here = self.find(name)
         return joined(self._extensions.get(name, ()), here.extensions if here is not None else ())
+
+    def lacks_of(self, name: str) -> frozenset[str]:
+        """The capabilities of A2A that the agent of that name has not, here or anywhere."""
+        here = self.find(name)
+        return frozenset((*self._lacks.get(name, ()), *(here.entry.lacks.split() if here is not None else ())))
 
     def owner(self, task: Task) -> GatewayAgent | None:
         """The agent whose task it is, if it is here."""

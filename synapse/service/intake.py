@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
-from synapse.core.address import PERSON, SYSTEM
+from synapse.core.address import PERSON, SYSTEM, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.clock import Clock
+from synapse.core.clock import Clock, Deadline, deadline_after, deadline_at
 from synapse.core.driver import Answered
 from synapse.core.errors import (
     Conflict,
@@ -28,7 +28,7 @@ from synapse.core.errors import (
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.push import PushConfig
-from synapse.core.question import open_question
+from synapse.core.question import ANSWERED, QUESTION, open_question
 from synapse.core.receipt import ReceiptStep
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
@@ -41,16 +41,26 @@ from synapse.service.acceptance import ANYTHING, Acceptance
 from synapse.service.damper import LoopDamper
 from synapse.service.feed import Feed
 from synapse.service.journal import Journal
-from synapse.service.origin import SENDER_INBOX, USER, origin_metadata, sender_of
+from synapse.service.origin import (
+    SENDER_INBOX,
+    USER,
+    check_id,
+    marked_with_sender,
+    origin_metadata,
+    sender_of,
+)
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
+from synapse.service.quota import Quota, size_of
 from synapse.service.recovery import Plan, as_prompt, last_prompt
-from synapse.service.replies import Replies
-from synapse.service.waits import circle_closed_by, waits_for_one_of
+from synapse.service.replies import REPLIED, Replies
+from synapse.service.waits import WAITER_LEFT, circle_closed_by, waits_for_one_of
 from synapse.service.worker import AgentWorker
 
 _LATELY_FINISHED: Final = 50
 """So many finished tasks are looked through for a reply that an earlier host still owed."""
+_NOT_CLAIMED: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
+"""Keys of a task's metadata that only Synapse writes: a sender's own would ask a person, or name a caller, falsely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +94,7 @@ class Intake:
         limits: Limits,
         push_configs: PushConfigs | None = None,
         acceptance: Acceptance = ANYTHING,
+        quota: Quota | None = None,
     ) -> None:
         self._me = me
         self._journal = journal
@@ -100,6 +111,7 @@ class Intake:
         self._limits = limits
         self._push_configs = push_configs
         self._acceptance = acceptance
+        self._quota = quota
         self._damper = LoopDamper(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
 
@@ -113,11 +125,13 @@ class Intake:
             MessageIdReused: the message id came before with other content.
             PushNotSupported, InvalidField: the webhook that comes with it cannot be told.
             UnsupportedMediaType: the agent does not take such parts.
+            InvalidField: an id in its metadata cannot be one.
             PersonRequired, InvalidChoice, QuestionGone: it was to answer a question.
-            QueueFull, PriorityOutOfRange, SenderMismatch, TaskFinished.
+            QueueFull, QuotaExceeded, PriorityOutOfRange, SenderMismatch, TaskFinished.
         """
         if not 1 <= request.priority <= 5:
             raise PriorityOutOfRange(request.priority)
+        check_id("metadata.in_reply_to", request.in_reply_to)
         if not request.in_reply_to:
             self._acceptance.check(request.message)
         if request.push is not None:
@@ -139,7 +153,8 @@ class Intake:
         return await self._journal.load(task.id)
 
     async def create(self, request: CreateTask, caller: Caller) -> Task:
-        """Open a task that only waits for a reply."""
+        """Open a task that only waits for a reply. Raises QuotaExceeded."""
+        await self._take_room(request)
         _, metadata = self._origin(request, caller)
         return await self._journal.record(self._opened(request, caller, metadata))
 
@@ -166,6 +181,9 @@ class Intake:
             # Somebody may have canceled it since.
             with suppress(Conflict):
                 self._replies.turn_ended(await self._journal.record(*facts))
+        for task in left.resumed:
+            message = last_prompt(task)
+            self._worker.resume(task, message, first=message is task.message)
         for task in left.queue:
             await self._enqueue(task)
 
@@ -186,8 +204,10 @@ class Intake:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
 
-    async def _open(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Task:
-        """Open a task, or return the one that the same message has made before.
+    async def _open(
+        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, counts: bool = True
+    ) -> Task:
+        """Open a task, or return the one that the same message has made before; one that `counts` needs room.
 
         Messages rarely come twice, so that is looked up only when there is a reason to refuse this one: the store
         refuses a message id that it has.
@@ -197,6 +217,8 @@ class Intake:
             request = replace(request, message=self._with_id(request.message))
         digest = self._acceptance.digest(request.message)
         try:
+            if counts:
+                await self._take_room(request)
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
             known = await self._known(request.message, caller.scope, digest)
@@ -213,7 +235,7 @@ class Intake:
             )
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
-        deadline = self._deadline(request, self._clock.now())
+        deadline = self._deadline(request)
         sender, metadata = self._origin(request, caller)
         opened = self._opened(request, caller, metadata, deadline)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
@@ -260,7 +282,10 @@ class Intake:
         message = self._with_id(request.message)
         if open_question(task):
             return await self._questions.answer_with(message, task, caller, digest, self._known)
-        return await self._add_prompt(as_prompt(message), task, digest)
+        await self._take_room(request)
+        sender, verified = sender_of(request.sender, caller, ())
+        message = marked_with_sender(as_prompt(message), sender, caller, task, verified=verified)
+        return await self._add_prompt(message, task, digest)
 
     async def _add_prompt(self, message: Message, task: Task, digest: str) -> Task:
         now = self._clock.now()
@@ -279,7 +304,14 @@ class Intake:
         await self._worker.enqueue(task, message, first=False)
         return task
 
-    async def _take_reply(self, request: SendMessage, caller: Caller) -> Task:
+    async def take_missed(self, request: SendMessage, author: Caller) -> Task:
+        """Take a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
+
+        Raises TaskNotFound.
+        """
+        return await self._take_reply(request, Caller(), author)
+
+    async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
         """Complete the task that waits for this reply; when its waiter has left, also deliver it as a message."""
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         if task.queued or task.state.is_terminal:
@@ -299,7 +331,8 @@ class Intake:
             task = await self._journal.record(*outcomes.answered(task, now, answer))
         # What the agent does not take can still be read: it is the answer of the task.
         if not followed and self._acceptance.takes(request.message):
-            await self._open(replace(request, in_reply_to=""), caller)
+            # An answer is never refused for want of room.
+            await self._open(replace(request, in_reply_to=""), author or caller, counts=False)
         return task
 
     def _was_asked(self, task: Task, caller: Caller) -> bool:
@@ -314,6 +347,10 @@ class Intake:
         # The store may know of it before we are told, and the task still look as it was before the message.
         return await self._journal.caught_up(known.task_id)
 
+    async def _take_room(self, request: SendMessage | CreateTask) -> None:
+        if self._quota is not None:
+            await self._quota.take(size_of(request.message, request.metadata))
+
     async def _check_parent(self, parent_id: str, caller: Caller) -> None:
         """Raise InvalidField for a parent that the caller does not see; it may be another agent's task."""
         with suppress(TaskNotFound):
@@ -327,7 +364,8 @@ class Intake:
         circle = await circle_closed_by(task, self._store)
         if not circle:
             return
-        error = WaitCycle(tuple(party.agent_id for party in circle))
+        known = {entry.agent_id: short_name(entry) for entry in self._registry.entries()}
+        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in circle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
         for waiting in self._journal.open_tasks():
@@ -347,7 +385,7 @@ class Intake:
         request: SendMessage | CreateTask,
         caller: Caller,
         metadata: dict[str, Any],
-        deadline: datetime | None = None,
+        deadline: Deadline | None = None,
     ) -> TaskOpened:
         return TaskOpened(
             task_id=TaskId(self._new_task_id()),
@@ -376,8 +414,9 @@ class Intake:
         claimed = request.sender.sender_id if request.sender else ""
         described = caller.is_agent or claimed not in ("", PERSON)
         sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
-        metadata = {**request.metadata, **origin_metadata(sender, verified=verified)}
-        metadata.pop(SENDER_INBOX, None)  # replies go there, so a claim does not count
+        check_id("metadata.sender_task_id", request.metadata.get("sender_task_id"))
+        claims = {key: value for key, value in request.metadata.items() if key not in _NOT_CLAIMED}
+        metadata = {**claims, **origin_metadata(sender, verified=verified)}
         if caller.name:
             metadata[USER] = caller.name
         if isinstance(request, SendMessage) and request.response_expected:
@@ -385,15 +424,16 @@ class Intake:
             if sender.inbox:
                 metadata[SENDER_INBOX] = sender.inbox
             if request.sender_task_id:
+                check_id("metadata.sender_task_id", request.sender_task_id)
                 metadata["sender_task_id"] = request.sender_task_id
         return sender.sender_id, metadata
 
-    def _deadline(self, request: SendMessage, now: datetime) -> datetime | None:
+    def _deadline(self, request: SendMessage) -> Deadline | None:
         if request.deadline is not None:
-            return request.deadline
+            return deadline_at(request.deadline, self._clock)
         ttl = request.metadata.get("ttl")
         if ttl is None:
-            return now + self._limits.ttl if self._limits.ttl else None
+            return deadline_after(self._limits.ttl.total_seconds(), self._clock) if self._limits.ttl else None
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 10**9:
             raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {ttl!r}")
-        return now + timedelta(seconds=ttl)
+        return deadline_after(ttl, self._clock)

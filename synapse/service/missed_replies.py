@@ -58,7 +58,7 @@ class MissedReplies:
             facts = outcomes.ended(waiting, self._clock.now(), TaskState.FAILED, outcomes.AGENT_EXITED, note)
             await self._journal.record(*facts)
         elif asked.state.is_terminal:
-            await self._intake.send(_reply(asked, waiting), Caller())
+            await self._intake.take_missed(_reply(asked, waiting), Caller(agent_id=asked.agent_id))
 
     async def _asked(self, waiting: Task) -> Task | None:
         """The task that the agent that was asked has of it."""

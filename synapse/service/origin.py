@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from synapse.core import envelope
@@ -13,12 +14,15 @@ from synapse.core.errors import SenderMismatch
 from synapse.core.message import Json, Message
 from synapse.core.requests import Sender
 from synapse.core.task import SHORT_ID_LENGTH, Task
+from synapse.core.wire_errors import InvalidField
 
 A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")
 USER: Final = "user"
 """The key of a task's metadata that names who asked for it, where callers have names: at a gateway."""
 SENDER_INBOX: Final = "sender_inbox"
 """The inbox of a sender that waits for a reply: it has the same when it is started again at another port."""
+TYPED_FROM: Final = "typed_from"
+"""Metadata of a message that somebody else than the task's sender added to it: how its header names that one."""
 
 
 def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEntry]) -> tuple[Sender, bool]:
@@ -38,8 +42,8 @@ def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEnt
             )
         return _described(caller.agent_id, claimed, entries), True
     if claimed is None or not claimed.sender_id:
-        return A_PERSON, caller.via_socket
-    return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.via_socket
+        return A_PERSON, caller.is_person
+    return _described(claimed.sender_id, claimed, entries), claimed.sender_id == PERSON and caller.is_person
 
 
 def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:
@@ -52,6 +56,26 @@ def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:
         },
         "sender_verified": verified,
     }
+
+
+def check_id(field: str, value: object) -> None:
+    """Raise InvalidField unless `value` is missing or can be an id: headers show ids, and a reply is found by one."""
+    if value is not None and value != "" and not envelope.is_id(value):
+        raise InvalidField(
+            field,
+            "is no task id",
+            hint="an id has 1 to 64 letters (a to z), digits, '_' and '-'; a header and `synapse tasks` show it",
+        )
+
+
+def marked_with_sender(message: Message, sender: Sender, caller: Caller, task: Task, *, verified: bool) -> Message:
+    """Return `message`, which goes on with `task`, with a note of who it is from unless that is the task's sender."""
+    origin = origin_metadata(sender, verified=verified) | ({USER: caller.name} if caller.name else {})
+    metadata = {key: value for key, value in message.metadata.items() if key != TYPED_FROM}
+    typed_from = envelope.typed_sender(origin)
+    if typed_from != envelope.typed_sender(task.metadata):
+        metadata[TYPED_FROM] = typed_from
+    return message if metadata == message.metadata else replace(message, metadata=metadata)
 
 
 def sender_in(metadata: Json) -> Sender:
@@ -81,12 +105,16 @@ def sender_task_id(task: Task) -> str:
 
 def envelope_line(task: Task, message: Message) -> str:
     """The line that is typed. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
-    sender = sender_in(task.metadata).sender_id
+    sender = envelope.typed_sender(task.metadata)
+    is_opening = message == task.message
     # Nobody can claim to be the system (see `sender_of`); a later message of its task may be anybody's.
-    if sender == SYSTEM and message.message_id == task.message.message_id:
+    if sender == SYSTEM and is_opening:
         return envelope.wrap_own(message.text, short_id=task.short_id, sender=sender)
+    if not is_opening:
+        sender = str(message.metadata.get(TYPED_FROM) or sender)
     expected = awaits_reply(task)
-    shown = (sender_task_id(task) if expected else "") or task.id
+    waiting = sender_task_id(task) if expected else ""
+    shown = waiting if envelope.is_id(waiting) else task.id
     return envelope.wrap(
         message.text,
         short_id=shown[:SHORT_ID_LENGTH],

@@ -44,6 +44,7 @@ EXPIRED: Final = "expired"
 EXPLICIT_REPLY: Final = "reply"
 PARTIAL: Final = "partial"
 """Marks the text of an answer that has not come to its end."""
+_SCREEN: Final = "screen"
 _OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, "script", "a2a"})
 
 
@@ -90,6 +91,14 @@ def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ..
     told.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"))
     told.append(_state(task, now, TaskState.COMPLETED, reason="direct_message" if answer.direct else ""))
     return tuple(told)
+
+
+def is_whole(event: TurnEvent) -> bool:
+    """Whether a turn that was interrupted ended by itself all the same: the interrupt came too late for it.
+
+    An agent that tells how its turn ended says so of one that was cut short; what its screen shows may be cut.
+    """
+    return isinstance(event, Asked | Refused) or (isinstance(event, Answered) and event.source != _SCREEN)
 
 
 def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent, ...]:
@@ -144,8 +153,8 @@ def _taken_back(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
 
 
 def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[TaskEvent, ...]:
-    if task.receipt is not None and task.receipt.step is ReceiptStep.SUBMITTED:
-        return ()  # a person has said so already
+    if task.receipt is not None and task.receipt.step in (ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED):
+        return ()  # a person has said so already, or it was submitted before a restart
     cleared: tuple[TaskEvent, ...] = ()
     if task.attention:
         cleared = (AttentionChanged(task_id=task.id, at=now, attention=""),)

@@ -51,22 +51,33 @@ class Questions:
     """Answers what one agent asks."""
 
     def __init__(
-        self, me: AgentEntry, journal: Journal, worker: AgentWorker, clock: Clock, *, agents_may_answer: bool
+        self,
+        me: AgentEntry,
+        journal: Journal,
+        worker: AgentWorker,
+        clock: Clock,
+        *,
+        agents_may_answer: bool,
+        keys_may_answer: bool = True,
     ) -> None:
         self._me = me
         self._journal = journal
         self._worker = worker
         self._clock = clock
         self._agents_may_answer = agents_may_answer
+        self._keys_may_answer = keys_may_answer
         self._answering = asyncio.Lock()
 
-    async def asking(self) -> Task | None:
-        """The task in whose turn the agent asks now, if it does; the task itself may say so a moment later."""
+    async def asking(self, question: Question | None) -> Task | None:
+        """The task in whose turn the agent asks `question`, which its driver saw; the task may say so a moment later.
+
+        A question that the task still has, and the driver saw no more, counts too: its end is just being recorded.
+        """
         current = self._worker.current
         task = await self._journal.load(current) if current else None
         if task is None or task.state.is_terminal:
             return None
-        return task if open_question(task) or self._worker.question else None
+        return task if open_question(task) or question else None
 
     async def answer(self, request: AnswerQuestion, task: Task | None, caller: Caller) -> Task | None:
         """Answer what is asked in `task`, or without one by the agent itself; return the task as it goes on.
@@ -150,16 +161,18 @@ class Questions:
     def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
         if caller.may_decide or self._agents_may_answer:
             return
-        if caller.actions is not None and APPROVE in caller.actions:
+        if self._keys_may_answer and caller.actions is not None and APPROVE in caller.actions:
             return
         if question.kind is not QuestionKind.CHOICE or task is None:
-            raise PersonRequired("only a person answers that", hint=self._hint(task))
-        if caller.agent_id == self._me.agent_id:
-            raise PersonRequired("an agent does not answer its own question", hint=self._hint(task))
+            raise PersonRequired("only a person answers that", hint=self._hint(task, caller))
+        # A process of which nobody can tell whose it is may be the agent's own.
+        if self._me.agent_id in (caller.agent_id, caller.named_agent) or (caller.via_socket and caller.doubt):
+            raise PersonRequired("an agent does not answer its own question", hint=self._hint(task, caller))
 
-    def _hint(self, task: Task | None) -> str:
+    def _hint(self, task: Task | None, caller: Caller) -> str:
         target = task.short_id if task is not None else self._me.agent_id
-        return f"a person types `synapse approve {target}` or `synapse deny {target}` in a shell of their own"
+        why = f"{caller.objection}; " if caller.objection else ""
+        return f"{why}a person types `synapse approve {target}` or `synapse deny {target}` in a shell of their own"
 
     async def _give(self, question: Question, choice: Choice, task: Task | None, caller: Caller) -> Task | None:
         await self._require_open(question, task)

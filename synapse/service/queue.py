@@ -6,9 +6,10 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final
 
 from synapse.core.message import Message
-from synapse.core.task import TaskId
+from synapse.core.task import INTERRUPT_PRIORITY, TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,13 @@ class Queued:
     task_id: TaskId
     message: Message
     first: bool
+    resumed: bool = False
+    """The agent has the message already; see `Turn.resumed`."""
 
 
 _rank = attrgetter("rank")
+
+RESUMED_RANK: Final = -INTERRUPT_PRIORITY - 1
 
 
 class Queue:
@@ -37,10 +42,11 @@ class Queue:
     def __iter__(self) -> Iterator[Queued]:
         return iter(self._items)
 
-    def add(self, task_id: TaskId, message: Message, priority: int, *, first: bool) -> Queued:
-        """Put a message behind all of its priority and above."""
+    def add(self, task_id: TaskId, message: Message, priority: int, *, first: bool, resumed: bool = False) -> Queued:
+        """Put a message behind all of its priority and above; one that the agent has already comes before them."""
         self._counter += 1
-        item = Queued((-priority, self._counter), task_id, message, first)
+        rank = RESUMED_RANK if resumed else -priority
+        item = Queued((rank, self._counter), task_id, message, first, resumed)
         insort(self._items, item, key=_rank)
         return item
 

@@ -1,13 +1,14 @@
 """After a restart: what an earlier host of the same inbox left, and what becomes of it.
 
-Queued messages go on, and what waits for another agent's reply waits on. What ran in a CLI that is gone has failed.
+Queued messages go on, and what waits for another agent's reply waits on. What ran in a CLI that is gone has failed;
+what runs in an agent elsewhere is followed again.
 What was typed but not proven is never typed again by itself: a person decides. Instructions were for the agent that is
 gone; the next one gets its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -24,23 +25,36 @@ from synapse.service.origin import sender_in
 
 ANSWERS: Final = "answers_question"
 """Metadata of a message that answered a question (this one); it was never meant to be typed."""
+_ON_ITS_WAY: Final = frozenset({ReceiptStep.TYPED, ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED})
 TYPED_BEFORE_RESTART: Final = "typed shortly before the host ended; it is not certain that the agent took it"
+
+
+def ends_with_us(_task: Task) -> bool:
+    """For agents whose work ends with the process that runs them."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to record, which tasks to queue again, and which wait for another agent's reply."""
+    """What to record, and which tasks to queue again, to follow again, and to leave waiting for a reply."""
 
     facts: tuple[tuple[TaskEvent, ...], ...]
     queue: tuple[Task, ...]
     waiting: tuple[Task, ...]
+    resumed: tuple[Task, ...] = ()
 
 
-def plan(left: Iterable[Task], now: datetime) -> Plan:
-    """Decide about the open tasks that were found, oldest first."""
+def plan(  # noqa: C901 - one case per kind of task
+    left: Iterable[Task], now: datetime, can_resume: Callable[[Task], bool] = ends_with_us
+) -> Plan:
+    """Decide about the open tasks that were found, oldest first.
+
+    `can_resume` tells whether the agent is known to have the task's last message and can be asked what came of it.
+    """
     facts: list[tuple[TaskEvent, ...]] = []
     queue: list[Task] = []
     waiting: list[Task] = []
+    resumed: list[Task] = []
     for task in left:
         if is_instruction(task):
             note = "the agent whose instructions these are is gone"
@@ -49,6 +63,8 @@ def plan(left: Iterable[Task], now: datetime) -> Plan:
             waiting.append(task)
         elif is_waiting_in_queue(task):
             queue.append(task)
+        elif is_being_worked_on(task) and can_resume(task):
+            resumed.append(task)
         elif is_in_doubt(task):
             doubt = AttentionChanged(task_id=task.id, at=now, attention=TYPED_BEFORE_RESTART)
             closed = outcomes.question_closed(task, now, TaskState.SUBMITTED)
@@ -58,7 +74,7 @@ def plan(left: Iterable[Task], now: datetime) -> Plan:
             # What was asked in the middle of a turn went with the program; a question that ended one stays.
             note = "the program that worked on it is gone"
             facts.append(outcomes.ended(task, now, TaskState.FAILED, outcomes.AGENT_EXITED, note))
-    return Plan(tuple(facts), tuple(queue), tuple(waiting))
+    return Plan(tuple(facts), tuple(queue), tuple(waiting), tuple(resumed))
 
 
 def is_instruction(task: Task) -> bool:
@@ -87,6 +103,11 @@ def is_waiting_for_reply(task: Task) -> bool:
     """Another agent was asked, and can be found again: its reply comes, or it is seen that it is gone."""
     asked = [task.metadata.get(key) for key in (WAITS_FOR, WAITS_FOR_INBOX)]
     return not task.queued and all(isinstance(name, str) and name for name in asked)
+
+
+def is_being_worked_on(task: Task) -> bool:
+    """The agent was given, or was being given, the task's last message, and has not ended the turn."""
+    return task.queued and task.receipt is not None and task.receipt.step in _ON_ITS_WAY
 
 
 def is_in_doubt(task: Task) -> bool:

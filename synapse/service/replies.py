@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Protocol
 
 from synapse.core.clock import Clock
 from synapse.core.driver import Answered
+from synapse.core.envelope import typed_sender
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.events import MetadataChanged
 from synapse.core.message import Part, TextPart
 from synapse.core.requests import Replied, Reply, Sender
-from synapse.core.task import Task, TaskState
+from synapse.core.task import Task, TaskId, TaskState
 from synapse.service import outcomes
 from synapse.service.journal import Journal
 from synapse.service.origin import awaits_reply, sender_in, sender_task_id
@@ -69,10 +71,13 @@ class Replies:
         if known is not None and sender_task_id(task) and REPLIED not in task.metadata:
             self._owed.put_nowait(_Owed(task, final_words(task), failed=task.state is not TaskState.COMPLETED))
 
-    def leave(self, why: str) -> None:
-        """The agent ends: who still waits for it is told, though the message stays queued for its next start."""
+    def leave(self, why: str, resumable: Container[TaskId] = ()) -> None:
+        """Tell every waiter that the agent ends, though its message stays queued for the next start.
+
+        The answers of `resumable` tasks arrive with the next start, so nobody is told to stop waiting for them.
+        """
         for task in self._requests.values():
-            if sender_task_id(task):
+            if sender_task_id(task) and task.id not in resumable:
                 self._owed.put_nowait(_Owed(task, (TextPart(text=why),), failed=True))
         self._requests.clear()
 
@@ -103,11 +108,15 @@ class Replies:
         task = self._find(request.task_id, current)
         try:
             await self._carry(task, request.message.parts, failed=request.failed, inferred=False)
+        except SynapseError:
+            # Who is not proven may wait nowhere else than at this task, which has the answer in any case.
+            if task.metadata.get("sender_verified") is True:
+                raise
         finally:
             # A sender that is gone does not make the answer go away.
             await self._settle(task, request)
             self._requests.pop(task.id, None)
-        return Replied(task_id=task.id, to=sender_in(task.metadata).sender_id)
+        return Replied(task_id=task.id, to=typed_sender(task.metadata))
 
     def _find(self, wanted: str, current: str | None) -> Task:
         if wanted:

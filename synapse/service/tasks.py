@@ -10,10 +10,11 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.clock import Clock
 from synapse.core.driver import Driver
-from synapse.core.errors import PersonRequired, TaskNotFound, UnsupportedOperation
+from synapse.core.errors import PersonRequired, StoreFailed, TaskNotFound, UnsupportedOperation
 from synapse.core.events import MetadataChanged, Update
 from synapse.core.message import Message
 from synapse.core.push import PushConfig
+from synapse.core.question import Question
 from synapse.core.question_errors import NothingAsked
 from synapse.core.requests import (
     AddExternal,
@@ -46,7 +47,7 @@ from synapse.core.requests import (
 )
 from synapse.core.status import HostStatus
 from synapse.core.store import TaskPage, TaskStore
-from synapse.core.task import Task
+from synapse.core.task import Task, TaskId
 from synapse.core.wire_errors import PushNotSupported
 from synapse.service.doubts import Doubts
 from synapse.service.externals import Externals
@@ -168,7 +169,7 @@ class TaskService:
             # Who asks through a gateway may have read the question in the store before we were told that it is there.
             task: Task | None = await self._journal.caught_up((await self._visible(request.task_id, caller)).id)
         else:
-            task = await self._questions.asking()
+            task = await self._questions.asking(self._driver.view().question)
             if task is not None and not caller.sees(task.scope):
                 raise NothingAsked
         return await self._questions.answer(request, task, caller)
@@ -223,26 +224,45 @@ class TaskService:
             await self._journal.record(note)
 
     async def _status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
-        current = self._worker.current
-        queue = [await self._journal.load(task_id) for task_id in self._worker.waiting]
+        # The task is found by the same look: a question that goes or comes meanwhile must not stand without its task.
+        view, current = self._driver.view(), self._worker.current
+        asking = await self._asking(view.question)
+        queue = [await self._read(task_id) for task_id in self._worker.waiting]
         return HostStatus(
             entry=self._me,
-            view=self._driver.view(),
-            current=await self._journal.load(current) if current else None,
-            asking=await self._questions.asking(),
-            queue=tuple(queue),
+            view=view,
+            current=await self._read(current) if current else None,
+            asking=asking,
+            queue=tuple(task for task in queue if task is not None),
+            held=self._worker.held(),
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
+            store_fault=self._store.fault(),
         )
 
+    async def _read(self, task_id: TaskId) -> Task | None:
+        """The task, or None when the store fails: what an agent does can be told without it."""
+        try:
+            return await self._journal.load(task_id)
+        except StoreFailed:
+            return None
+
+    async def _asking(self, question: Question | None) -> Task | None:
+        try:
+            return await self._questions.asking(question)
+        except StoreFailed:
+            return None
+
     async def _reply(self, request: Reply, caller: Caller) -> Any:
-        if not caller.is_person and caller.agent_id != self._me.agent_id:
-            raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it")
+        # A process that the agent left behind may speak for it, though its ancestors prove nothing any more.
+        if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
+            raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it", hint=caller.objection)
         return await self._replies.reply(request, self._worker.current)
 
     async def _on_behalf(self, request: OnBehalf, caller: Caller) -> Commanded:
         """Do what a gateway asks for somebody whom it has let in; nobody becomes a person that way."""
-        if not caller.may_decide:
-            raise PersonRequired("only the user's own gateway asks for others", hint="it asks on the Unix socket")
+        # Not `may_decide`: a gateway in the background has no terminal. What a key may not do is refused by the key.
+        if not caller.is_person:
+            raise PersonRequired("only the user's own gateway asks for others", hint=caller.objection)
         asked = request.request
         if isinstance(asked, OnBehalf):
             raise UnsupportedOperation("a gateway asks for others, and not for another gateway")
@@ -252,13 +272,15 @@ class TaskService:
             return Commanded(task_id=result.id, version=result.version, direct=direct)
         return Commanded(result=result)
 
-    async def _add_external(self, request: AddExternal, _caller: Caller) -> Any:
+    async def _add_external(self, request: AddExternal, caller: Caller) -> Any:
+        _refuse_agents(caller)
         return await self._externals.add(request)
 
     async def _list_externals(self, _request: ListExternals, _caller: Caller) -> Any:
         return await self._externals.list()
 
-    async def _remove_external(self, request: RemoveExternal, _caller: Caller) -> Any:
+    async def _remove_external(self, request: RemoveExternal, caller: Caller) -> Any:
+        _refuse_agents(caller)
         return await self._externals.remove(request)
 
     async def _send_external(self, request: SendExternal, _caller: Caller) -> Any:
@@ -270,3 +292,12 @@ class TaskService:
         if not caller.sees(task.scope):
             raise TaskNotFound(wanted)
         return task
+
+
+def _refuse_agents(caller: Caller) -> None:
+    """An agent does not choose the addresses that this host calls. Raises PersonRequired."""
+    if caller.via_socket and not caller.may_decide:
+        raise PersonRequired(
+            "agents elsewhere are added and removed by a person",
+            hint="a person types `synapse external add URL` or `synapse external remove ALIAS` in a shell of their own",
+        )

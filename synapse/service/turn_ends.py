@@ -20,7 +20,7 @@ from synapse.core.errors import Conflict, IllegalTransition, TaskFinished
 from synapse.core.events import TaskEvent
 from synapse.core.task import Task, TaskState
 from synapse.service import outcomes
-from synapse.service.insisting import insist
+from synapse.service.insisting import Insisting
 from synapse.service.journal import Journal
 
 log = logging.getLogger(__name__)
@@ -35,8 +35,9 @@ INTERNAL: Final = ("internal", "a defect of Synapse ended the turn; the host's l
 class TurnEnds:
     """Records how turns ended, behind them. `finished` hears of each task once the end of its turn is durable."""
 
-    def __init__(self, journal: Journal, clock: Clock, finished: Callable[[Task], None]) -> None:
+    def __init__(self, journal: Journal, clock: Clock, finished: Callable[[Task], None], insisting: Insisting) -> None:
         self._journal = journal
+        self._insisting = insisting
         self._clock = clock
         self._finished = finished
         self._on_their_way = 0
@@ -91,17 +92,17 @@ class TurnEnds:
         """Record what could not be recorded; when that can never be, say so."""
         task_id = facts[0].task_id
         try:
-            await insist(lambda: self._journal.record(*facts))
+            await self._insisting.insist(lambda: self._journal.record(*facts))
         except (IllegalTransition, TaskFinished):
             pass  # it has ended meanwhile: canceled, or answered by a reply
         except Exception:
             # As in a turn: an answer that cannot be stored must not end the agent, nor come back at its next start.
             log.exception("turn_end_not_recorded", extra={"task": task_id})
-            task = await insist(lambda: self._journal.load(task_id))
+            task = await self._insisting.insist(lambda: self._journal.load(task_id))
             failed = outcomes.ended(task, self._clock.now(), TaskState.FAILED, *INTERNAL)
             with suppress(Conflict):
-                await insist(lambda: self._journal.record(*failed))
-        self._finished(await insist(lambda: self._journal.load(task_id)))
+                await self._insisting.insist(lambda: self._journal.record(*failed))
+        self._finished(await self._insisting.insist(lambda: self._journal.load(task_id)))
 
     def _repaired(self, repair: asyncio.Task[None]) -> None:
         self._repairs.discard(repair)

@@ -13,12 +13,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final
 
+from synapse.core.agent import STARTING, WAITING, WORKING
 from synapse.core.clock import Clock
 from synapse.core.driver import (
+    AgentView,
     Answered,
     Asked,
     Driver,
@@ -35,12 +38,13 @@ from synapse.core.driver import (
 )
 from synapse.core.errors import AgentExited, AgentFailed, IllegalTransition, TaskFinished
 from synapse.core.events import TaskEvent
+from synapse.core.hold import Hold, HoldReason
 from synapse.core.message import Message
 from synapse.core.question import Choice, Question
 from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskId
 from synapse.core.trace import trace_headers
 from synapse.service import outcomes
-from synapse.service.insisting import insist
+from synapse.service.insisting import Insisting
 from synapse.service.journal import Journal
 from synapse.service.origin import envelope_line
 from synapse.service.queue import Queue, Queued
@@ -62,6 +66,14 @@ def never_at_once(_message: Message) -> None:
     """For agents that have to be given their messages."""
 
 
+HOLD_PATIENCE: Final = timedelta(seconds=30)
+"""How long messages may be held before a person should look, unless the settings say otherwise."""
+_REASONS: Final = {
+    STARTING: HoldReason.STARTING,
+    WORKING: HoldReason.WORKING,
+    WAITING: HoldReason.DIALOG,
+}
+"""For drivers that do not say it more exactly."""
 _FAREWELL_SECONDS: Final = 2.0
 """How long the worker's own end waits for the ends of turns to be durable."""
 
@@ -84,7 +96,7 @@ class _Running:
     proven: bool = False
     """The agent has the message, so there is something to interrupt, and no doubt to end."""
     typed: bool = False
-    """The driver said that it would type, so the end of the turn is waited for."""
+    """The driver said that it would type, now or before a restart, so the end of the turn is waited for."""
     unrecorded: list[TaskEvent] = field(default_factory=list[TaskEvent])
     """Facts that nobody waits for: they go to the store with the next ones, or when the loop comes round."""
     is_abandoned: bool = False
@@ -92,6 +104,15 @@ class _Running:
     """Who waits for the driver, while that can be abandoned."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """It is over, or there is proof."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def begin(cls, item: Queued) -> _Running:
+        """The turn of a message; the agent is known to have one that is resumed."""
+        running = cls(item, proven=item.resumed, typed=item.resumed)
+        if item.resumed:
+            running.settled.set()
+        return running
 
     def abandon(self) -> None:
         """Let nobody wait for the driver any more: what it does is cancelled where it waits, once."""
@@ -114,15 +135,22 @@ class AgentWorker:
         clock: Clock,
         finished: Callable[[Task], None],
         answer_at_once: AnswerAtOnce = never_at_once,
+        *,
+        patience: timedelta = HOLD_PATIENCE,
     ) -> None:
+        """`patience` is how long messages may be held before a person should look."""
         self._driver = driver
         self._answer_at_once = answer_at_once
         self._journal = journal
         self._clock = clock
         self._finished = finished
-        self._ends = TurnEnds(journal, clock, finished)
+        self._patience = patience
+        self._insisting = Insisting(clock)
+        self._ends = TurnEnds(journal, clock, finished, self._insisting)
         self._queue = Queue()
         self._running: _Running | None = None
+        self._waits_since: datetime | None = None
+        """Since when the next message could be delivered, were it not for the agent or the store."""
         self._changed = asyncio.Event()
 
     @property
@@ -139,6 +167,70 @@ class AgentWorker:
     def queue_length(self) -> int:
         """How many messages wait."""
         return len(self._queue)
+
+    def held(self) -> Hold | None:
+        """Return why messages wait; None when none does, or the agent is at work on one of this queue."""
+        now, view = self._clock.now(), self._driver.view()
+        found = self._store_hold(now) or (self._turn_hold(view) if self._is_in_turn else self._gate_hold(now, view))
+        if found is None:
+            return None
+        is_late = now - found.since >= self._patience and found.reason is not HoldReason.WORKING
+        return replace(found, is_overdue=is_late)
+
+    @property
+    def _is_in_turn(self) -> bool:
+        """Whether something of a message may have reached the agent."""
+        return self._running is not None and self._running.typed
+
+    def _store_hold(self, now: datetime) -> Hold | None:
+        trouble = self._insisting.trouble
+        if trouble is None:
+            return None
+        return Hold(
+            reason=HoldReason.STORE,
+            why=f"the store cannot be written: {trouble}",
+            since=self._insisting.since or now,
+            messages=len(self._queue) + (self._running is not None),
+            task_id=self.current or "",
+            hint=trouble.hint,
+        )
+
+    def _turn_hold(self, view: AgentView) -> Hold | None:
+        """What keeps the turn that runs from going on, for those that wait behind it."""
+        running, waiting = self._running, len(self._queue)
+        task = self._journal.known(running.item.task_id) if running else None
+        if running is None or task is None:
+            return None
+        if view.gate_reason is HoldReason.UNREACHABLE:
+            # Nobody but us asks the agent again, so the turn's own message waits too.
+            why, since, reason, waiting = view.gate, view.since, HoldReason.UNREACHABLE, waiting + 1
+        elif task.attention and task.receipt is not None and not running.proven:
+            why = f"task {task.short_id} is in doubt: {task.attention}"
+            since, reason = task.receipt.at, HoldReason.IN_DOUBT
+        elif view.state == WAITING:
+            why, since, reason = view.why, view.since, HoldReason.DIALOG
+        elif view.restless_since is not None:
+            why = f"the program prints again and again, so the turn of task {task.short_id} does not end"
+            since, reason = view.restless_since, HoldReason.NEVER_RESTS
+        else:
+            return None
+        return Hold(reason=reason, why=why, since=since, messages=waiting, task_id=task.id) if waiting else None
+
+    def _gate_hold(self, now: datetime, view: AgentView) -> Hold | None:
+        """What keeps the next message from being typed."""
+        reason = view.gate_reason or _REASONS.get(view.state)
+        head = self._running.item if self._running else self._queue.head()
+        if head is None or reason is None:
+            return None
+        # The agent may have been at work, by right, until a moment ago.
+        since = max(self._waits_since or now, view.since)
+        waiting = len(self._queue) + (self._running is not None)
+        return Hold(reason=reason, why=view.gate or view.why, since=since, messages=waiting, task_id=head.task_id)
+
+    def resume(self, task: Task, message: Message, *, first: bool = True) -> None:
+        """Follow a message that the agent took before this process started, ahead of everything that waits."""
+        self._queue.add(task.id, message, task.priority, first=first, resumed=True)
+        self._changed.set()
 
     async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
         """Put a message in the queue; one of priority 5 interrupts the turn that runs."""
@@ -208,6 +300,12 @@ class AgentWorker:
         if self.current == task_id:
             self._driver.confirm()
 
+    async def turn_over(self, seconds: float) -> None:
+        """Wait at most so long until the turn that runs, if one does, is over and recorded."""
+        if self._running is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._running.over.wait(), seconds)
+
     async def drain(self, seconds: float) -> None:
         """Wait at most so long until the ends of all turns that ended are durable."""
         await self._ends.drain(seconds)
@@ -228,8 +326,10 @@ class AgentWorker:
         while True:
             self._changed.clear()
             if self._queue.head() is None:
+                self._waits_since = None
                 await self._changed.wait()
                 continue
+            self._waits_since = self._waits_since or self._clock.now()
             await self._driver.wait_ready()
             if not self._ends.has_room:
                 await self._ends.wait_for_room()
@@ -241,7 +341,7 @@ class AgentWorker:
         task = await self._load(item.task_id)
         if task.state.is_terminal:
             return
-        running = self._running = _Running(item)
+        running = self._running = _Running.begin(item)
         try:
             ended = await self._follow(self._turn(task, item), running)
         except AgentExited as gone:
@@ -258,6 +358,9 @@ class AgentWorker:
         finally:
             self._running = None
             running.settled.set()
+            running.over.set()
+        if ended is not _Ended.TO_BE_TRIED_AGAIN:
+            self._waits_since = None
         if ended is _Ended.DURABLY:
             self._finished(await self._load(item.task_id))
         elif ended is _Ended.TO_BE_TRIED_AGAIN:
@@ -271,6 +374,7 @@ class AgentWorker:
                     return await self._end_behind(running, event)
                 is_open = await self._keep(turn.task_id, event)
                 if isinstance(event, NotNow):
+                    running.typed = False
                     return _Ended.TO_BE_TRIED_AGAIN
                 if isinstance(event, Typing):
                     running.typed = True
@@ -328,7 +432,7 @@ class AgentWorker:
             return not task.state.is_terminal
         if running is not None:
             self._flush(running)
-        return await insist(lambda: self._record(task_id, event))
+        return await self._insisting.insist(lambda: self._record(task_id, event))
 
     async def _record(self, task_id: TaskId, event: TurnEvent) -> bool:
         task = await self._journal.load(task_id)
@@ -351,13 +455,14 @@ class AgentWorker:
 
     async def _load(self, task_id: TaskId) -> Task:
         known = self._journal.known(task_id)
-        return await insist(lambda: self._journal.load(task_id)) if known is None else known
+        return await self._insisting.insist(lambda: self._journal.load(task_id)) if known is None else known
 
     def _facts(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
-        if isinstance(event, Typing) and task.deadline is not None and task.deadline <= now:
+        if isinstance(event, Typing) and task.is_overdue(self._clock):
             return outcomes.expired(task, now)
-        if self._running is not None and self._running.interrupted and isinstance(event, _ENDS):
+        is_interrupted = self._running is not None and self._running.interrupted
+        if is_interrupted and isinstance(event, _ENDS) and not outcomes.is_whole(event):
             return outcomes.interrupted(task, now, event)
         return outcomes.facts(task, event, now)
 
@@ -368,6 +473,7 @@ class AgentWorker:
             text=envelope_line(task, item.message),
             first=item.first,
             trace=tuple(trace_headers(task.metadata)),
+            resumed=item.resumed,
         )
 
 

@@ -28,6 +28,7 @@ from synapse.stores.rows import (
     artifact_of,
     artifact_text,
     deadline_of,
+    deadline_text,
     filled_text,
     message_of,
     message_text,
@@ -106,7 +107,7 @@ def _opened_text(event: TaskOpened) -> str:
     if not event.queued:
         more += ',"queued":false'
     if event.deadline is not None:
-        more += f',"deadline":{micros(event.deadline)}'
+        more += f",{deadline_text(event.deadline)}"
     return f'{{{whose},"context_id":{quoted(event.context_id)},"message":{message_text(event.message)}{more}}}'
 
 

@@ -13,6 +13,7 @@ from synapse.core.events import MessageAdded, Recorded, TaskEvent, TaskOpened
 from synapse.core.store import IsAlive, KnownMessage, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import Task, TaskId
 from synapse.stores.cursor import Cursor
+from synapse.stores.event_rows import encode_events
 from synapse.stores.memory_pushes import MemoryPushes
 
 
@@ -107,6 +108,11 @@ class MemoryStore:
         if self._holders.get(inbox) == holder:
             del self._holders[inbox]
 
+    async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
+        """How many bytes of events are kept, as the other store would have them."""
+        kept = (one for one in self._tasks.values() if inbox in ("", one.task.inbox) and scope in ("", one.task.scope))
+        return sum(len(encode_events([recorded.event]).encode()) for one in kept for recorded in one.log)
+
     async def prune(self, before: datetime) -> int:
         """Delete finished tasks that did not change since; return how many."""
         old = {
@@ -120,6 +126,10 @@ class MemoryStore:
         self._messages = {key: known for key, known in self._messages.items() if known.task_id not in old}
         self.pushes.forget_tasks(old)
         return len(old)
+
+    def fault(self) -> str:
+        """Nothing can happen to it."""
+        return ""
 
     async def close(self) -> None:
         """There is nothing to close."""

@@ -31,6 +31,16 @@ INSERT OR REPLACE INTO snapshots (number, version, body) VALUES (?, ?, ?);
 INSERT INTO task_counts (inbox, scope, state, tasks) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET tasks = tasks + excluded.tasks;
 
+-- name: keep_more
+INSERT INTO stored_bytes (inbox, scope, bytes) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET bytes = MAX(0, bytes + excluded.bytes);
+
+-- name: kept_bytes
+SELECT COALESCE(SUM(bytes), 0) FROM stored_bytes WHERE ?1 IN ('', inbox) AND ?2 IN ('', scope);
+
+-- name: bytes_of_task
+SELECT COALESCE(SUM(LENGTH(CAST(body AS BLOB))), 0) FROM appends WHERE task = ?;
+
 -- name: find_message
 SELECT tasks.id, digest FROM appends INDEXED BY appends_by_message CROSS JOIN tasks ON tasks.number = appends.task
 WHERE message_key = ?1 AND message_id = ?2 AND ?3 IN ('', inbox) AND ?4 IN ('', scope)

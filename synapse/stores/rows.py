@@ -10,6 +10,7 @@ from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never
 
+from synapse.core.clock import BootTime, Deadline
 from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, MessageId, Part, Role, TextPart
 from synapse.core.receipt import Receipt, ReceiptStep
 from synapse.core.task import Task, TaskId, TaskState
@@ -56,7 +57,8 @@ def encode_task(task: Task) -> str:
         "priority": task.priority,
         "queued": task.queued,
         "hidden": task.hidden,
-        "deadline": micros(task.deadline) if task.deadline else None,
+        "deadline": micros(task.deadline.at) if task.deadline else None,
+        "boot_deadline": task.deadline.boot if task.deadline else None,
         "receipts": [[one.step.value, micros(one.at), one.source, one.evidence] for one in task.receipts],
     }
     more = filled_text(
@@ -151,8 +153,17 @@ def artifact_of(fields: Fields) -> Artifact:
     )
 
 
-def deadline_of(fields: Fields) -> datetime | None:
-    return moment(fields["deadline"]) if fields.get("deadline") is not None else None
+def deadline_text(deadline: Deadline) -> str:
+    """By both clocks; versions that know only the wall clock read the first and pass over the second."""
+    boot = f',"boot_deadline":{compact_json(deadline.boot)}' if deadline.boot is not None else ""
+    return f'"deadline":{micros(deadline.at)}{boot}'
+
+
+def deadline_of(fields: Fields) -> Deadline | None:
+    if fields.get("deadline") is None:
+        return None
+    boot = fields.get("boot_deadline")
+    return Deadline(moment(fields["deadline"]), BootTime(*boot) if boot is not None else None)
 
 
 def _text(value: object) -> str:

@@ -17,6 +17,7 @@ from synapse.core.task import Task, TaskId
 from synapse.stores import sqlite_appends, sqlite_reader
 from synapse.stores.rows import micros
 from synapse.stores.sqlite_file import check_file, open_file
+from synapse.stores.sqlite_loss import StoreFiles
 from synapse.stores.sqlite_prune import prune_some
 from synapse.stores.sqlite_pushes import SqlitePushes
 from synapse.stores.sqlite_queries import query
@@ -33,17 +34,20 @@ T = TypeVar("T")
 class SqliteStore:
     """A TaskStore in a file. Made by `SqliteStore.open`; belongs to the event loop that opened it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, by_key: Reader, lock_timeout: float) -> None:
-        self._path = path
+    def __init__(self, files: StoreFiles, connection: sqlite3.Connection, by_key: Reader, lock_timeout: float) -> None:
+        self._files = files
+        self._path = path = files.path
         self._lock_timeout = lock_timeout
         # Asking for it costs a call of the system each time.
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(path, connection, lock_timeout=lock_timeout)
+        self._writer = Writer(files, connection, lock_timeout=lock_timeout)
         self._by_key = by_key
         self._by_seq = Reader(path, lock_timeout=lock_timeout)
         self._by_page = Reader(path, lock_timeout=lock_timeout)
         self._by_looking = Reader(path, lock_timeout=lock_timeout)
         self._readers = (self._by_key, self._by_seq, self._by_page, self._by_looking)
+        for reader in self._readers:
+            reader.watch(files)
         self.pushes = SqlitePushes(self._by_key.look, self._by_page.look, self._write)
         """The webhooks of the tasks."""
 
@@ -57,11 +61,11 @@ class SqliteStore:
         """
         reader = Reader(path, lock_timeout=lock_timeout, gather=_ANSWERS_TOGETHER)
         try:
-            connection = await reader.do(partial(open_file, path, lock_timeout=lock_timeout))
+            files, connection = await reader.do(partial(_open, path, lock_timeout))
         except BaseException:
             reader.stop()
             raise
-        return cls(path, connection, reader, lock_timeout)
+        return cls(files, connection, reader, lock_timeout)
 
     def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
         """Make events durable; see `TaskStore.append`."""
@@ -122,6 +126,10 @@ class SqliteStore:
         """Give the lease back, if this holder has it."""
         await self._write(lambda connection: connection.execute(query("release_inbox"), (inbox, holder)))
 
+    async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
+        """How many bytes of events are kept; an empty inbox or scope means any."""
+        return await self._by_key.look(lambda connection: sqlite_reader.stored_bytes(connection, inbox, scope))
+
     async def prune(self, before: datetime) -> int:
         """Delete finished tasks that did not change since, in steps that let others write; return how many."""
         total = 0
@@ -136,12 +144,35 @@ class SqliteStore:
         """
         await self._by_looking.do(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
 
+    async def recover(self) -> bool:
+        """Put a store that was deleted back to its place, and go on with it; False when it cannot be used after all.
+
+        To be asked for at the end of a process, so that what waits to be recorded is recorded: until then it stays as
+        whoever deleted it has left it.
+        """
+        return await self._writer.recover()
+
     async def close(self) -> None:
         """Write what waits, then close the file."""
         await self._writer.close()
         await asyncio.gather(*(reader.close() for reader in self._readers))
+        self._files.close()
+
+    def fault(self) -> str:
+        """What is wrong with the store's files, or nothing; see `TaskStore.fault`."""
+        fault = self._files.fault()
+        return f"{self._path} {fault}" if fault else ""
 
     def _write(self, run: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         done: asyncio.Future[T] = self._loop.create_future()
         self._writer.submit(Job(run, done))
         return done
+
+
+def _open(path: Path, lock_timeout: float) -> tuple[StoreFiles, sqlite3.Connection]:
+    connection = open_file(path, lock_timeout=lock_timeout)
+    try:
+        return StoreFiles(path), connection
+    except BaseException:
+        connection.close()
+        raise

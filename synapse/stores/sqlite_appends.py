@@ -32,6 +32,7 @@ class Append:
 
     __slots__ = (
         "body",
+        "bytes",
         "claim",
         "digest",
         "done",
@@ -52,6 +53,7 @@ class Append:
         self.version_before = task.version - len(events)
         self.key = id_key(task.id)
         self.body = encode_events(events)
+        self.bytes = len(self.body) if self.body.isascii() else len(self.body.encode())
         # The first append holds all of the task.
         self.snapshot = encode_task(task) if self.version_before and _needs_snapshot(self) else None
         self.claim: Claim | None = None
@@ -92,6 +94,11 @@ def count(connection: sqlite3.Connection, more: Mapping[Group, int]) -> None:
     write_many(connection, "count_more", [(*group, number) for group, number in more.items() if number])
 
 
+def keep(connection: sqlite3.Connection, more: Mapping[tuple[str, str], int]) -> None:
+    """Note how many bytes are kept more, or fewer, for each inbox and scope."""
+    write_many(connection, "keep_more", [(*whose, size) for whose, size in more.items() if size])
+
+
 class _Place(NamedTuple):
     """Where a task is stored, and what it was before; the version is 0 when it is opened only now."""
 
@@ -111,6 +118,7 @@ class _Batch:
         self._latest: dict[TaskId, Append] = {}
         self._appends: list[Row] = []
         self._snapshots: dict[int, Row] = {}
+        self._bytes: Counter[tuple[str, str]] = Counter()
 
     def add(self, append: Append) -> int:
         """Return the seq of its first event; raises VersionConflict."""
@@ -124,6 +132,7 @@ class _Batch:
         if append.claim in self._claimed:
             raise VersionConflict("somebody else claimed the message id first")
         self._latest[task.id] = append
+        self._bytes[task.inbox, task.scope] += append.bytes
         message = _NO_MESSAGE
         if append.claim:
             self._claimed.add(append.claim)
@@ -154,6 +163,7 @@ class _Batch:
         write_many(connection, "update_task", changed)
         write_many(connection, "write_snapshot", list(self._snapshots.values()))
         count(connection, more)
+        keep(connection, self._bytes)
 
 
 def _stored(connection: sqlite3.Connection, appends: Sequence[Append]) -> dict[TaskId, _Place]:

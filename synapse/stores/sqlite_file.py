@@ -14,7 +14,7 @@ from typing import Final
 from synapse.core.errors import StoreTooNew, StoreUnsafe
 from synapse.stores.sqlite_errors import corrupt, locked
 from synapse.stores.sqlite_keys import id_key, text_key
-from synapse.stores.sqlite_location import lock_path, prepare_location
+from synapse.stores.sqlite_location import lock_path, prepare_location, uri
 from synapse.stores.sqlite_queries import migrations
 
 APPLICATION_ID: Final = 0x53594E41
@@ -25,8 +25,13 @@ _WAL_PAGES: Final = 4000
 
 
 def connect(path: Path, *, lock_timeout: float) -> sqlite3.Connection:
-    """Return a connection that may be used by one thread at a time, with transactions in our own hands."""
-    connection = sqlite3.connect(path, timeout=lock_timeout, isolation_level=None, check_same_thread=False)
+    """Return a connection that may be used by one thread at a time, with transactions in our own hands.
+
+    The file must be there: who reads a store that was deleted must not leave an empty one in its place.
+    """
+    connection = sqlite3.connect(
+        uri(path), uri=True, timeout=lock_timeout, isolation_level=None, check_same_thread=False
+    )
     try:
         connection.execute("PRAGMA synchronous = FULL")
         # What a statement could have to take back is kept in memory: as a file it was half of all that was written.

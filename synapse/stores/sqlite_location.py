@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from synapse.core.errors import StoreUnsafe
 
@@ -27,8 +28,9 @@ def prepare_location(path: Path) -> None:
         OSError: it cannot be made.
     """
     refuse_network(path.parent, _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else "")
-    if not path.parent.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Each by itself: with `parents=True` the umask would decide who may write above it.
+    for folder in reversed((path.parent, *path.parent.parents)):
+        folder.mkdir(mode=0o700, exist_ok=True)
     for file in (path, lock_path(path)):
         # SQLite gives the WAL the mode of the database.
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -39,6 +41,11 @@ def prepare_location(path: Path) -> None:
 def lock_path(path: Path) -> Path:
     """The file whose lock is taken before each write; never the database itself, whose locks are SQLite's own."""
     return path.with_name(f"{path.name}.lock")
+
+
+def uri(path: Path) -> str:
+    """The address of a database that is opened only if it is there: SQLite would make an empty one otherwise."""
+    return f"file:{quote(str(path))}?mode=rw"
 
 
 def refuse_network(folder: Path, mounts: str) -> None:

@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter
 from typing import Final
 
-from synapse.stores.sqlite_appends import Group, count
+from synapse.stores.sqlite_appends import Group, count, keep
 from synapse.stores.sqlite_queries import query
 
 _TASKS_AT_ONCE: Final = 100
@@ -18,11 +18,13 @@ def prune_some(connection: sqlite3.Connection, before: int) -> int:
     events = 0
     deleted = 0
     more: Counter[Group] = Counter()
+    fewer: Counter[tuple[str, str]] = Counter()
     for number, task_id, inbox, scope, state, version, hidden in connection.execute(
         query("old_tasks"), (before, _TASKS_AT_ONCE)
     ).fetchall():
         if deleted and events + version > _EVENTS_AT_ONCE:
             break
+        fewer[inbox, scope] -= connection.execute(query("bytes_of_task"), (number,)).fetchone()[0]
         connection.execute(query("delete_deliveries_of_task"), (task_id,))
         connection.execute(query("delete_pushes_of_task"), (task_id,))
         connection.execute(query("delete_appends"), (number,))
@@ -33,4 +35,5 @@ def prune_some(connection: sqlite3.Connection, before: int) -> int:
         events += version
         deleted += 1
     count(connection, more)
+    keep(connection, fewer)
     return deleted

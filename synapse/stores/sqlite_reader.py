@@ -81,6 +81,12 @@ def read_after(connection: Connection, seq: int, task_id: TaskId | None, limit: 
     return found
 
 
+def stored_bytes(connection: Connection, inbox: str, scope: str) -> int:
+    """How many bytes of events are kept; an empty inbox or scope means any."""
+    kept: int = connection.execute(query("kept_bytes"), (inbox, scope)).fetchone()[0]
+    return kept
+
+
 def last_seq(connection: Connection) -> int:
     row = connection.execute(query("last_seq")).fetchone()
     return row[0] if row else 0

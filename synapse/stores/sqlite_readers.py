@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from synapse.core.errors import StoreFailed
 from synapse.stores.sqlite_errors import store_error
 from synapse.stores.sqlite_file import connect
+from synapse.stores.sqlite_loss import StoreFiles
 
 T = TypeVar("T")
 Answer = tuple[asyncio.Future[Any], Any, Exception | None]
@@ -29,6 +30,8 @@ class Reader:
 
     def __init__(self, path: Path, *, lock_timeout: float, gather: int = 1) -> None:
         """While more is asked, so many answers are told together."""
+        self._files: StoreFiles | None = None
+        self._generation = 0
         self._path = path
         self._gather = gather
         self._lock_timeout = lock_timeout
@@ -42,9 +45,20 @@ class Reader:
         self._ended: asyncio.Future[None] | None = None
         self._connection: sqlite3.Connection | None = None
 
+    def watch(self, files: StoreFiles) -> None:
+        """Look only while these are the store's files; a look fails with StoreLost otherwise."""
+        self._files = files
+
     def look(self, look: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Look with the connection of the thread, behind what was asked before."""
-        return self.do(lambda: look(self._connected()))
+
+        def work() -> T:
+            # Before a connection is opened, too: what lies at the path may be another store.
+            if self._files is not None:
+                self._files.require()
+            return look(self._connected())
+
+        return self.do(work)
 
     def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """The same without a connection. The future is done with the result, or with a SynapseError."""
@@ -137,6 +151,13 @@ class Reader:
             return None, error
 
     def _connected(self) -> sqlite3.Connection:
+        files = self._files
+        if self._connection is not None and files is not None and self._generation != files.generation:
+            self._connection.close()
+            self._connection = None
         if self._connection is None:
+            self._generation = files.generation if files is not None else 0
             self._connection = connect(self._path, lock_timeout=self._lock_timeout)
+            if files is not None:
+                files.require()
         return self._connection

@@ -3,7 +3,8 @@
     nothing ──a dialog, or the program's word──> open ──the dialog is gone, and stays so──> nothing
                                                    └──another dialog, or another word──> open (the next one)
 
-The program's words and its own options come first, then those of the dialog. The id stays for as long as the same is
+The program's words and its own options come first, then those of the dialog; but options whose numbers mean something
+else on the screen give way to those of the screen. The id stays for as long as the same is
 asked, and the next question has another one, even if it reads the same.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from synapse.core.agent import WAITING
-from synapse.core.question import Option, Question, QuestionKind
+from synapse.core.question import Leaning, Option, Question, QuestionKind
 from synapse.terminal.dialog import Dialog, read_dialog
 from synapse.terminal.evidence import Look
 from synapse.terminal.profile import Profile
@@ -58,6 +59,17 @@ class Open:
         return _squeezed(safe_line(about))[:_TELLING_LENGTH] in _squeezed(f"{self.dialog.title} {self.dialog.detail}")
 
     @property
+    def is_renumbered(self) -> bool:
+        """True if the options that the program told stand on its screen under other numbers, so that those count.
+
+        A person may look at the screen while they answer from elsewhere: 3 has to mean the same in both places.
+        """
+        told = self.told.question if self.told else None
+        if told is None or self.dialog is None or not self.is_shown:
+            return False
+        return not _are_numbered_alike(told.options, self.dialog.options)
+
+    @property
     def question(self) -> Question:
         """It, as people see it."""
         told, dialog = self.told.question if self.told else None, self.dialog
@@ -77,7 +89,10 @@ class Open:
         if told is not None and self.told is not None:
             # Where the two do not agree, the stricter counts.
             is_agreed = dialog is None or dialog.kind is told.kind
-            question = _in_its_words(question, replace(told, source=self.told.source), is_agreed=is_agreed)
+            told = replace(told, source=self.told.source)
+            if self.is_renumbered:
+                told = replace(told, options=())
+            question = _in_its_words(question, told, is_agreed=is_agreed)
         # What can be answered from here needs no advice, unless it is about more than this answer.
         is_plain = bool(question.options) and question.kind is not QuestionKind.STARTUP
         return replace(question, hint="") if is_plain else question
@@ -231,6 +246,21 @@ def _in_its_words(shown: Question, told: Question, *, is_agreed: bool) -> Questi
         source=told.source,
         hint=safe_line(told.hint) or shown.hint,
     )
+
+
+def _are_numbered_alike(told: tuple[Option, ...], shown: tuple[Option, ...]) -> bool:
+    """Whether each option that the program tells is on its screen under the same key, and means the same there.
+
+    True also when its dialog shows no options that could be chosen.
+    """
+    by_key = {option.key: option for option in shown}
+    return not shown or all(option.key in by_key and _is_same(option, by_key[option.key]) for option in told)
+
+
+def _is_same(told: Option, shown: Option) -> bool:
+    if told.leaning is not shown.leaning:
+        return False
+    return told.leaning is not Leaning.OTHER or _squeezed(told.label.lower()) == _squeezed(shown.label.lower())
 
 
 def _squeezed(text: str) -> str:

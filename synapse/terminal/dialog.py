@@ -25,7 +25,7 @@ _FRAME_CELLS: Final = 6
 """How much of a row's width a frame and its padding take."""
 
 _DENY: Final = re.compile(r"^(?:no?\b|deny|reject|decline|don.t\b|quit|cancel|exit|continue without)", re.IGNORECASE)
-_ALLOW: Final = re.compile(r"^(?:y(?:es)?\b|allow|approve|accept|proceed|trust|ok\b)", re.IGNORECASE)
+_ALLOW: Final = re.compile(r"^(?:y(?:es)?\b|allow|approve|accept|proceed|trust|ok\b|use this\b)", re.IGNORECASE)
 _ALWAYS: Final = re.compile(
     r"\b(?:always|auto|all|parent|remember|session|switch)\b|don.t ask|auto-|for these files", re.IGNORECASE
 )

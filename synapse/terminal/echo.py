@@ -55,7 +55,7 @@ def count_submitted(picture: Picture, profile: Profile, text: str) -> int:
     prompt = read_prompt(picture, profile)
     first_row, last_row = (prompt.first_row, prompt.last_row) if prompt else (len(picture.lines), len(picture.lines))
     if prompt is None and profile.reads_lines:
-        first_row = last_row = cursor_line(picture)[0]
+        first_row = last_row = cursor_line(picture, profile)[0]
         last_row = picture.cursor[0]
     above = compact("".join(picture.lines[:first_row]))
     below = compact("".join(picture.lines[last_row + 1 :]))
@@ -63,9 +63,9 @@ def count_submitted(picture: Picture, profile: Profile, text: str) -> int:
     return above.count(head) + below.count(head)
 
 
-def is_above_cursor(picture: Picture, text: str) -> bool:
+def is_above_cursor(picture: Picture, profile: Profile, text: str) -> bool:
     """True if the text's end stands above the cursor's line."""
-    above = compact("".join(picture.lines[: cursor_line(picture)[0]]))
+    above = compact("".join(picture.lines[: cursor_line(picture, profile)[0]]))
     return compact(text)[-_TAIL:] in above
 
 

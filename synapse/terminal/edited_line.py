@@ -91,6 +91,7 @@ _BY_LETTER: Final[Mapping[str, _Edit]] = {
     "f": _right,
     "h": _erase,
     "k": _erase_to_end,
+    "l": _unchanged,  # it paints the screen anew
     "u": _erase_to_start,
     "w": _erase_word,
 }

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
+from synapse.terminal.draft import Draft
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import find_dialog, find_working, read_prompt
@@ -46,6 +47,9 @@ class Source(StrEnum):
 
 _OWN_WORDS: Final = (Source.SIGNAL, Source.TRANSCRIPT)
 _SEEN: Final = (Source.DIALOG, Source.TITLE, Source.SCREEN)
+_STARTED: Final = "host"
+"""The source of the first verdict: the program was started."""
+_GUESSES: Final = (_STARTED, Source.SCREEN, Source.QUIET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,10 @@ class Look:
     """Seconds since the program last wrote."""
     person_idle_for: float = float("inf")
     """Seconds since a person last pressed a key."""
-    person_drafting: bool = False
-    """A person's keys say that their line is half typed (see `draft`), though the screen may not show it."""
+    draft: Draft = Draft.NONE
+    """What a person's keys have left in the line, whether or not the screen shows it."""
+    is_told: bool = False
+    """The program itself said in what state it is; the screen alone does not."""
     paints_frames: bool = False
     """The program paints in synchronized updates (DECSET 2026): what is not half painted is a whole frame."""
 
@@ -100,7 +106,9 @@ class Evidence:
     def __init__(self, profile: Profile, now: float) -> None:
         self._profile = profile
         self._claims: dict[Source, Claim] = {}
-        self._verdict = Verdict(STARTING, "the program was started", "host", now)
+        self._verdict = Verdict(STARTING, "the program was started", _STARTED, now)
+        self.restless_since: float | None = None
+        """Since when output alone keeps a visible prompt from counting; None if it does not."""
 
     @property
     def verdict(self) -> Verdict:
@@ -123,7 +131,7 @@ class Evidence:
         quiet_for: float,
         now: float,
         person_idle_for: float = float("inf"),
-        person_drafting: bool = False,
+        draft: Draft = Draft.NONE,
         paints_frames: bool = False,
     ) -> Look:
         """Judge what is on the screen now, and return it together with the verdict."""
@@ -135,17 +143,20 @@ class Evidence:
             hint=dialog.hint if dialog else "",
             quiet_for=quiet_for,
             person_idle_for=person_idle_for,
-            person_drafting=person_drafting,
+            draft=draft,
             paints_frames=paints_frames,
         )
         if picture is None or look.is_half_painted:
-            return look
+            return self._judged(look)
         opened = f"a dialog is open: {look.dialog}" if dialog else "no dialog is open"
         self._say(Source.DIALOG, WAITING if dialog else "", opened, now)
         self._read_title(picture, now)
         self._read_screen(picture, quiet_for, now)
         self._judge(now)
-        return replace(look, state=self._verdict.state)
+        return self._judged(look)
+
+    def _judged(self, look: Look) -> Look:
+        return replace(look, state=self._verdict.state, is_told=self._verdict.source not in _GUESSES)
 
     def report(self, source: Source, state: str, detail: str, now: float) -> None:
         """Take what a source outside of the screen says: a hook, a transcript, the end of the process."""
@@ -167,6 +178,7 @@ class Evidence:
         self._say(Source.TITLE, "", "the title says nothing", now)
 
     def _read_screen(self, picture: Picture, quiet_for: float, now: float) -> None:
+        restless_since, self.restless_since = self.restless_since, None
         if self._profile.prompt is None and not self._profile.working:
             self._read_quiet(quiet_for, now)
             return
@@ -178,6 +190,7 @@ class Evidence:
         elif read_prompt(picture, self._profile) is None:
             self._no_prompt(now)
         elif quiet_for < self._profile.times.quiet:
+            self.restless_since = now if restless_since is None else restless_since
             self._say(Source.SCREEN, "", "the prompt is there, but output has only just stopped", now)
         else:
             self._say(Source.SCREEN, READY, "the prompt is there", now)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from synapse.core.agent import READY, WAITING
+from synapse.core.agent import EXITED, READY, STARTING, WAITING
+from synapse.core.hold import HoldReason
+from synapse.terminal.draft import Draft
 from synapse.terminal.evidence import Look
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile, Style
-from synapse.terminal.reading import read_prompt
+from synapse.terminal.reading import find_working, read_prompt
 
 # Differences of clock readings are not exact; nobody waits for less than this.
 _GRAIN: Final = 1e-6
+_SILENT_KEY_SECONDS: Final = 3.0
+"""A key that the program has read, and that was followed by no output for so long, has put nothing into the prompt."""
+_UNREAD_SECONDS: Final = 0.2
+"""How often to look whether a program has read the keys: no output tells of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +26,12 @@ class Shut:
     """Why nothing may be typed, as a sentence for `--explain`. `opens_in` is set when mere time may open the gate."""
 
     why: str
+    reason: HoldReason
     opens_in: float | None = None
 
 
-UNSEEN: Final = Shut("nothing is known of the screen yet")
+UNSEEN: Final = Shut("nothing is known of the screen yet", HoldReason.UNSEEN)
+HALF_TYPED: Final = Shut("a person has a half-typed line", HoldReason.PERSON)
 
 
 def shut(look: Look, profile: Profile) -> Shut | None:
@@ -31,7 +39,7 @@ def shut(look: Look, profile: Profile) -> Shut | None:
     if look.picture is None:
         return UNSEEN
     return (
-        _state_shut(look)
+        _state_shut(look, profile)
         or _prompt_shut(look.picture, profile)
         or _person_shut(look, profile)
         or _quiet_shut(look, profile)
@@ -42,7 +50,7 @@ def shut_for_sending(look: Look, profile: Profile) -> Shut | None:
     """The same for a message that is handed over without keys: it does not touch what a person has in the prompt."""
     if look.picture is None:
         return UNSEEN
-    return _state_shut(look) or _recent_key_shut(look, profile) or _quiet_shut(look, profile)
+    return _state_shut(look, profile) or _recent_key_shut(look, profile) or _quiet_shut(look, profile)
 
 
 def dialog_open(look: Look) -> bool:
@@ -50,41 +58,86 @@ def dialog_open(look: Look) -> bool:
     return bool(look.dialog) or look.state == WAITING
 
 
-def _state_shut(look: Look) -> Shut | None:
+def _state_shut(look: Look, profile: Profile) -> Shut | None:
     if look.dialog:
-        return Shut(f"a dialog is open: {look.dialog}" + (f" ({look.hint})" if look.hint else ""))
-    if look.state != READY:
-        return Shut(f"the agent is {look.state}")
-    return None
+        said = f"a dialog is open: {look.dialog}" + (f" ({look.hint})" if look.hint else "")
+        return Shut(said, HoldReason.DIALOG)
+    if look.state == READY:
+        return None
+    what = f"the agent is {look.state}"
+    if look.state == WAITING:
+        return Shut(what, HoldReason.DIALOG)
+    is_known = look.is_told or look.state == EXITED
+    if is_known or look.picture is None or find_working(look.picture, profile):
+        return Shut(what, HoldReason.STARTING if look.state == STARTING else HoldReason.WORKING)
+    return _guess_shut(look, look.picture, profile)
+
+
+def _guess_shut(look: Look, picture: Picture, profile: Profile) -> Shut:
+    """The program was only not seen ready, which may be for another reason than that it works."""
+    what = f"the agent is {look.state}"
+    is_visible = profile.prompt is None or read_prompt(picture, profile) is not None
+    if not is_visible:
+        return Shut(f"{what}: its prompt is not visible", HoldReason.NO_PROMPT)
+    if look.is_half_painted or look.quiet_for < profile.times.quiet:
+        return Shut(f"{what}: the program prints again and again", HoldReason.NEVER_RESTS)
+    return Shut(what, HoldReason.STARTING if look.state == STARTING else HoldReason.WORKING)
 
 
 def _prompt_shut(picture: Picture, profile: Profile) -> Shut | None:
     if profile.typing.style is Style.PASTE and not picture.bracketed_paste:
-        return Shut("the program does not take pastes now")
+        return Shut("the program does not take pastes now", HoldReason.NO_PROMPT)
     if profile.prompt is None:
         return None
     prompt = read_prompt(picture, profile)
     if prompt is None:
-        return Shut("the prompt is not visible")
-    return None if prompt.is_empty else Shut("there is text in the prompt")
+        return Shut("the prompt is not visible", HoldReason.NO_PROMPT)
+    return None if prompt.is_empty else Shut("there is text in the prompt", HoldReason.PERSON)
 
 
 def _person_shut(look: Look, profile: Profile) -> Shut | None:
-    # A line program's prompt hides what was typed ahead. Any other shows it, once it has reacted to the last key.
-    if look.person_drafting and (profile.reads_lines or look.quiet_for > look.person_idle_for):
-        return Shut("a person has a half-typed line")
-    return _recent_key_shut(look, profile)
+    return _draft_shut(look, profile) or _recent_key_shut(look, profile)
+
+
+def _draft_shut(look: Look, profile: Profile) -> Shut | None:
+    """Return why a person's keys forbid typing; the prompt is known to be visible and empty, if there is a rule for it.
+
+    A program that edits its own line shows what is in it once it has reacted to the keys. Text is always shown, so no
+    reaction means that it is yet to come. Keys that only may put text there (Up, Tab, a function key) often do nothing,
+    and nothing is what the program then shows.
+    """
+    if look.draft is Draft.NONE:
+        return None
+    if look.draft is Draft.UNREAD:
+        return Shut("the program has not read a person's last keys yet", HoldReason.PERSON, opens_in=_UNREAD_SECONDS)
+    has_reacted = look.quiet_for <= look.person_idle_for
+    if look.draft is not Draft.HIDDEN and has_reacted and profile.prompt is not None:
+        return None
+    return _uncertain_shut(look, profile) if look.draft is Draft.UNCERTAIN else HALF_TYPED
+
+
+def _uncertain_shut(look: Look, profile: Profile) -> Shut | None:
+    if profile.prompt is None:
+        why = "a person pressed keys that may have put text into the line, and no rule of the profile shows it"
+        return Shut(why, HoldReason.PERSON)
+    missing = _SILENT_KEY_SECONDS - look.person_idle_for
+    if missing > _GRAIN:
+        why = "a person pressed keys that may have put text into the prompt"
+        return Shut(why, HoldReason.PERSON, opens_in=missing)
+    return None
 
 
 def _recent_key_shut(look: Look, profile: Profile) -> Shut | None:
     missing = profile.times.person - look.person_idle_for
     if missing > _GRAIN:
-        return Shut(f"a person typed {look.person_idle_for:.1f} s ago", opens_in=missing)
+        return Shut(f"a person typed {look.person_idle_for:.1f} s ago", HoldReason.PERSON, opens_in=missing)
     return None
 
 
 def _quiet_shut(look: Look, profile: Profile) -> Shut | None:
     if look.is_half_painted:
-        return Shut("the program is painting", opens_in=profile.times.quiet)
+        return Shut("the program is painting", HoldReason.NEVER_RESTS, opens_in=profile.times.quiet)
     missing = profile.times.quiet - look.quiet_for
-    return Shut("output has only just stopped", opens_in=missing) if missing > _GRAIN else None
+    if missing > _GRAIN:
+        return Shut("output has only just stopped", HoldReason.NEVER_RESTS, opens_in=missing)
+    return None

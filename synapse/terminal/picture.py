@@ -14,6 +14,8 @@ class Picture:
     """(row, column)"""
     columns: int
     rows: int
+    line_begin: int | None = None
+    """The first row of the cursor's line, which the terminal wrapped from there down to the cursor; None if unknown."""
     alternate: bool = False
     bracketed_paste: bool = False
     title: str = ""

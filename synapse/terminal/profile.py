@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from synapse.core.agent import AGENT_STATES
+from synapse.core.capability import lacking
 from synapse.core.errors import InvalidProfile
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.question import QuestionKind
@@ -116,6 +117,11 @@ class Profile:
     """False to type the bare text, for a program that takes every line for its own language."""
     instructions: bool = True
     """False for a program that cannot read: it is not told at its start how to send and reply."""
+    shell: tuple[str, ...] = ()
+    """What the program gives its model's commands to, as `$SHELL -c`; empty if it runs none.
+
+    `$SHELL` is that of the environment, `$LOGIN_SHELL` that of the user database.
+    """
     typing: Typing = field(default_factory=Typing)
     interrupt: Interrupt = field(default_factory=Interrupt)
     times: Times = field(default_factory=Times)
@@ -129,6 +135,14 @@ class Profile:
     signals: Signals = field(default_factory=Signals)
     extensions: Extensions = ()
     """The extensions of A2A that its agents declare."""
+    streaming: bool = True
+    push_notifications: bool = True
+    """False to do without that capability of A2A."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """The capabilities of A2A that are switched off for its agents."""
+        return lacking(streaming=self.streaming, push_notifications=self.push_notifications)
 
     @property
     def reads_lines(self) -> bool:
@@ -154,6 +168,7 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         clear_keys=b"".join(top.keys("clear_keys")) or b"\x15",
         envelope=top.yes("envelope", default=True),
         instructions=top.yes("instructions", default=True),
+        shell=top.texts("shell"),
         typing=_typing(top.table("typing")),
         interrupt=_interrupt(top.table("interrupt")),
         times=_times(top.table("times"), has_prompt="prompt" in top),
@@ -165,6 +180,8 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         answer=_answer(top.table("answer")),
         signals=_signals(top.table("signals")),
         extensions=read_extensions(top.value("extensions", []), f"profile '{name}'", InvalidProfile),
+        streaming=top.yes("streaming", default=True),
+        push_notifications=top.yes("push_notifications", default=True),
     )
     top.done()
     _require_regions(profile)

@@ -114,7 +114,7 @@ class ProofSeeker:
             return "the prompt is back below the message"
         if not self._was_seen:
             return ""
-        if seen is Shown.HIDDEN and is_above_cursor(picture, self._text):
+        if seen is Shown.HIDDEN and is_above_cursor(picture, self._profile, self._text):
             return "the cursor left the line that held the text"
         if seen is Shown.NOTHING and not self.person_came_in(look, now):
             return "the prompt held the text and was cleared"

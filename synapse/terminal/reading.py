@@ -31,7 +31,7 @@ def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
     if rule is None:
         return None
     if rule.at_cursor:
-        return _prompt_at_cursor(picture, rule)
+        return _prompt_at_cursor(picture, rule, profile)
     if rule.further is not None:
         return _prompt_around_cursor(picture, rule, rule.further, rows_of(picture.lines, profile, rule.region))
     return _prompt_in_region(picture, rule, rows_of(picture.lines, profile, rule.region))
@@ -48,16 +48,35 @@ def find_working(picture: Picture, profile: Profile) -> WorkingRule | None:
     return next((working for working in profile.working if _holds(working.rule, picture, profile)), None)
 
 
-def cursor_line(picture: Picture) -> tuple[int, str]:
-    """Return the line that the cursor stands on, rows joined that the terminal has wrapped, and its first row."""
+def cursor_line(picture: Picture, profile: Profile) -> tuple[int, str]:
+    """Return the first row of the line that the cursor stands on, and that line, joined where the terminal wrapped it.
+
+    Some line editors switch the terminal's wrapping off and break the line themselves. Then only full rows show that
+    the line goes on. So full rows are joined as well, but only if the prompt is found that way and in no other: the
+    answer above a prompt may fill its last row too.
+    """
+    row = picture.cursor[0]
+    begin = row if picture.line_begin is None else picture.line_begin
+    line = _joined(picture, begin)
+    rule = profile.prompt
+    if rule is None or not rule.at_cursor or rule.pattern.search(line):
+        return begin, line
+    full = begin
+    while full > 0 and line and cells(picture.lines[full - 1]) >= picture.columns - 1:
+        full -= 1
+        line = picture.lines[full] + line
+    return (full, line) if rule.pattern.search(line) else (begin, _joined(picture, begin))
+
+
+def _joined(picture: Picture, begin: int) -> str:
+    """Join the rows from `begin` to the cursor's; a picture's rows have lost their trailing blanks, which count."""
     row, column = picture.cursor
-    line = picture.lines[row]
-    line += " " * (column - cells(line))
-    # On a fresh row the full row above is another line: a wrapped one would have gone on here.
-    while row > 0 and line and cells(picture.lines[row - 1]) >= picture.columns - 1:
-        row -= 1
-        line = picture.lines[row] + line
-    return row, line
+    line = picture.lines[row] + " " * (column - cells(picture.lines[row]))
+    for above in reversed(picture.lines[begin:row]):
+        # A wide character that did not fit leaves the last column empty.
+        width = picture.columns - 1 if _cells_of(line[:1] or " ") > 1 else picture.columns
+        line = above + " " * (width - cells(above)) + line
+    return line
 
 
 def cells(text: str) -> int:
@@ -71,8 +90,8 @@ def rows_of(lines: Sequence[str], profile: Profile, name: str) -> range:
     return range(len(lines)) if region is None else _narrowed(range(len(lines)), lines, region)
 
 
-def _prompt_at_cursor(picture: Picture, rule: PromptRule) -> Prompt | None:
-    row, line = cursor_line(picture)
+def _prompt_at_cursor(picture: Picture, rule: PromptRule, profile: Profile) -> Prompt | None:
+    row, line = cursor_line(picture, profile)
     match = rule.pattern.search(line)
     if match is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from synapse.core.envelope import sanitise
+from synapse.core.envelope import one_line, sanitise
 
 LONGEST_LINE: Final = 300
 LONGEST_DETAIL: Final = 4000
@@ -14,7 +14,7 @@ _CUT: Final = "\n… (there is more of it: look at its terminal)"
 
 def safe_line(text: str) -> str:
     """One line; runs of blanks are one."""
-    line = " ".join(sanitise(text).split())
+    line = one_line(text)
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 

@@ -93,6 +93,7 @@ class Screen:
             cursor=(row, column),
             columns=columns,
             rows=rows,
+            line_begin=self._line_begin(row),
             alternate=self._is_alternate(),
             bracketed_paste=self._terminal.mode(_BRACKETED_PASTE),
             title=self._title(),
@@ -146,6 +147,18 @@ class Screen:
     def _visible_lines(self, rows: int) -> tuple[str, ...]:
         lines: list[str] = [line.rstrip() for line in self._terminal.text().split("\n")]
         return tuple(lines + [""] * (rows - len(lines)))
+
+    def _line_begin(self, row: int) -> int:
+        """Walk up from `row` over the rows that the terminal itself wrapped, which a row that is merely full is not."""
+        while row > 0 and self._is_wrapped(row - 1):
+            row -= 1
+        return row
+
+    def _is_wrapped(self, y: int) -> bool:
+        row, wrapped = _ffi.new("GhosttyRow*"), _ffi.new("bool*")
+        _ghostty.core.check(_lib.ghostty_grid_ref_row(self._terminal.ref(0, y), row), "row")
+        _ghostty.core.check(_lib.ghostty_row_get(row[0], _lib.GHOSTTY_ROW_DATA_WRAP, wrapped), "wrap")
+        return bool(wrapped[0])
 
     def _is_alternate(self) -> bool:
         return bool(self._terminal.get("active_screen", "int") == _lib.GHOSTTY_TERMINAL_SCREEN_ALTERNATE)

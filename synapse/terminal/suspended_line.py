@@ -19,14 +19,15 @@ class SuspendedLine:
     """The cursor's line when Ctrl-Z was pressed."""
 
     def __init__(self, before: Picture, profile: Profile) -> None:
-        _, self._line = cursor_line(before)
+        self._profile = profile
+        _, self._line = cursor_line(before, profile)
         prompt = read_prompt(before, profile)
         is_input = prompt is not None and prompt.text in self._line
         self._kept = self._line[: self._line.rindex(prompt.text)] if prompt and is_input else self._line
 
     def repainted(self, now: Picture) -> bytes:
         """Return bytes that paint the line as the program left it; none if `^Z` does not stand in it."""
-        row, line = cursor_line(now)
+        row, line = cursor_line(now, self._profile)
         _, echo, since = line[len(self._line) :].rpartition(_ECHO)
         if not echo or not line.startswith(self._line):
             return b""

@@ -3,7 +3,7 @@
 import sys
 
 # A script's own folder is on the path, not the folder that holds the package.
-sys.path[0] = __file__.rpartition("/synapse/tools/")[0] or "."
+sys.path[0] = __file__.rpartition("/synapse/tools/")[0] or "/"
 
 from synapse.cli.main import main  # noqa: E402 - it can only be found after the line above
 

@@ -93,16 +93,17 @@ def _reply(text: str) -> None:
 
 def _synapse(*arguments: str) -> None:
     """Run `synapse …`; what it prints becomes our answer."""
-    beside = sys.executable.rpartition("/")[0] + "/synapse"
-    command = beside if os.access(beside, os.X_OK) else "synapse"
+    # Beside our own Python first. A relative entry of the PATH means the folder that we work in, whoever filled it.
+    folders = [sys.executable.rpartition("/")[0], *os.environ.get("PATH", os.defpath).split(":")]
+    programs = [f"{folder}/synapse" for folder in folders if folder.startswith("/")]
+    command = next((program for program in programs if os.access(program, os.X_OK)), "")
     sys.stdout.flush()
-    try:
-        # Only the result is our answer; the talk on standard error is not.
-        quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
-        pid = os.posix_spawnp(command, (command, *arguments), os.environ, file_actions=quiet)
-    except FileNotFoundError:
+    if not command:
         _say("error: synapse is not on the PATH")
         return
+    # Only the result is our answer; the talk on standard error is not.
+    quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    pid = os.posix_spawn(command, (command, *arguments), os.environ, file_actions=quiet)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status:
         _say(f"error: synapse {arguments[0]} ended with status {status}")

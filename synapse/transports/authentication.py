@@ -139,7 +139,7 @@ class TicketAuthenticator:
         text = credentials.ticket()
         if not text:
             return None
-        return self._tickets.redeem(text, self._clock.now()) or Refusal("the ticket was used, or has expired")
+        return self._tickets.redeem(text, self._clock) or Refusal("the ticket was used, or has expired")
 
 
 class SameUserAuthenticator:

@@ -25,12 +25,16 @@ LOOK_SECONDS = 2.0
 
 
 class NoAnswer(Exception):
-    """The host could not be reached, went away, or was too slow. `sent`: it may have read the request."""
+    """The host could not be reached, went away, or was too slow. `sent`: it may have read the request.
 
-    def __init__(self, why: str, *, sent: bool, timed_out: bool = False) -> None:
+    `forbidden`: this process may not connect, as in a sandbox, so it says nothing about the host.
+    """
+
+    def __init__(self, why: str, *, sent: bool, timed_out: bool = False, forbidden: bool = False) -> None:
         super().__init__(why)
         self.sent = sent
         self.timed_out = timed_out
+        self.forbidden = forbidden
 
 
 class HostAddress:
@@ -89,17 +93,20 @@ def connect(address: HostAddress) -> "socket.socket":
         NoAnswer: nobody listens there.
     """
     why = "it has no address"
+    forbidden = False
     if address.socket:
         try:
             return _connected(socket.AF_UNIX, address.socket)
         except OSError as error:
             why = str(error)
+            forbidden = isinstance(error, PermissionError)
     if address.port:
         try:
             return _connected(socket.AF_INET, (address.host, address.port))
         except OSError as error:
-            why = str(error)
-    raise NoAnswer(why, sent=False)
+            why = why if forbidden else str(error)
+            forbidden = forbidden or isinstance(error, PermissionError)
+    raise NoAnswer(why, sent=False, forbidden=forbidden)
 
 
 def compose(

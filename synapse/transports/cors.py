@@ -37,8 +37,8 @@ class CorsApp:
     def close(self) -> None:
         self._app.close()
 
-    def refusal(self, error: SynapseError) -> WireAnswer:
-        return self._app.refusal(error)
+    def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
+        return self._app.refusal(error, scope)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = _header(scope["headers"], b"origin") if scope["type"] == "http" else b""

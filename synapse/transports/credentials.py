@@ -1,7 +1,8 @@
 """Who is connected, and may they act: proven by the kernel, not claimed in the request.
 
-    Unix socket   SO_PEERCRED gives uid and pid; the pid's ancestry names the agent that it belongs to
-    TCP           the uid of the peer's socket (see tcp_owner); no agent is proven
+    Unix socket   SO_PEERCRED gives uid and pid; the process and its ancestors are read when the connection is accepted
+                  (see lineage) and tell an agent from a person
+    TCP           the uid of the peer's socket (see tcp_owner); neither an agent nor a person is proven
     otherwise     a bearer token
 
 On systems that do not tell whose connection it is, only the token counts.
@@ -10,11 +11,11 @@ On systems that do not tell whose connection it is, only the token counts.
 from __future__ import annotations
 
 import hmac
+import os
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from synapse.core.agent import AgentEntry
@@ -22,24 +23,23 @@ from synapse.core.caller import Caller
 from synapse.core.errors import ForeignOrigin, Unauthenticated
 from synapse.dialects.dialect import Headers
 from synapse.transports.asgi import Scope
+from synapse.transports.lineage import UNKNOWN, Lineage, peer_lineage, standing_of, terminal_doubt
 from synapse.transports.tcp_owner import owner_of
 
 PEER: Final = "peer"
 """The key of the connection's Peer in the scope's `state`."""
 
-LONGEST_ANCESTRY: Final = 64
-_AGENT_VARIABLE: Final = b"SYNAPSE_AGENT_ID="
-
 
 class Peer:
     """The other end of one connection. What is found out about it is kept as long as the connection."""
 
-    __slots__ = ("caller", "pid", "uid", "via_socket")
+    __slots__ = ("caller", "lineage", "pid", "uid", "via_socket")
 
-    def __init__(self, *, via_socket: bool, uid: int | None = None, pid: int = 0) -> None:
+    def __init__(self, *, via_socket: bool, uid: int | None = None, pid: int = 0, lineage: Lineage = UNKNOWN) -> None:
         self.via_socket = via_socket
         self.uid = uid
         self.pid = pid
+        self.lineage = lineage
         self.caller: Caller | None = None
 
 
@@ -54,7 +54,9 @@ def peer_of(connection: socket.socket) -> Peer:
         return Peer(via_socket=True)
     size = struct.calcsize("3i")
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return Peer(via_socket=True, uid=uid, pid=pid)
+    # At once: later it may have exited, and who has exited is nobody's process.
+    lineage = peer_lineage(connection, pid) if uid == os.getuid() else UNKNOWN
+    return Peer(via_socket=True, uid=uid, pid=pid, lineage=lineage)
 
 
 def loopback_hosts(port: int) -> frozenset[str]:
@@ -63,7 +65,10 @@ def loopback_hosts(port: int) -> frozenset[str]:
 
 
 class Gate:
-    """Admits callers: those of `uid`, and those who bring the token. `entries` gives the agents that are here."""
+    """Admits callers: those of `uid`, and those who bring the token. `entries` gives the agents that are here.
+
+    With `terminal_decides`, what only people decide is taken only from processes at a terminal that no agent opened.
+    """
 
     def __init__(
         self,
@@ -72,14 +77,14 @@ class Gate:
         hosts: Iterable[str],
         entries: Callable[[], Iterable[AgentEntry]],
         token: str = "",
-        proc: Path = Path("/proc"),
+        terminal_decides: bool = False,
     ) -> None:
         self._uid = uid
         self._hosts = frozenset(host.encode("ascii") for host in hosts)
         self._origins = frozenset(b"http://" + host for host in self._hosts)
         self._entries = entries
         self._token = token.encode("utf-8")
-        self._proc = proc
+        self._terminal_decides = terminal_decides
 
     def admit(self, scope: Scope) -> Caller:
         """Return on whose behalf the request runs.
@@ -94,10 +99,20 @@ class Gate:
             return peer.caller
         if peer.uid != self._uid:
             return self._by_token(scope["headers"], peer)
-        agent_id = agent_of(ancestry(peer.pid, self._proc), self._entries()) if peer.pid else ""
-        names_agent = not agent_id and names_an_agent(peer.pid, self._proc)
-        peer.caller = Caller(agent_id=agent_id, pid=peer.pid, via_socket=peer.via_socket, names_agent=names_agent)
+        peer.caller = self._of_process(peer) if peer.via_socket else Caller()
         return peer.caller
+
+    def _of_process(self, peer: Peer) -> Caller:
+        entries = tuple(self._entries())
+        agent_id, doubt = standing_of(peer.lineage, entries)
+        return Caller(
+            agent_id=agent_id,
+            pid=peer.pid,
+            via_socket=True,
+            doubt=doubt,
+            named_agent="" if agent_id else peer.lineage.named_agent,
+            terminal_doubt=terminal_doubt(peer.lineage, entries) if self._terminal_decides else "",
+        )
 
     def _check_origin(self, headers: Headers, peer: Peer) -> None:
         """Web pages reach loopback ports, also under a name that they made point here; they never reach a socket."""
@@ -124,58 +139,13 @@ class Gate:
 
     def _by_token(self, headers: Headers, peer: Peer) -> Caller:
         if self._brings_token(headers):
-            return Caller(via_socket=peer.via_socket)
+            return Caller(via_socket=peer.via_socket, doubt="a token does not tell whose process it is")
         why = (
             "it cannot be told which user this connection belongs to"
             if peer.uid is None
             else f"this connection belongs to another user (uid {peer.uid})"
         )
         raise Unauthenticated(why, hint="send the agent's token as `Authorization: Bearer …`")
-
-
-def ancestry(pid: int, proc: Path = Path("/proc")) -> Iterator[tuple[int, int]]:
-    """Yield the process and its ancestors, nearest first, each with its start time in ticks since boot."""
-    for _ in range(LONGEST_ANCESTRY):
-        try:
-            stat = (proc / str(pid) / "stat").read_bytes()
-        except OSError:
-            return
-        # The command's name stands in parentheses and may hold anything, so count from the last one.
-        fields = stat[stat.rindex(b")") + 2 :].split()
-        yield pid, int(fields[19])
-        pid = int(fields[1])
-        if pid <= 1:
-            return
-
-
-def names_an_agent(pid: int, proc: Path = Path("/proc")) -> bool:
-    """True if the process was started with an agent's environment: who outlives its parents has lost its ancestry."""
-    if not pid:
-        return False
-    try:
-        environment = (proc / str(pid) / "environ").read_bytes()
-    except OSError:
-        return False
-    return any(line.startswith(_AGENT_VARIABLE) and line != _AGENT_VARIABLE for line in environment.split(b"\0"))
-
-
-def agent_of(processes: Iterable[tuple[int, int]], entries: Iterable[AgentEntry]) -> str:
-    """Return the agent whose host or CLI is the nearest of these processes, or an empty string."""
-    hosts: dict[int, AgentEntry] = {}
-    clis: dict[int, AgentEntry] = {}
-    for entry in entries:
-        if entry.gateway:
-            continue  # a gateway asks for others, and is none of the agents that live in it
-        hosts[entry.pid] = entry
-        if entry.cli_pid:
-            clis[entry.cli_pid] = entry
-    for pid, started in processes:
-        if pid in clis:
-            return clis[pid].agent_id
-        # A pid that was given to another process since has another start time.
-        if pid in hosts and hosts[pid].pid_started in (0, started):
-            return hosts[pid].agent_id
-    return ""
 
 
 def _tcp_owner(connection: socket.socket) -> int | None:

@@ -170,7 +170,7 @@ def result_of(answer: Answer) -> Fields:
 def rpc_result(said: Fields) -> Fields:
     """Return what is in a JSON-RPC envelope, or `said` itself when it is in none. Raises ExternalAgentFailed."""
     if said.get("error"):
-        raise ExternalAgentFailed(f"it refused{_sentence(said)}")
+        raise ExternalAgentFailed(f"it refused{sentence_of(said)}")
     return _object(said["result"]) if "jsonrpc" in said and "result" in said else said
 
 
@@ -190,12 +190,12 @@ def json_object(body: bytes | str) -> Fields:
 
 def _reason(body: bytes) -> str:
     try:
-        return _sentence(json_object(body))
+        return sentence_of(json_object(body))
     except ExternalAgentFailed:
         return ""
 
 
-def _sentence(said: Fields) -> str:
+def sentence_of(said: Fields) -> str:
     """What an error body says, however it says it."""
     error = said.get("error")
     for text in (_text(_object(error), "message"), error, said.get("detail"), said.get("message")):

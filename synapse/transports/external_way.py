@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from synapse.core.errors import ExternalAgentFailed
+from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
 from synapse.core.message import Message
 from synapse.transports.errand import Answer, Call, Errand
 from synapse.transports.external_card import A2A_0_3, REST, Interface
 from synapse.transports.external_parts import respelt
-from synapse.transports.external_report import json_object, result_of, rpc_result
+from synapse.transports.external_report import json_object, result_of, rpc_result, sentence_of
 from synapse.transports.external_words import Thread, cancel_call, get_call, send_call, subscribe_call
+
+_ERROR_EVENT: Final = "error"
 
 Said = dict[str, Any]
 """One thing that an agent said: a task, a message or an update."""
@@ -52,8 +54,14 @@ class Way:
         if isinstance(came, Answer):
             yield self._plainly(result_of(came))
             return
+        heard = False
         for event in came:
-            yield self._plainly(rpc_result(json_object(event.data)))
+            said = json_object(event.data)
+            if heard and (event.name == _ERROR_EVENT or said.get("error")):
+                # Not the agent's answer but the end of its server: the task may go on, and can be looked at.
+                raise ExternalAgentUnreachable(f"its stream broke off{sentence_of(said)}")
+            heard = True
+            yield self._plainly(rpc_result(said))
 
     def _plainly(self, said: Said) -> Said:
         is_other = (self.interface.protocol, self.interface.binding) == (A2A_0_3, REST)

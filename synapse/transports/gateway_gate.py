@@ -19,7 +19,7 @@ from typing import Final
 
 from synapse.core.access_errors import CredentialsRefused, RateLimited
 from synapse.core.auth_methods import AuthMethods
-from synapse.core.caller import READ, Caller
+from synapse.core.caller import ANONYMOUS_SCOPE, READ, Caller
 from synapse.core.clock import Clock
 from synapse.dialects.dialect import Headers
 from synapse.service.rate_limit import RateLimit
@@ -30,7 +30,7 @@ from synapse.transports.web_names import WebNames
 
 log = logging.getLogger(__name__)
 
-ANONYMOUS: Final = Caller(scope="anonymous", actions=frozenset({READ}), name="anonymous")
+ANONYMOUS: Final = Caller(scope=ANONYMOUS_SCOPE, actions=frozenset({READ}), name="anonymous")
 """Who reads what is public. Nothing is ever made in its scope."""
 
 

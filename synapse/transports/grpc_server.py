@@ -49,6 +49,11 @@ class GrpcLimits:
     """What one call may cost."""
 
     max_message_bytes: int = 10 * 1024 * 1024
+    max_connections: int = 512
+    handshake_seconds: float = 5.0
+    """How long a connection may take until it speaks HTTP/2."""
+    idle_seconds: float = 60.0
+    """How long a connection without a call stays open; clients open another one by themselves."""
     ping_seconds: float = 30.0
     """How often a caller that says nothing is asked whether it is there: one that vanished holds a stream no longer."""
 
@@ -78,6 +83,10 @@ class GrpcServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.keepalive_time_ms", int(limits.ping_seconds * 1000)),
                 ("grpc.keepalive_timeout_ms", int(limits.ping_seconds * 1000)),
+                # Each connection is an open file, and gRPC lets in anybody before it is told who calls.
+                ("grpc.max_allowed_incoming_connections", limits.max_connections),
+                ("grpc.server_handshake_timeout_ms", int(limits.handshake_seconds * 1000)),
+                ("grpc.max_connection_idle_ms", int(limits.idle_seconds * 1000)),
             ]
         )
 

@@ -2,6 +2,7 @@
 
     admit the caller → find the route → read the body → choose the dialect → decode → service → encode
 
+A request that is refused before its body was read is answered in the dialect that its path and its head tell.
 It knows no dialect by name, only the table that it was given. A result that is still to come is a future: it is waited
 for as long as the caller stays.
 """
@@ -22,6 +23,7 @@ from synapse.core.errors import (
     BodyTooLarge,
     BodyTooSlow,
     InternalFailure,
+    InvalidRequest,
     MethodNotAllowed,
     RouteNotFound,
     SynapseError,
@@ -42,6 +44,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
+from synapse.transports.acceptor import SLOT
 from synapse.transports.answer_head import WITHOUT_BODY
 from synapse.transports.asgi import Receive, Scope, Send, answer_whole, body_at_hand
 from synapse.transports.exchange import CALLER_LEFT, NO_DIALECT, Exchange, Observe
@@ -127,9 +130,9 @@ class HttpApp:
             closing.set_result(None)
         self._patience.end()
 
-    def refusal(self, error: SynapseError) -> WireAnswer:
-        """How an error is told to somebody whose bytes never became a request."""
-        return self._default.encode_error(error)
+    def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
+        """Word an error for somebody whose bytes never became a whole request; `scope` is its head, if that came."""
+        return self._default.encode_error(error) if scope is None else self._worded_for(scope, _Words())(error)
 
     async def _serve_observed(self, scope: Scope, receive: Receive, send: Send, observe: Observe) -> None:
         words, begun = _Words(), perf_counter()
@@ -145,7 +148,8 @@ class HttpApp:
             answer = await self._exchange(scope, receive, send, words)
         except SynapseError as error:
             words.error = error.code
-            answer = (words.encode_error or self._worded_for(scope))(error)
+            _log_refusal(scope, error, words.caller)
+            answer = (words.encode_error or self._worded_for(scope, words))(error)
             # What is left of such a body is not read.
             last = isinstance(error, BodyTooLarge | BodyTooSlow)
         except CallerLeft:
@@ -155,7 +159,7 @@ class HttpApp:
             # The outermost handler: a defect of ours is logged whole, and the caller gets no detail of it.
             words.error = InternalFailure.code
             log.exception("request_failed", extra={"method": scope["method"], "path": scope["path"]})
-            answer = (words.encode_error or self._worded_for(scope))(InternalFailure())
+            answer = (words.encode_error or self._worded_for(scope, words))(InternalFailure())
         if answer is None:
             return
         send_whole = answer_whole(send)
@@ -164,19 +168,27 @@ class HttpApp:
         else:
             await _send(answer, send, last=last)
 
-    def _worded_for(self, scope: Scope) -> EncodeError:
-        """How an error is told to somebody who found no route."""
+    def _worded_for(self, scope: Scope, words: _Words) -> EncodeError:
+        """Choose how an error is told before the body was read: by the path and the head alone."""
         method = scope.get("method", "GET")  # the handshake of a WebSocket is always one
         wire = WireRequest(method, scope["path"], NO_PARAMS, scope["query_string"], scope["headers"])
-        return self._choose(wire, self._nowhere).dialect.encode_error
+        try:
+            endpoints = self._table.match(method, scope.get("raw_path", b"")).endpoints
+        except SynapseError:
+            return self._choose(wire, self._nowhere).dialect.encode_error
+        endpoint = self._choose(wire, endpoints)
+        words.speaks(endpoint.dialect)
+        if isinstance(endpoint.route, CallRoute) and endpoint.route.refuse is not None:
+            return partial(endpoint.route.refuse, wire)
+        return endpoint.dialect.encode_error
 
     async def _exchange(self, scope: Scope, receive: Receive, send: Send, words: _Words) -> WireAnswer | None:
         """Return the answer, or nothing when it was a stream and is told already."""
         admitted = self._admit(scope)
-        caller = admitted if isinstance(admitted, Caller) else await admitted
+        caller = words.caller = admitted if isinstance(admitted, Caller) else await admitted
+        _prove_connection(scope, caller)
         match = self._table.match(scope["method"], scope["raw_path"])
         endpoint = match.endpoints[0]
-        words.speaks(endpoint.dialect)
         wire = WireRequest(
             scope["method"],
             scope["path"],
@@ -190,8 +202,8 @@ class HttpApp:
         if len(match.endpoints) > 1:
             endpoint = self._choose(wire, match.endpoints)
             if endpoint is not match.endpoints[0]:
-                words.speaks(endpoint.dialect)
                 wire = wire._replace(params=match.params(endpoint))
+        words.speaks(endpoint.dialect)
         route = endpoint.route
         if isinstance(route, CallRoute):
             return await self._answer_call(route, wire, caller, receive, send, words)
@@ -279,12 +291,12 @@ class HttpApp:
         except ChannelClosed:
             return
         except SynapseError as error:
-            await channel.fail(error, self._worded_for(scope)(error))
+            await channel.fail(error, self._worded_for(scope, _Words())(error))
         except Exception:
             # As for requests: logged whole, told without detail.
             log.exception("websocket_failed", extra={"path": scope["path"]})
             failure = InternalFailure()
-            await channel.fail(failure, self._worded_for(scope)(failure))
+            await channel.fail(failure, self._worded_for(scope, _Words())(failure))
 
     async def _converse(self, channel: WebSocketChannel, scope: Scope) -> None:
         caller = await self._admitted(scope)
@@ -300,7 +312,9 @@ class HttpApp:
 
     async def _admitted(self, scope: Scope) -> Caller:
         admitted = self._admit(scope)
-        return admitted if isinstance(admitted, Caller) else await admitted
+        caller = admitted if isinstance(admitted, Caller) else await admitted
+        _prove_connection(scope, caller)
+        return caller
 
     def _closed(self) -> asyncio.Future[None]:
         # Made on first use: an application may be built before its event loop runs.
@@ -309,10 +323,18 @@ class HttpApp:
         return self._closing
 
 
+def _prove_connection(scope: Scope, caller: Caller) -> None:
+    """Count a connection no longer among those of strangers, once somebody with rights has asked on it."""
+    slot = scope.get("state", {}).get(SLOT)
+    if slot is not None and not caller.is_anonymous:
+        slot.prove()
+
+
 def _nothing(wire: WireRequest) -> WireAnswer:
     raise RouteNotFound(f"nothing is served at {wire.path}")
 
 
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
 """Stands for the route of a dialect that is only asked for its words."""
 
@@ -320,9 +342,10 @@ _NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
 class _Words:
     """What one request speaks, and how an error of it is told, once that is known; and what became of it."""
 
-    __slots__ = ("dialect", "encode_error", "error", "is_stream")
+    __slots__ = ("caller", "dialect", "encode_error", "error", "is_stream")
 
     def __init__(self) -> None:
+        self.caller: Caller | None = None
         self.encode_error: EncodeError | None = None
         self.dialect = NO_DIALECT
         self.error = ""
@@ -331,6 +354,19 @@ class _Words:
     def speaks(self, dialect: Dialect) -> None:
         self.encode_error = dialect.encode_error
         self.dialect = dialect.name
+
+
+def _log_refusal(scope: Scope, error: SynapseError, caller: Caller | None) -> None:
+    """Log a refused request that would have changed something, or that was not admitted."""
+    if scope["method"] in _READING and not isinstance(error, AccessDenied):
+        return
+    facts = {"method": scope["method"], "path": scope["path"], "error": error.code}
+    if caller is not None and (caller.agent_id or caller.name):
+        facts["caller"] = caller.agent_id or caller.name
+    if not isinstance(error, InvalidRequest):
+        # What is said of an invalid request may quote it, and no log has texts of messages.
+        facts["why"] = str(error)
+    log.info("request_refused", extra=facts)
 
 
 async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:

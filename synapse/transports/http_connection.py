@@ -24,6 +24,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from synapse.core.errors import BodyTooSlow
 from synapse.core.overriding import override
+from synapse.transports.acceptor import SLOT
 from synapse.transports.answer_head import Openings
 from synapse.transports.asgi import Scope
 from synapse.transports.credentials import PEER, peer_of
@@ -111,7 +112,8 @@ class HttpConnection(asyncio.Protocol):
         self._unread = UnreadLimit(self._loop, wire)
         self._connections.add(self)
         # Who it is, is known to every request and WebSocket of this connection.
-        self._state[PEER] = peer_of(wire.get_extra_info("socket"))
+        if PEER not in self._state:
+            self._state[PEER] = peer_of(wire.get_extra_info("socket"))
         common: Scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -127,6 +129,8 @@ class HttpConnection(asyncio.Protocol):
     @override
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         self._connections.discard(self)
+        if SLOT in self._state:
+            self._state[SLOT].release()
         self._stage = Stage.CLOSING
         self._deadline.close()
         self._unread.close()
@@ -280,7 +284,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._current = None
         if cycle.phase is Phase.WAITING:
-            self._refuse(fault, with_body=cycle.scope["method"] != "HEAD")
+            self._refuse(fault, cycle.scope)
         else:
             self._close()  # only so can it be told that the answer is not whole
 
@@ -297,7 +301,7 @@ class HttpConnection(asyncio.Protocol):
             return
         waiting = self._waiting.popleft()
         if isinstance(waiting, Fault):
-            self._refuse(waiting)
+            self._refuse(waiting, waiting.scope)
             return
         self._begin(waiting)
         if waiting.unread <= HIGH_WATER:
@@ -362,11 +366,11 @@ class HttpConnection(asyncio.Protocol):
             self._waiting.append(fault)
             self._begin_next()
 
-    def _refuse(self, fault: Fault, *, with_body: bool = True) -> None:
-        """Answer what never became a request, and hang up."""
-        answer = self._app.refusal(fault.error)
+    def _refuse(self, fault: Fault, scope: Scope | None = None) -> None:
+        """Answer what never became a whole request, and hang up; `scope` is its head, if that came."""
+        answer = self._app.refusal(fault.error, scope)
         opening = self.openings.plain(fault.status, answer.media_type)
-        body = answer.body if with_body else b""
+        body = b"" if scope is not None and scope["method"] == "HEAD" else answer.body
         self.write(b"%b%d\r\n%b\r\n%b" % (opening, len(answer.body), CLOSE, body))
         self._hang_up(lingering=True)
 

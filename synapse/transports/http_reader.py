@@ -28,6 +28,8 @@ class Fault(Exception):
         super().__init__(status, error)
         self.status = status
         self.error = error
+        self.scope: Scope | None = None
+        """What was read of the head before it went wrong: enough to tell which dialect it speaks."""
 
 
 class Listener(Protocol):
@@ -126,15 +128,8 @@ class RequestReader:
         if self._measures:
             self._check_size()
         self._moved = self._in_body = True
-        version = parser.get_http_version()
-        scope = self._common.copy()
-        scope["http_version"] = version
-        scope["method"] = parser.get_method().decode("ascii")
-        scope["headers"] = self._headers
-        raw_path, scope["query_string"] = _split(self._url)
-        path = raw_path.decode("ascii")
-        scope["raw_path"] = raw_path
-        scope["path"] = unquote(path) if "%" in path else path
+        scope = self._scope()
+        version = scope["http_version"]
         # Before 1.1 only the end of the connection can tell the end of an answer.
         keep_alive = version == "1.1" and parser.should_keep_alive()
         self._listener.on_request(scope, keep_alive=keep_alive, wants_continue=self._expects and version == "1.1")
@@ -158,8 +153,30 @@ class RequestReader:
         except httptools.HttpParserError as error:
             # Behind the last request anything may come.
             if not self._stopped:
-                raise _fault(error) from error
+                fault = _fault(error)
+                fault.scope = self._scope_so_far()
+                raise fault from error
         return b""
+
+    def _scope_so_far(self) -> Scope | None:
+        """Return the head as far as it was read, or None while not even its path is whole."""
+        if self._in_body or not self._headers:
+            return None
+        try:
+            return self._scope()
+        except (Fault, UnicodeDecodeError):
+            return None
+
+    def _scope(self) -> Scope:
+        scope = self._common.copy()
+        scope["http_version"] = self._parser.get_http_version()
+        scope["method"] = self._parser.get_method().decode("ascii")
+        scope["headers"] = self._headers
+        raw_path, scope["query_string"] = _split(self._url)
+        path = raw_path.decode("ascii")
+        scope["raw_path"] = raw_path
+        scope["path"] = unquote(path) if "%" in path else path
+        return scope
 
     def _forgoes_upgrade(self) -> bool:
         """Decide about an upgrade; true if the request is served like any other.

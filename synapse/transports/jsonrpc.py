@@ -12,7 +12,8 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from synapse.core.errors import RouteNotFound, SynapseError
+from synapse.core.access_errors import RateLimited
+from synapse.core.errors import AccessDenied, RouteNotFound, SynapseError
 from synapse.core.events import Update
 from synapse.core.wire_errors import MalformedCall, MalformedJson
 from synapse.dialects.dialect import (
@@ -28,6 +29,9 @@ from synapse.dialects.dialect import (
 )
 from synapse.transports import sse
 
+JSONRPC: Final = "jsonrpc"
+"""The name of the dialect."""
+
 CallId = str | int | None
 EncodeFault = Callable[[SynapseError], bytes]
 EncodeError = Callable[[SynapseError], WireAnswer]
@@ -37,9 +41,35 @@ Demanded = Callable[[WireRequest], str]
 
 def rpc_dialect(dialects: Sequence[Dialect], demanded: Demanded, path: str = "/") -> Dialect:
     """The methods of these dialects at one path. The first dialect words what belongs to none."""
-    desk = _Desk({dialect.name: dialect.rpc for dialect in dialects if dialect.rpc is not None}, demanded)
-    route = CallRoute(method="POST", path=path, ask=desk.ask)
-    return Dialect(name="jsonrpc", routes=(route,), encode_error=partial(_fault_answer, desk.encode_fault, None))
+    spoken = {dialect.name: dialect for dialect in dialects if dialect.rpc is not None}
+    desk = _Desk({name: dialect.rpc for name, dialect in spoken.items() if dialect.rpc is not None}, demanded)
+    refuse = partial(_refuse_unread, spoken, demanded)
+    route = CallRoute(method="POST", path=path, ask=desk.ask, refuse=refuse)
+    return Dialect(name=JSONRPC, routes=(route,), encode_error=partial(_fault_answer, desk.encode_fault, None))
+
+
+def _refuse_unread(
+    dialects: Mapping[str, Dialect], demanded: Demanded, wire: WireRequest, error: SynapseError
+) -> WireAnswer:
+    """Word an error that comes before the call was read: in the version that the head names, without the call's id.
+
+    Who is refused access is told so by HTTP itself, with its status and its challenge.
+    """
+    dialect = dialects.get(_named(demanded, wire)) or next(iter(dialects.values()))
+    table = cast("RpcTable", dialect.rpc)
+    answer = _fault_answer(table.encode_fault, None, error)
+    if not isinstance(error, AccessDenied | RateLimited):
+        return answer
+    plain = dialect.encode_error(error)
+    return answer._replace(status=plain.status, headers=plain.headers)
+
+
+def _named(demanded: Demanded, wire: WireRequest) -> str:
+    """The dialect that the head demands, or nothing, also when it demands one that is not spoken."""
+    try:
+        return demanded(wire)
+    except SynapseError:
+        return ""
 
 
 class _CallShape(msgspec.Struct):
@@ -65,9 +95,9 @@ class _Desk:
         try:
             spoken = _read(wire.body)
         except MalformedCall as error:
-            return _fault_answer(self.encode_fault, _id_in(wire.body), error)
+            return _fault_answer(self._unread(wire).encode_fault, _id_in(wire.body), error)
         except SynapseError as error:
-            return _fault_answer(self.encode_fault, None, error)
+            return _fault_answer(self._unread(wire).encode_fault, None, error)
         try:
             table = self._table(spoken.method, self._demanded(wire))
         except SynapseError as error:
@@ -79,6 +109,10 @@ class _Desk:
         except SynapseError as error:
             return encode_error(error)
         return _with_id(call, spoken.id, encode_error)
+
+    def _unread(self, wire: WireRequest) -> RpcTable:
+        """The table of a call that names no method which could be read: that of the version in the head."""
+        return self._tables.get(_named(self._demanded, wire), self._first)
 
     def _table(self, method: str, demanded: str) -> RpcTable:
         if demanded:

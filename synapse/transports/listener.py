@@ -8,6 +8,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -51,24 +52,84 @@ def bind_first_free(ports: Iterable[int], host: str = LOOPBACK) -> socket.socket
     raise PortTaken("no port is free, from the agent's own range to 65535", hint="`synapse list` shows who is here")
 
 
-def socket_folder(wished: Path | None, *, uid: int, preferred: Path = SOCKET_FOLDER) -> Path:
-    """Return the folder for sockets, made if needed: the wished one, or the usual one, or a second one of our own.
+def socket_folders(runtime_folder: str, *, uid: int, preferred: Path = SOCKET_FOLDER) -> tuple[Path, ...]:
+    """Return the folders that may hold the sockets of a user who wishes for none, in the order of preference.
+
+    `runtime_folder` is XDG_RUNTIME_DIR; the XDG specification has a relative path ignored.
+    """
+    private = [Path(runtime_folder) / preferred.name] if runtime_folder.startswith("/") else []
+    return (preferred, *private, preferred.with_name(f"{preferred.name}-{uid}"))
+
+
+def fault_of(folder: Path, name: str, *, uid: int) -> str:
+    """Say why a socket called `name` cannot lie in `folder`, or nothing; changes nothing.
+
+    Links are not followed: in the temporary folder, another user could have put one there.
+    """
+    length = len(os.fsencode(folder / name))
+    if length > LONGEST_SOCKET_PATH:
+        return f"its path is too long for a socket ({length} bytes of {LONGEST_SOCKET_PATH})"
+    try:
+        above = folder.parent.stat()
+        if above.st_uid not in (0, uid) or (above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX):
+            return f"others could replace it in {folder.parent}"
+        return _fault_in(folder.lstat(), uid)
+    except FileNotFoundError:
+        return "" if os.access(folder.parent, os.W_OK | os.X_OK) else f"it cannot be made in {folder.parent}"
+    except OSError as error:
+        return f"{error.strerror}"
+
+
+def _fault_in(there: os.stat_result, uid: int) -> str:
+    if there.st_uid != uid:
+        return f"another user owns it (uid {there.st_uid})"
+    if stat.S_ISLNK(there.st_mode):
+        return "it is a link"
+    return "" if stat.S_ISDIR(there.st_mode) else "it is not a folder"
+
+
+def listen_in_first(folders: Iterable[Path], name: str, *, uid: int) -> UnixListener:
+    """Listen at `name` in the first of these folders that can hold our socket; each is tried by itself.
 
     Raises:
-        InvalidSettings: it belongs to somebody else, or others can write into it.
+        PortTaken: a living program of this user listens there.
+        InvalidSettings: none can, with the reason of each.
     """
-    if wished is not None:
-        # A person's folder is taken as it is or not at all; its permissions are theirs.
-        _make_private(wished)
-        _require_ours(wished, uid)
-        return wished
-    own = preferred.with_name(f"{preferred.name}-{uid}")
-    for folder in (preferred, own):
-        _make_private(folder)
-        if _is_ours(folder, uid):
-            folder.chmod(0o700)
-            return folder
-    raise InvalidSettings(f"{own} belongs to another user", hint="set SYNAPSE_UDS_DIR to a folder of your own")
+    faults: list[str] = []
+    for folder in folders:
+        fault = fault_of(folder, name, uid=uid)
+        if not fault:
+            try:
+                _make_ours(folder, uid)
+                return UnixListener(folder / name)
+            except OSError as error:
+                fault = f"{error.strerror}"
+            except InvalidSettings as error:
+                fault = str(error)
+        faults.append(f"{folder}: {fault}")
+    raise InvalidSettings(
+        f"no folder can hold the agent's socket: {'; '.join(faults)}",
+        hint="set SYNAPSE_UDS_DIR to a folder of your own",
+    )
+
+
+def listen_in(folder: Path, name: str, *, uid: int) -> UnixListener:
+    """Listen at `name` in the folder that a person has chosen: it is taken as it is or not at all.
+
+    Raises:
+        PortTaken: a living program listens there.
+        InvalidSettings: it belongs to somebody else, others can write into it, or it cannot be made.
+    """
+    try:
+        # Each by itself: with `parents=True` the umask would decide who may write above it.
+        for one in reversed((folder, *folder.parents)):
+            one.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidSettings(
+            f"{folder} cannot be a folder for sockets: {error.strerror}", hint="set SYNAPSE_UDS_DIR to another folder"
+        ) from error
+    _require_ours(folder, uid)
+    return UnixListener(folder / name)
 
 
 class UnixListener:
@@ -99,6 +160,36 @@ class UnixListener:
                 f"no socket can be made at {path}: {error.strerror}", hint="set SYNAPSE_UDS_DIR to another folder"
             ) from error
 
+    def is_missing(self) -> bool:
+        """Whether nothing lies at its path any more, so that nobody can connect."""
+        try:
+            self.path.lstat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def renew(self) -> socket.socket:
+        """Listen at the same path again, on a new socket; the old one is left to whoever serves it.
+
+        Raises OSError, or InvalidSettings when the folder was removed too and somebody else has made it.
+        """
+        folder = self.path.parent
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        if folder.lstat().st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, f"another user owns {folder}")
+        _require_ours(folder, os.getuid())
+        renewed = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._inode = _listen_at(renewed, self.path)
+        except OSError:
+            renewed.close()
+            raise
+        self.socket = renewed
+        return renewed
+
     def close(self) -> None:
         """Stop listening and remove the socket's file, unless another host has put its own there."""
         self.socket.close()
@@ -126,19 +217,20 @@ def _try_port(port: int, host: str) -> socket.socket | None:
     return listener
 
 
-def _make_private(folder: Path) -> None:
+def _make_ours(folder: Path, uid: int) -> None:
+    """Make the folder if it is missing, and close it to others; raises OSError when it is not ours after all."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    # By a descriptor: what was looked at is what is changed, even if somebody puts a link in its place.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidSettings(
-            f"{folder} cannot be a folder for sockets: {error.strerror}", hint="set SYNAPSE_UDS_DIR to another folder"
-        ) from error
-
-
-def _is_ours(folder: Path, uid: int) -> bool:
-    # Not followed if it is a link: another user could have put one there.
-    status = folder.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == uid
+        status = os.fstat(descriptor)
+        if status.st_uid != uid:
+            raise PermissionError(errno.EPERM, "another user owns it")
+        if stat.S_IMODE(status.st_mode) != 0o700:
+            os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
 
 
 def _require_ours(folder: Path, uid: int) -> None:
@@ -152,12 +244,20 @@ def _require_ours(folder: Path, uid: int) -> None:
 
 
 def _somebody_listens(path: Path) -> bool:
+    try:
+        # In a folder that was open to others once, somebody else's socket may lie; it is replaced.
+        if path.lstat().st_uid != os.getuid():
+            return False
+    except OSError:
+        return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0.2)
         try:
             probe.connect(str(path))
         except TimeoutError:
             return True  # its queue of connections is full
+        except PermissionError:
+            return path.exists()  # a sandbox forbids to look: what may be a living host's is not replaced
         except OSError:
             return False
     return True

@@ -49,8 +49,8 @@ class ProbedApp:
         self._closed = True
         self._app.close()
 
-    def refusal(self, error: SynapseError) -> WireAnswer:
-        return self._app.refusal(error)
+    def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
+        return self._app.refusal(error, scope)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -23,6 +23,6 @@ class ServedApp(Protocol):
         """End all streams."""
         ...
 
-    def refusal(self, error: SynapseError) -> WireAnswer:
-        """How an error is told to somebody whose bytes never became a request."""
+    def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
+        """Word an error for somebody whose bytes never became a whole request; `scope` is its head, if that came."""
         ...

@@ -10,23 +10,37 @@ import contextlib
 import logging
 import socket
 import ssl
+import sys
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 import uvicorn
 
+from synapse.core.access_errors import RateLimited
+from synapse.core.errors import InvalidSettings
 from synapse.core.overriding import override
+from synapse.transports.acceptor import Acceptor, ConnectionLimits
+from synapse.transports.answer_head import header_lines, status_line
 from synapse.transports.http_connection import HttpConnection
+from synapse.transports.listener import UnixListener
 from synapse.transports.served_app import ServedApp
 
+log = logging.getLogger(__name__)
+
 FRAME_LIMIT: Final = 1024 * 1024
+UNLIMITED: Final = ConnectionLimits(total=sys.maxsize, unproven=sys.maxsize, unproven_per_source=sys.maxsize)
+RETRY_SECONDS: Final = 5
+LOOK_SECONDS: Final = 2.0
 
 # Nothing may be printed where a person's CLI is drawn. What root has handlers for is still logged there.
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())
 
 
 class Server:
-    """Serves one application on some listening sockets; with `tls`, nothing else is spoken there."""
+    """Serves one application on some listening sockets; with `tls`, nothing else is spoken there.
+
+    `limits` bound the connections of TCP ports; a Unix socket is only this user's, and always has room.
+    """
 
     def __init__(
         self,
@@ -35,6 +49,7 @@ class Server:
         *,
         grace_seconds: int = 3,
         tls: ssl.SSLContext | None = None,
+        limits: ConnectionLimits = UNLIMITED,
     ) -> None:
         config = uvicorn.Config(
             app,
@@ -56,7 +71,7 @@ class Server:
             config.load()
             config.ssl = tls
         self._sockets = list(sockets)
-        self._uvicorn = _QuietServer(config, app)
+        self._uvicorn = _QuietServer(config, app, limits)
 
     async def serve(self) -> None:
         """Serve until `stop`; then end the streams, wait for what runs, and close the sockets."""
@@ -70,6 +85,24 @@ class Server:
             for listener in self._sockets:
                 listener.close()
 
+    async def keep_in_place(self, unix: UnixListener) -> None:
+        """Make the socket again whenever it was removed: nobody could reach us there, nor end us by a command.
+
+        Never returns by itself.
+        """
+        never = asyncio.Event()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(never.wait(), LOOK_SECONDS)
+            if not unix.is_missing():
+                continue
+            try:
+                await self._uvicorn.listen_also(unix.renew())
+            except (OSError, InvalidSettings) as error:
+                log.warning("socket_not_renewed", extra={"path": str(unix.path), "error": str(error)})
+            else:
+                log.warning("socket_renewed", extra={"path": str(unix.path)})
+
     async def wait_started(self) -> None:
         """Return when connections are taken."""
         await self._uvicorn.running.wait()
@@ -82,9 +115,11 @@ class Server:
 class _QuietServer(uvicorn.Server):
     """uvicorn's server, without its signal handlers and without ten wake-ups a second."""
 
-    def __init__(self, config: uvicorn.Config, app: ServedApp) -> None:
+    def __init__(self, config: uvicorn.Config, app: ServedApp, limits: ConnectionLimits) -> None:
         super().__init__(config)
         self._app = app
+        self._limits = limits
+        self._acceptors: list[Acceptor] = []
         self.running = asyncio.Event()
         self.stopping = asyncio.Event()
 
@@ -92,6 +127,26 @@ class _QuietServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        listeners = sockets or []
+        await super().startup([one for one in listeners if one.family == socket.AF_UNIX])
+        for listener in listeners:
+            if listener.family != socket.AF_UNIX:
+                acceptor = Acceptor(
+                    listener, self._new_connection, self._limits, refusal=_too_many(self._app), tls=self.config.ssl
+                )
+                self._acceptors.append(acceptor)
+                acceptor.start()
+
+    async def listen_also(self, listener: socket.socket) -> None:
+        """Take the connections of one more Unix socket, until the end."""
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_server(lambda: self._new_connection({}), sock=listener))
+
+    def _new_connection(self, state: dict[str, Any]) -> HttpConnection:
+        return HttpConnection(self.config, self.server_state, {**self.lifespan.state, **state})
 
     @override
     async def main_loop(self) -> None:
@@ -105,7 +160,22 @@ class _QuietServer(uvicorn.Server):
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         await super().shutdown(sockets)
+
+
+def _too_many(app: ServedApp) -> bytes:
+    """What a connection is told that finds no room, as a whole answer."""
+    error = RateLimited("too many connections are open to this port", seconds=RETRY_SECONDS)
+    answer = app.refusal(error)
+    headers = (
+        *((name, value) for name, value in answer.headers),
+        (b"content-type", answer.media_type),
+        (b"content-length", str(len(answer.body)).encode("ascii")),
+        (b"connection", b"close"),
+    )
+    return status_line(answer.status) + header_lines(headers) + b"\r\n" + answer.body
 
 
 class LateWebSocket(asyncio.Protocol):

@@ -1,7 +1,8 @@
 """Server-sent events: the updates of one subscription on their way to one reader.
 
-It ends with the feed, or when the reader leaves, or when the server stops; whichever comes first. A comment goes out
-every few seconds, so that a proxy keeps the connection and a dead one is noticed.
+It ends with the feed, or when the reader leaves, or when the server stops; whichever comes first. A stream that the
+server's stop cuts off ends with an error event, so that its reader can tell it from one that has told everything. A
+comment goes out every few seconds, so that a proxy keeps the connection and a dead one is noticed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from synapse.core.errors import InternalFailure, SynapseError
+from synapse.core.errors import AgentExited, InternalFailure, SynapseError
 from synapse.core.events import Update
 from synapse.dialects.dialect import WireAnswer, WireEvent
 from synapse.transports.asgi import Receive, Send
@@ -26,6 +27,7 @@ HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 KEEP_ALIVE: Final = b": \n\n"
+_COME_BACK: Final = "subscribe again when it is back, with the last id as Last-Event-ID"
 
 
 def event_bytes(event: WireEvent) -> bytes:
@@ -56,13 +58,17 @@ class EventStream:
     async def run(self, updates: AsyncIterator[Update], receive: Receive, send: Send) -> None:
         """Send until the feed ends, the reader leaves or the server stops; then `updates` is closed."""
         ours: list[asyncio.Future[None]] = []
+        is_cut_off = False
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             ours += [asyncio.ensure_future(self._write(updates, send)), asyncio.ensure_future(caller_left(receive))]
             await self._first_of(ours, send)
+            is_cut_off = not any(part.done() for part in ours[:2])
         finally:
             await _end(ours)
             await _close(updates)
+        if is_cut_off:
+            await send(self._error_chunk(AgentExited("this server ends; the task is kept", hint=_COME_BACK)))
         await send({"type": "http.response.body", "body": b""})
 
     async def _first_of(self, ours: list[asyncio.Future[None]], send: Send) -> None:

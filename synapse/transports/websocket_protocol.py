@@ -15,6 +15,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from synapse.core.overriding import override
+from synapse.transports.acceptor import SLOT
 
 FAREWELL_SECONDS: Final = 30.0
 """Whoever has not read our last words by then is hung up on."""
@@ -34,6 +35,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(**arguments)
         self.logger = _QUIET
         self._is_over = False
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        if SLOT in self.app_state:
+            self.app_state[SLOT].release()
+        super().connection_lost(exc)
 
     @override
     def data_received(self, data: bytes) -> None:

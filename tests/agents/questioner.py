@@ -4,7 +4,8 @@
 
 A line is submitted with Enter. Then a dialog takes the input's place: its options are chosen by their number, or with
 `--arrows` by the arrow keys and Enter; the third takes words. `twice` asks the same two times, `stubborn` asks and does
-not react to keys, `slow` does so after a while, `plain` asks nothing. `--trust` begins with a question of its own.
+not react to keys, `slow` does so after a while, `leave` ends after a no, `plain` asks nothing. `--trust` begins with a
+question of its own.
 """
 
 import os
@@ -64,6 +65,8 @@ class Questioner:
                 self.choose(self.marked)
 
     def choose(self, index: int) -> None:
+        if self.about == "leave" and index == 1:
+            sys.exit(1)
         self.said.append(f"chose: {self.words or LABELS[index]}")
         self.asks -= 1
         self.marked, self.words = 0, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.architecture.source_tree import ROOT, python_files, shown, text_files
+from tests.architecture.source_tree import PACKAGE, ROOT, python_files, shown, text_files, walk
 
 # Spelled in parts, so that this file does not accuse itself.
 PERSONAL_FOLDERS = "|".join(("root", "home", "work", "Users"))
@@ -25,6 +25,19 @@ def test_no_file_names_a_path_of_one_machine() -> None:
     ]
 
     assert found == []
+
+
+def test_every_module_of_ours_is_run_without_the_current_folder_in_its_path() -> None:
+    files = [path for path in walk(PACKAGE) if path.suffix in (".py", ".toml")]
+    started = [
+        f"{shown(path)}:{number}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for place in re.finditer(r'"-[mc]", "(?:synapse|import|from)|sys\.executable, str\(', line)
+        if not line[: place.start()].endswith(('"-P", ', '"-I", ', '"-I", "-S", '))
+    ]
+
+    assert started == []
 
 
 def test_the_lock_names_only_the_public_index() -> None:

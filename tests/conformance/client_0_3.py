@@ -13,6 +13,7 @@ import json
 import sys
 import uuid
 from typing import Any
+from urllib.parse import urlsplit
 
 client: Any = importlib.import_module("a2a.client")
 types: Any = importlib.import_module("a2a.types")
@@ -69,6 +70,11 @@ async def dummy(speaker: Any) -> dict[str, Any]:
     return {"state": task.status.state.value, "text": task.artifacts[-1].parts[0].root.text}
 
 
+def new_channel(url: str) -> Any:
+    """Cards of 0.3 have an absolute address; a channel of Python takes host and port."""
+    return importlib.import_module("grpc.aio").insecure_channel(urlsplit(url).netloc)
+
+
 async def main(url: str, transport: str, mode: str, agent: str) -> None:
     async with httpx.AsyncClient(timeout=PATIENCE) as http, asyncio.timeout(PATIENCE):
         card = await client.A2ACardResolver(http, url).get_agent_card()
@@ -76,7 +82,7 @@ async def main(url: str, transport: str, mode: str, agent: str) -> None:
             httpx_client=http,
             streaming=mode == "streaming",
             supported_transports=[transport],
-            grpc_channel_factory=importlib.import_module("grpc.aio").insecure_channel if transport == "GRPC" else None,
+            grpc_channel_factory=new_channel if transport == "GRPC" else None,
         )
         speaker = client.ClientFactory(config).create(card)
         seen = await (script if agent == "script" else dummy)(speaker)

@@ -61,9 +61,18 @@ def dummy(request: pytest.FixtureRequest, hosts: dict[str, AgentEntry]) -> Agent
 
 @asynccontextmanager
 async def client_of(
-    entry: AgentEntry, binding: str, *, streaming: bool = True, version: str = "1.0", uds: bool = False
+    entry: AgentEntry,
+    binding: str,
+    *,
+    streaming: bool = True,
+    version: str = "1.0",
+    uds: bool = False,
+    tenant: str = "",
 ) -> AsyncGenerator[Client]:
-    """A client made from the agent's card; with another version than 1.0 it finds only those interfaces."""
+    """A client made from the agent's card; with another version than 1.0 it finds only those interfaces.
+
+    With a tenant it is as if the card had named one, which the client then names in each request.
+    """
     transport = httpx.AsyncHTTPTransport(uds=entry.socket) if uds else None
     async with httpx.AsyncClient(timeout=PATIENCE, transport=transport) as http:
         factory = ClientFactory(
@@ -74,6 +83,8 @@ async def client_of(
             kept = [interface for interface in card.supported_interfaces if interface.protocol_version == version]
             del card.supported_interfaces[:]
             card.supported_interfaces.extend(kept)
+        for interface in card.supported_interfaces if tenant else ():
+            interface.tenant = tenant
         async with asyncio.timeout(PATIENCE):
             yield factory.create(card)
 
@@ -244,5 +255,58 @@ def test_a_program_on_a_terminal_is_interrupted_by_a_cancel(dummy: AgentEntry, b
 
             again = await ended(client, message("still there?"))
             assert "echo: still there?" in again.artifacts[-1].parts[0].text
+
+    run(conversation)
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_a_client_may_name_a_tenant_in_each_request(script: AgentEntry, binding: str) -> None:
+    """1.0 §11.3: over REST the tenant stands in front of each path; the address names the agent already."""
+
+    async def conversation() -> None:
+        async with client_of(script, binding, tenant="acme") as client:
+            asked = await ended(client, message("first", "tck-multi-turn"))
+            assert asked.status.state == a2a.TASK_STATE_INPUT_REQUIRED
+            set_push = a2a.TaskPushNotificationConfig(task_id=asked.id, url="http://127.0.0.1:9/hook")
+            made = await client.create_task_push_notification_config(set_push)
+            named = {"task_id": asked.id, "id": made.id}
+            get_push = a2a.GetTaskPushNotificationConfigRequest(**named)
+            assert (await client.get_task_push_notification_config(get_push)).url == made.url
+            of_task = a2a.ListTaskPushNotificationConfigsRequest(task_id=asked.id)
+            assert len((await client.list_task_push_notification_configs(of_task)).configs) == 1
+            delete_push = a2a.DeleteTaskPushNotificationConfigRequest(**named)
+            await client.delete_task_push_notification_config(delete_push)
+            assert asked.id in [task.id for task in (await client.list_tasks(a2a.ListTasksRequest())).tasks]
+            stream = client.subscribe(a2a.SubscribeToTaskRequest(id=asked.id))
+            assert (await anext(aiter(stream))).task.id == asked.id
+            canceled = await client.cancel_task(a2a.CancelTaskRequest(id=asked.id))
+            assert canceled.status.state == a2a.TASK_STATE_CANCELED
+
+    run(conversation)
+
+
+def test_a_tenant_is_a_word_of_1_0_alone(script: AgentEntry) -> None:
+    base = script.endpoint + ("/v1" if "/agents/" in script.endpoint else "")
+
+    def asked(path: str, **headers: str) -> httpx.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return httpx.get(f"{base}/acme{path}", headers=named, timeout=PATIENCE)
+
+    assert set(asked("/tasks", A2A_Version="1.0").json()) == {"tasks", "nextPageToken", "pageSize", "totalSize"}
+    assert asked("/tasks").json().keys() == asked("/tasks", A2A_Version="1.0").json().keys()
+    former = asked("/tasks", A2A_Version="0.3")
+    assert (former.status_code, former.json()["type"]) == (404, "MethodNotFoundError")
+    unknown = asked("/tasks", A2A_Version="9.9").json()
+    assert unknown["error"]["details"][0]["reason"] == "VERSION_NOT_SUPPORTED"
+    missing = asked("/tasks/no-such-task", A2A_Version="1.0").json()
+    assert missing["error"]["details"][0]["reason"] == "TASK_NOT_FOUND"
+    assert asked("/nowhere", A2A_Version="1.0").status_code == 404
+
+
+def test_the_extended_card_is_read_with_a_tenant(hosts: dict[str, AgentEntry]) -> None:
+    async def conversation() -> None:
+        async with client_of(hosts["script behind the gateway"], "HTTP+JSON", tenant="acme") as client:
+            card = await client.get_extended_agent_card(a2a.GetExtendedAgentCardRequest())
+            assert card.supported_interfaces[0].url.endswith("/agents/conf/v1")
 
     run(conversation)

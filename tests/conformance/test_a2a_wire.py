@@ -188,3 +188,10 @@ def test_the_paths_of_our_own_dialect_are_not_touched(host: WireClient) -> None:
     assert host.request("GET", f"/tasks/{made['id'][:8]}").json["id"] == made["id"]
     assert set(host.request("GET", "/tasks").json) == {"tasks", "next_cursor"}
     assert host.request("GET", "/nowhere").code == "route_not_found"
+
+
+def test_parts_of_0_3_say_what_they_are(host: WireClient) -> None:
+    """0.3 §6.5: `kind` is required in every part; one that has none is a part of 1.0, or a mistake."""
+    told = call(host, rpc("message/send", message(role="user", parts=[{"text": "hi"}])))
+
+    assert (told["error"]["code"], told["error"]["data"]["field"]) == (-32602, "message.parts[0].kind")

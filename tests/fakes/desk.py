@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from functools import partial
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
@@ -25,6 +26,7 @@ from synapse.service.journal import Journal
 from synapse.service.missed_replies import MissedReplies
 from synapse.service.push_configs import PushConfigs
 from synapse.service.questions import Questions
+from synapse.service.quota import Quota
 from synapse.service.replies import Replies
 from synapse.service.tasks import TaskService
 from synapse.service.worker import AgentWorker, AnswerAtOnce, never_at_once
@@ -69,11 +71,13 @@ class Desk:
         queue_limit: int = 100,
         pair_per_minute: int = 0,
         agents_may_answer: bool = False,
+        keys_may_answer: bool = True,
         has_push: bool = True,
         me: AgentEntry = ME,
         answer_at_once: AnswerAtOnce = never_at_once,
         new_id: Callable[[], str] | None = None,
         acceptance: Acceptance = ANYTHING,
+        quota_bytes: int = 0,
     ) -> None:
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
@@ -85,10 +89,19 @@ class Desk:
         self.replies = Replies(self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
         self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
-        self.questions = Questions(me, self.journal, self.worker, self.clock, agents_may_answer=agents_may_answer)
+        self.questions = Questions(
+            me,
+            self.journal,
+            self.worker,
+            self.clock,
+            agents_may_answer=agents_may_answer,
+            keys_may_answer=keys_may_answer,
+        )
         self.saved: list[Push] = []
         self.push_configs = self._push_configs() if has_push else None
         limits = Limits(queue=queue_limit, ttl=timedelta(hours=1), pair_per_minute=pair_per_minute)
+        measure = partial(self.store.stored_bytes, inbox=me.inbox)
+        self._quota = Quota(quota_bytes, measure, self.clock, whose=me.agent_id, setting="agent_quota_bytes")
         self.intake = self._intake(me, limits, acceptance)
         self.service = self._service(me)
 
@@ -113,6 +126,7 @@ class Desk:
             limits=limits,
             push_configs=self.push_configs,
             acceptance=acceptance,
+            quota=self._quota,
         )
 
     def _service(self, me: AgentEntry) -> TaskService:
@@ -164,9 +178,9 @@ class Desk:
         """Another agent's host over the same store."""
         return Desk(store=self.store, me=entry)
 
-    async def recover(self) -> None:
+    async def recover(self, can_resume: Callable[[Task], bool] = recovery.ends_with_us) -> None:
         """Do what a new host does with what an earlier one left."""
-        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now())
+        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now(), can_resume)
         missed = MissedReplies(self.journal, self.store, self.intake, self.clock)
         await missed.note_waiters_left(left.waiting)
         await self.intake.take_up(left)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from datetime import datetime
 
 from synapse.core import agent
 from synapse.core.driver import AgentView, Answered, Questioned, Resumed, Submitted, Turn, TurnEvent, Typing
 from synapse.core.errors import AgentExited
+from synapse.core.hold import HoldReason
 from synapse.core.message import TextPart
 from synapse.core.question import Choice, Question
 from synapse.core.question_errors import QuestionGone
@@ -43,6 +45,9 @@ class FakeDriver:
         self.exited = False
         self.question: Question | None = None
         self.choices: list[Choice] = []
+        self.gate: tuple[str, HoldReason] | None = None
+        self.restless_since: datetime | None = None
+        self.since = FakeClock().now()
         self._answered = asyncio.Event()
         self.on_typing: Callable[[], None] = lambda: None
 
@@ -50,7 +55,14 @@ class FakeDriver:
         state = agent.READY if self.ready.is_set() else agent.WORKING
         state = agent.WAITING if self.question else state
         return AgentView(
-            state=state, why="the test says so", source="screen", since=FakeClock().now(), question=self.question
+            state=state,
+            why="the test says so",
+            source="screen",
+            since=self.since,
+            gate=self.gate[0] if self.gate else "",
+            gate_reason=self.gate[1] if self.gate else None,
+            restless_since=self.restless_since,
+            question=self.question,
         )
 
     async def wait_ready(self) -> None:

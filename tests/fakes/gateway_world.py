@@ -32,8 +32,10 @@ from synapse.service.gateway import GatewayService
 from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
 from synapse.service.gateway_tasks import GatewayTasks
 from synapse.service.journal import Journal
+from synapse.service.quota import KeyQuotas
 from synapse.service.store_tail import StoreTail
 from synapse.stores.memory import MemoryStore
+from tests.fakes.clock import FakeClock
 from tests.fakes.desk import Desk, say, working
 from tests.fakes.driver import FakeDriver
 
@@ -80,7 +82,7 @@ class FakeUnclaimed:
 class World:
     """Some desks as hosts, and a gateway over the same store."""
 
-    def __init__(self, **desks: Desk) -> None:
+    def __init__(self, key_bytes: int = 0, **desks: Desk) -> None:
         self.desks = desks
         self._direct: set[str] = set()
         self.store = next(iter(desks.values())).store
@@ -98,7 +100,11 @@ class World:
         tasks = GatewayTasks(
             self.directory, store=self.store, journal=journal, feed=feed, tail=tail, unclaimed=self.unclaimed
         )
-        self.service = GatewayService(self.directory, tasks, self.registration, listed)
+        quotas = KeyQuotas(key_bytes, self._bytes_of, FakeClock())
+        self.service = GatewayService(self.directory, tasks, self.registration, listed, quotas=quotas)
+
+    async def _bytes_of(self, scope: str) -> int:
+        return await self.store.stored_bytes(scope=scope)
 
     def _agents(self) -> list[GatewayAgent]:
         return [self._agent(name) for name in self.desks]
@@ -140,12 +146,14 @@ def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessa
 
 
 @asynccontextmanager
-async def world(driver: FakeDriver | None = None, store: MemoryStore | None = None) -> AsyncGenerator[World]:
+async def world(
+    driver: FakeDriver | None = None, store: MemoryStore | None = None, *, key_bytes: int = 0
+) -> AsyncGenerator[World]:
     """Ada and Bob are here."""
     store = store or MemoryStore()
     ada, bob = Desk(driver, store, me=ADA), Desk(store=store, me=BOB)
     async with working(ada), working(bob):
-        yield World(ada=ada, bob=bob)
+        yield World(key_bytes, ada=ada, bob=bob)
 
 
 async def everything(updates: AsyncGenerator[Update, None]) -> list[Update]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from synapse.core.clock import BootTime, Deadline
 from synapse.core.errors import Conflict
 from synapse.core.events import (
     ArtifactAdded,
@@ -68,6 +69,10 @@ artifacts = st.builds(
 )
 
 
+boot_times = st.builds(BootTime, texts, st.floats(0, 1e9, allow_nan=False))
+deadlines = st.builds(Deadline, moments, st.none() | boot_times)
+
+
 @st.composite
 def openings(draw: st.DrawFn, task_id: TaskId) -> TaskOpened:
     return TaskOpened(
@@ -81,7 +86,7 @@ def openings(draw: st.DrawFn, task_id: TaskId) -> TaskOpened:
         message=draw(messages),
         priority=draw(st.integers(1, 5)),
         queued=draw(st.booleans()),
-        deadline=draw(st.none() | moments),
+        deadline=draw(st.none() | deadlines),
         metadata=draw(objects),
         parent_id=draw(st.sampled_from(["", "parent"])),
     )

@@ -19,8 +19,8 @@ COLUMNS: Final = 60
 ROWS: Final = 14
 
 QUESTION: Final = "Do you want to proceed? [y/n] "
-_RULE: Final = "─" * COLUMNS
-_TOKEN: Final = re.compile(r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|(?P<key>.)", re.DOTALL)
+_KEY: Final = re.compile(r"\x1b\[[0-9;<]*[A-Za-z~]|\x1bO.|.", re.DOTALL)
+_TOKEN: Final = re.compile(r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|(?P<key>\x1b\[[0-9;<]*[A-Za-z~]|.)", re.DOTALL)
 
 Typed = list[tuple[str, str]]
 """Characters with their authors."""
@@ -61,7 +61,12 @@ class Model:
     """How long it works on a message."""
     asks: bool = False
     """It asks for permission while it works on a message."""
+    columns: int = COLUMNS
+    says: str = "an answer"
+    """What it prints above its first prompt, and as its answer to each message."""
     draft: Typed = field(default_factory=Typed)
+    has_unread: bool = False
+    """Keys wait in its terminal."""
     submissions: list[Submission] = field(default_factory=list[Submission])
     dialog: bool = False
 
@@ -79,7 +84,7 @@ class LineProgram(Model):
     busy: bool = False
 
     def start(self) -> Iterator[Output]:
-        yield _bytes(b"welcome\r\n> ")
+        yield _bytes(f"{self.says}\r\n> ".encode())
 
     def receive(self, data: bytes, author: str) -> Iterator[Output]:
         for char in data.decode():
@@ -103,10 +108,15 @@ class LineProgram(Model):
             erased = len(self.draft)
             self.draft = []
             yield _bytes(b"\b \b" * erased)
-        elif char >= " ":
+        elif char == "\x7f":
+            if self.draft:
+                erased_char = self.draft.pop()[0]
+                yield _bytes(b"\b \b" * (cells(erased_char) if erased_char >= " " else 2))
+        else:
+            # All other keys are text to the kernel, and echoed as such.
             self.draft.append((char, author))
             if self.quirk is not Quirk.DRAWS_NO_INPUT:
-                yield _bytes(char.encode())
+                yield _bytes(char.encode() if char >= " " else b"^" + bytes((ord(char) | 0x40,)))
 
     def _read(self) -> Iterator[Output]:
         if self.busy or not self.waiting_lines or self.quirk is Quirk.HANGS:
@@ -128,8 +138,90 @@ class LineProgram(Model):
 
     def _finish(self) -> Iterator[Output]:
         self.busy = False
-        yield _bytes(b"an answer\r\n> ")
+        yield _bytes(f"{self.says}\r\n> ".encode())
         yield 0.0, self._read
+
+
+@dataclass
+class EditorProgram(Model):
+    """A program that edits its line itself, at the cursor: Up recalls, Tab completes, Ctrl-Y yanks, others do nothing.
+
+    It reads its keys late, and not at all while it works.
+    """
+
+    unread: list[tuple[bytes, str]] = field(default_factory=list[tuple[bytes, str]])
+    busy: bool = False
+
+    def start(self) -> Iterator[Output]:
+        yield _bytes(f"{self.says}\r\n> ".encode())
+
+    def receive(self, data: bytes, author: str) -> Iterator[Output]:
+        self.unread.append((data, author))
+        self.has_unread = True
+        yield self.lag, self._read
+
+    def open_dialog(self) -> Iterator[Output]:
+        """It has none."""
+        return iter(())
+
+    def chatter(self) -> Iterator[Output]:
+        yield _bytes(b"\r\x1b[Ka notice from nowhere\r\n")
+        yield 0.0, self._line
+
+    def _read(self) -> Iterator[Output]:
+        while self.unread and self._reads():
+            data, author = self.unread.pop(0)
+            keys = list(_KEY.finditer(data.decode()))
+            for number, key in enumerate(keys):
+                yield from self._press(key[0], author)
+                if not self._reads():
+                    rest = "".join(later[0] for later in keys[number + 1 :])
+                    self.unread[:0] = [(rest.encode(), author)] if rest else []
+                    break
+        self.has_unread = bool(self.unread)
+
+    def _reads(self) -> bool:
+        return not self.busy and self.quirk is not Quirk.HANGS
+
+    def _press(self, key: str, author: str) -> Iterator[Output]:
+        recalled = {"\x1b[A": "a line from before", "\t": "completed", "\x19": "yanked"}.get(key, "")
+        if recalled:
+            self.draft = [(char, PERSON) for char in recalled]
+        elif key in "\x15\x03":
+            self.draft = []
+        elif key == "\x7f":
+            self.draft = self.draft[:-1]
+        elif key == "\r":
+            yield from self._enter(author)
+            return
+        elif key < " ":
+            return  # nothing is painted for them
+        else:
+            self.draft.append((key, author))
+        yield 0.0, self._line
+
+    def _enter(self, author: str) -> Iterator[Output]:
+        if not self.draft:
+            yield _bytes(b"\r\n> ")
+            return
+        self.submit(author)
+        self.busy = True
+        yield _bytes(b"\r\nworking\r\n")
+        yield self.work, self._finish
+
+    def _finish(self) -> Iterator[Output]:
+        self.busy = False
+        yield _bytes(f"{self.says}\r\n> ".encode())
+        yield self.lag, self._read
+
+    def _line(self) -> bytes:
+        """Paint the line anew; one that has become longer than a row pushes the rows above up."""
+        text = "".join(char for char, _ in self.draft).replace("\n", " ")
+        rows_up = max(self._rows_shown - 1, 0)
+        self._rows_shown = -(-cells("> " + text + " ") // self.columns)
+        return (f"\x1b[{rows_up}A" if rows_up else "").encode() + f"\r\x1b[J> {text}".encode()
+
+    _rows_shown: int = 1
 
 
 @dataclass
@@ -177,6 +269,10 @@ class PageProgram(Model):
             yield from self._enter(author)
         elif key == "\x15":
             self.draft = []
+        elif key == "\x1b[A":
+            self.draft = [(char, PERSON) for char in "a line from before"]
+        elif key == "\x7f":
+            self.draft = self.draft[:-1]
         elif key >= " ":
             self.draft.append((key, author))
 
@@ -197,12 +293,12 @@ class PageProgram(Model):
     def _finish(self) -> Iterator[Output]:
         self.working = False
         self.dialog = self.dialog or self.asks
-        self.shown.append("● an answer")
+        self.shown.append(f"● {self.says}")
         yield 0.0, self._page
 
     def _page(self) -> bytes:
-        body = [row for line in self.shown for row in _wrapped(line, COLUMNS)]
-        lines = body + ([_RULE, " May I?", " [y] allow  [n] deny"] if self.dialog else self._box())
+        body = [row for line in self.shown for row in _wrapped(line, self.columns)]
+        lines = body + ([self._rule, " May I?", " [y] allow  [n] deny"] if self.dialog else self._box())
         lines = lines[-ROWS:]
         # A look may fall on an empty page, an empty row, or half of one.
         erase_page, erase_row = (b"\x1b[2J", b"") if self.erases_page else (b"", b"\x1b[K")
@@ -215,7 +311,11 @@ class PageProgram(Model):
         rows = self._input_rows()
         popup = ["  a list to pick from", "  with two things"] if self.popup else []
         status = "  esc to interrupt" if self.working else "  ? for help"
-        return [*popup, _RULE, "▸ " + rows[0], *("  " + row for row in rows[1:]), _RULE, status]
+        return [*popup, self._rule, "▸ " + rows[0], *("  " + row for row in rows[1:]), self._rule, status]
+
+    @property
+    def _rule(self) -> str:
+        return "─" * self.columns
 
     def _input_rows(self) -> list[str]:
         # What is not drawn is the paste; a person would not use a program that hides their own keys.
@@ -223,7 +323,7 @@ class PageProgram(Model):
         text = "".join(char for char, author in self.draft if author == PERSON or not hides_paste)
         if text.count("\n") > 3:
             return [f"[Pasted {text.count(chr(10))} lines]"]
-        return [row for line in text.split("\n") for row in _wrapped(line, COLUMNS - 4)]
+        return [row for line in text.split("\n") for row in _wrapped(line, self.columns - 4)]
 
 
 def _bytes(data: bytes) -> Output:

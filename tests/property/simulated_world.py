@@ -10,15 +10,27 @@ from random import Random
 
 from synapse.core.agent import READY
 from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, Withdrawn, Write
-from synapse.terminal.draft import PersonDraft
+from synapse.terminal.draft import LineKeys, PersonDraft
 from synapse.terminal.echo import Shown, compact, shown
 from synapse.terminal.evidence import Evidence, Look
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import find_dialog, read_prompt
 from synapse.terminal.screen import Screen
-from tests.property.simulated_programs import COLUMNS, PERSON, ROWS, SYNAPSE, LineProgram, Output, PageProgram, Quirk
+from tests.property.simulated_programs import (
+    COLUMNS,
+    PERSON,
+    ROWS,
+    SYNAPSE,
+    EditorProgram,
+    LineProgram,
+    Output,
+    PageProgram,
+    Quirk,
+)
 from tests.unit.terminal.scenes import line_profile, page_profile, quiet_profile
 
+COOKED = LineKeys(kill=frozenset(b"\x15"), ignored=frozenset(), literal=frozenset(), erase_word=frozenset())
+"""The keys that the simulated kernel has."""
 HEADER = "[A2A:1a2b3c4d:synapse-codex-8120] "
 PROFILES = {
     "line": line_profile(
@@ -29,6 +41,7 @@ PROFILES = {
         ],
     ),
     "page": page_profile(),
+    "editor": line_profile(times={"quiet": 0.02, "person": 1.0, "echo": 1.0, "proof": 3.0}),
     "quiet": quiet_profile(times={"dialog": 60.0}),
 }
 ENDED = (Phase.PROVEN, Phase.DOUBTFUL, Phase.WITHDRAWN, Phase.DROPPED)
@@ -63,6 +76,8 @@ class Scenario:
     asks: bool = False
     erases_page: bool = True
     intent_takes: float = 0.004
+    columns: int = COLUMNS
+    says: str = "an answer"
     happenings: tuple[Happening, ...] = ()
     seed: int = 0
 
@@ -70,10 +85,31 @@ class Scenario:
     def text(self) -> str:
         return HEADER + self.body
 
-    def program(self) -> LineProgram | PageProgram:
+    @property
+    def kernel(self) -> LineKeys | None:
+        """The kernel's keys, where it edits the lines."""
+        return COOKED if self.kind in ("line", "quiet") else None
+
+    def program(self) -> LineProgram | EditorProgram | PageProgram:
         if self.kind != "page":
-            return LineProgram(quirk=self.quirk, lag=self.lag, work=self.work, asks=self.asks)
-        return PageProgram(quirk=self.quirk, lag=self.lag, work=self.work, asks=self.asks, erases_page=self.erases_page)
+            kind = LineProgram if self.kernel is not None else EditorProgram
+            return kind(
+                quirk=self.quirk,
+                lag=self.lag,
+                work=self.work,
+                asks=self.asks,
+                columns=self.columns,
+                says=self.says,
+            )
+        return PageProgram(
+            quirk=self.quirk,
+            lag=self.lag,
+            work=self.work,
+            asks=self.asks,
+            columns=self.columns,
+            says=self.says,
+            erases_page=self.erases_page,
+        )
 
 
 class World:
@@ -83,7 +119,7 @@ class World:
         self.scenario = scenario
         self.profile = PROFILES[scenario.kind]
         self.program = scenario.program()
-        self.screen = Screen(COLUMNS, ROWS, scrollback_lines=100)
+        self.screen = Screen(scenario.columns, ROWS, scrollback_lines=100)
         self.evidence = Evidence(self.profile, 0.0)
         self.delivery = Delivery(scenario.text, self.profile)
         self.now = 0.0
@@ -127,8 +163,8 @@ class World:
     def _happen(self, happening: Happening) -> None:
         match happening.what:
             case "keys":
-                self._last_key = self.now
-                self._draft.typed(happening.keys)
+                if self._draft.typed(happening.keys, self.scenario.kernel):
+                    self._last_key = self.now
                 self._schedule(self.program.receive(happening.keys, PERSON))
                 self._look()
             case "dialog":
@@ -174,7 +210,9 @@ class World:
             self.screen.picture(),
             quiet_for=self.now - self._last_output,
             person_idle_for=self.now - self._last_key,
-            person_drafting=self._draft.is_open,
+            draft=self._draft.state(
+                kernel_edits=self.scenario.kernel is not None, has_unread=lambda: self.program.has_unread
+            ),
             now=self.now,
         )
         for step in self.delivery.advance(look, self.now):
@@ -220,6 +258,8 @@ class World:
         elif self.profile.prompt is not None:
             seen = shown(self.screen.picture(), self.profile, self.scenario.text)
             assert seen is not Shown.FOREIGN, "Enter pressed on a text that is not ours"
+        if not self.writes and self.profile.prompt is not None:
+            assert not self.program.draft, "typed behind what a person has in the line"
         self.writes.append(data)
         self._schedule(self.program.receive(data, SYNAPSE))
         self.delivery.written(self.now)

@@ -17,8 +17,11 @@ from synapse.runtime.gateway_cards import GatewayCards
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.gateway_dialects import MOUNT, gateway_dialects
 from synapse.transports.grpc_methods import Method, current_service, former_service
+from synapse.transports.web_names import Addresses
 
-CARDS = GatewayCards(url="http://a.example", methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name))
+CARDS = GatewayCards(
+    addresses=Addresses("http://a.example"), methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name)
+)
 DIALECTS = {dialect.name: dialect for dialect in gateway_dialects(CARDS)}
 SERVICES = (current_service(DIALECTS["a2a_v1"]), former_service(DIALECTS["a2a_v0_3"], MOUNT))
 METHODS = [

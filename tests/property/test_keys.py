@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import os
+import termios
+from collections.abc import Generator
+from contextlib import contextmanager
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synapse.drivers.pty.line_discipline import line_keys
 from synapse.terminal.at_line import AtLine, Forward
+from synapse.terminal.draft import Draft, PersonDraft
 from synapse.terminal.keys import Key, KeyParser, Kind
 
 PIECES = st.one_of(
@@ -108,3 +114,47 @@ def test_when_the_screen_never_agrees_every_byte_passes_in_order(data: bytes, at
             passed += action.data
 
     assert bytes(passed) == data
+
+
+@contextmanager
+def cooked_terminal(*, utf8: bool, flags: int) -> Generator[tuple[int, int], None, None]:
+    """A terminal whose lines the kernel edits: its two sides."""
+    controlling, program = os.openpty()
+    try:
+        attributes = termios.tcgetattr(program)
+        attributes[0] = attributes[0] | 0x4000 if utf8 else attributes[0] & ~0x4000
+        attributes[3] = termios.ICANON | flags
+        termios.tcsetattr(program, termios.TCSANOW, attributes)
+        yield controlling, program
+    finally:
+        os.close(controlling)
+        os.close(program)
+
+
+LOCAL_FLAGS = st.sets(st.sampled_from([termios.ECHO, termios.ISIG, termios.IEXTEN, termios.NOFLSH])).map(sum)
+LINE_EDITS = st.lists(
+    st.one_of(
+        PIECES,
+        st.sampled_from(
+            [b"\x7f", b"\x15", b"\x17", b"\x16", b"\x12", b"\x13", b"\x03", b"\x1a", b"\x04", b"\n", b"one two "]
+        ),
+    ),
+    max_size=10,
+).map(b"".join)
+
+
+@settings(deadline=None)
+@given(LINE_EDITS, st.booleans(), LOCAL_FLAGS, st.lists(st.integers(min_value=0), max_size=6))
+def test_the_kernel_s_line_is_empty_when_we_say_so(data: bytes, utf8: bool, flags: int, at: list[int]) -> None:
+    # A last Ctrl-V would make text of the line's end.
+    data = data.rstrip(b"\x16")
+    draft = PersonDraft()
+    with cooked_terminal(utf8=utf8, flags=flags) as (controlling, program):
+        for chunk in cut(data, at):
+            draft.typed(chunk, line_keys(controlling))
+        os.write(controlling, data + b"\nthe end\n")
+        lines = [b""]
+        while lines[-1] != b"the end\n":
+            lines.append(os.read(program, 4096))
+
+    assert (draft.state(kernel_edits=True, has_unread=bool) is Draft.NONE) == (lines[-2] == b"\n")

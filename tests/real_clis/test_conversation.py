@@ -30,13 +30,11 @@ from synapse.runtime.system_clock import SystemClock
 
 PATIENCE = 60.0
 REPLY = "Forty-two, said by hand."
-# With its path: Codex runs a login shell, which finds its own.
-SYNAPSE = Path(sys.executable).parent / "synapse"
-ASK = f"{SYNAPSE} send bob 'calibrate:reply:2 please' --response --timeout 50"
+ASK = "synapse send bob 'calibrate:reply:2 please' --response --timeout 50"
 CONVERSATION = {
     **SCENES,
     "consult": (CallTool(Use.SHELL, ASK), Say(("Bob has ", "answered."))),
-    "reply": (CallTool(Use.SHELL, f"{SYNAPSE} reply '{REPLY}'"), Say(("I have ", "replied."))),
+    "reply": (CallTool(Use.SHELL, f"synapse reply '{REPLY}'"), Say(("I have ", "replied."))),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from synapse.core.capability import CAPABILITIES
 from synapse.core.extension import Extensions
 
 Wire = dict[str, Any]
@@ -23,6 +24,8 @@ class CardFacts:
     input_modes: tuple[str, ...]
     output_modes: tuple[str, ...]
     extensions: Extensions = ()
+    capabilities: tuple[str, ...] = CAPABILITIES
+    """What it can do beyond answering."""
 
 
 def agent_card(facts: CardFacts) -> Wire:
@@ -53,7 +56,7 @@ def agent_card(facts: CardFacts) -> Wire:
 
 
 def _capabilities(facts: CardFacts) -> Wire:
-    capabilities: Wire = {"streaming": True, "pushNotifications": True, "stateTransitionHistory": False}
+    capabilities: Wire = {**{one: one in facts.capabilities for one in CAPABILITIES}, "stateTransitionHistory": False}
     if facts.extensions:
         capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
     return capabilities

@@ -82,7 +82,7 @@ def _part(shape: PartShape, index: int) -> Part:
             part, kind = data_part(data, shape.metadata), "data"
         case _:
             raise InvalidField(place, "must have exactly one of 'text', 'file' and 'data'")
-    if shape.kind not in (None, kind):
+    if shape.kind != kind:
         raise InvalidField(f"{place}.kind", f"is '{shape.kind}', but the part has '{kind}'")
     return part
 

@@ -20,6 +20,7 @@ class Fault(NamedTuple):
     name: str
 
 
+# -32000 is JSON-RPC's code for what a server refuses by rules of its own; A2A 0.3 has no code and no name for these.
 FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.SynapseError: Fault(-32603, 500, "InternalError"),
     errors.InvalidRequest: Fault(-32602, 400, "InvalidParamsError"),
@@ -38,14 +39,15 @@ FAULTS: Final[Mapping[type[SynapseError], Fault]] = {
     errors.Conflict: Fault(-32004, 409, "UnsupportedOperationError"),
     errors.TaskNotCancelable: Fault(-32002, 409, "TaskNotCancelableError"),
     errors.MessageIdReused: Fault(-32602, 409, "InvalidParamsError"),
-    errors.QueueFull: Fault(-32603, 429, "InternalError"),
-    access_errors.RateLimited: Fault(-32603, 429, "InternalError"),
-    errors.AccessDenied: Fault(-32603, 403, "InternalError"),
-    errors.Unauthenticated: Fault(-32603, 401, "InternalError"),
-    errors.AgentFailed: Fault(-32603, 503, "InternalError"),
+    errors.QueueFull: Fault(-32000, 429, "QueueFullError"),
+    access_errors.RateLimited: Fault(-32000, 429, "RateLimitedError"),
+    errors.AccessDenied: Fault(-32000, 403, "PermissionDeniedError"),
+    errors.Unauthenticated: Fault(-32000, 401, "UnauthenticatedError"),
+    errors.AgentFailed: Fault(-32000, 503, "AgentUnavailableError"),
+    errors.OutcomeUnknown: Fault(-32000, 503, "OutcomeUnknownError"),
     errors.ExternalAgentFailed: Fault(-32006, 502, "InvalidAgentResponseError"),
-    errors.WaitTimedOut: Fault(-32603, 504, "InternalError"),
-    errors.WaitingForPerson: Fault(-32603, 409, "InternalError"),
+    errors.WaitTimedOut: Fault(-32000, 504, "TimeoutError"),
+    errors.WaitingForPerson: Fault(-32000, 409, "WaitingForPersonError"),
     errors.StoreFailed: Fault(-32603, 503, "InternalError"),
 }
 

@@ -22,8 +22,24 @@ OPERATIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "push_get": (("GET", "/tasks/{id}/pushNotificationConfigs/{config}"),),
     "push_delete": (("DELETE", "/tasks/{id}/pushNotificationConfigs/{config}"),),
     "extended_card": (("GET", "/card"),),
-    "only_in_1_0": (("GET", "/tasks"), ("GET", "/extendedAgentCard")),
+    "only_in_1_0": (
+        ("GET", "/tasks"),
+        ("GET", "/extendedAgentCard"),
+        ("POST", "/{tenant}/message:send"),
+        ("POST", "/{tenant}/message:stream"),
+        ("GET", "/{tenant}/tasks"),
+        ("GET", "/{tenant}/tasks/{id}"),
+        ("POST", "/{tenant}/tasks/{id}:cancel"),
+        ("GET", "/{tenant}/tasks/{id}:subscribe"),
+        ("POST", "/{tenant}/tasks/{id}:subscribe"),
+        ("POST", "/{tenant}/tasks/{id}/pushNotificationConfigs"),
+        ("GET", "/{tenant}/tasks/{id}/pushNotificationConfigs"),
+        ("GET", "/{tenant}/tasks/{id}/pushNotificationConfigs/{config}"),
+        ("DELETE", "/{tenant}/tasks/{id}/pushNotificationConfigs/{config}"),
+        ("GET", "/{tenant}/extendedAgentCard"),
+    ),
 }
+"""What only 1.0 has is refused here in the words of 0.3, to those who ask for it in 0.3."""
 
 
 def paths() -> tuple[tuple[str, str], ...]:

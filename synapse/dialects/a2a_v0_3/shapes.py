@@ -29,7 +29,7 @@ class FileShape(msgspec.Struct, rename="camel"):
 class PartShape(msgspec.Struct, rename="camel"):
     """A part of JSON-RPC: exactly one of `text`, `file` and `data`, and `kind` says which."""
 
-    kind: Literal["text", "file", "data"] | None = None
+    kind: Literal["text", "file", "data"]
     text: str | None = None
     file: FileShape | None = None
     data: dict[str, Any] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from synapse.core.capability import CAPABILITIES
 from synapse.core.extension import Extensions
 from synapse.dialects.a2a_v1.projection import Wire
 
@@ -23,6 +24,8 @@ class CardFacts:
     output_modes: tuple[str, ...]
     legacy_versions: tuple[str, ...] = ()
     extensions: Extensions = ()
+    capabilities: tuple[str, ...] = CAPABILITIES
+    """What it can do beyond answering."""
 
 
 def agent_card(facts: CardFacts) -> Wire:
@@ -51,7 +54,7 @@ def agent_card(facts: CardFacts) -> Wire:
 
 
 def _capabilities(facts: CardFacts) -> Wire:
-    capabilities: Wire = {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
+    capabilities: Wire = {**{one: one in facts.capabilities for one in CAPABILITIES}, "extendedAgentCard": False}
     if facts.extensions:
         capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
     return capabilities

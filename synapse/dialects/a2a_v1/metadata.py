@@ -23,8 +23,8 @@ INNER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 """The keys inside of those that are objects."""
 
 
-_ANSWERS: Final = "answers_question"
-"""What we say of a message: which question it answered. The rest of its metadata is the sender's."""
+_OF_MESSAGES: Final[Mapping[str, str]] = {"answers_question": "answersQuestion", "typed_from": "typedFrom"}
+"""What we say of a message: which question it answered, and who added it. The rest of its metadata is the sender's."""
 
 
 def encode_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,9 +32,9 @@ def encode_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_message_metadata(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    if _ANSWERS not in metadata:
+    if _OF_MESSAGES.keys().isdisjoint(metadata):
         return metadata
-    return {"answersQuestion" if key == _ANSWERS else key: value for key, value in metadata.items()}
+    return {_OF_MESSAGES.get(key, key): value for key, value in metadata.items()}
 
 
 def _inner(key: str, value: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Final
 
 from synapse.core.errors import InvalidRequest, RouteNotFound
 from synapse.core.wire_errors import InvalidField
-from synapse.dialects.a2a_v1 import operations, push, shapes
+from synapse.dialects.a2a_v1 import operations, paths, push, shapes
 from synapse.dialects.a2a_v1.errors import encode_error, encode_fault
-from synapse.dialects.a2a_v1.paths import MEDIA_TYPE, NAME, OPERATIONS, PREFIXES
+from synapse.dialects.a2a_v1.paths import MEDIA_TYPE, NAME, ONLY_IN_0_3
 from synapse.dialects.a2a_v1.shapes import TaskShape
 from synapse.dialects.dialect import Call, CallRoute, Dialect, Params, RpcTable, StreamCall, WireRequest
 
@@ -20,10 +20,8 @@ AskRpc = Callable[[Params, WireRequest], Call | StreamCall]
 def a2a_v1_dialect() -> Dialect:
     """The dialect as one agent host speaks it."""
     routes = tuple(
-        CallRoute(method=method, path=prefix + path, ask=_REST[operation], media_type=MEDIA_TYPE)
-        for prefix in PREFIXES
-        for operation, places in OPERATIONS.items()
-        for method, path in places
+        CallRoute(method=method, path=path, ask=_REST[operation], media_type=MEDIA_TYPE)
+        for method, path, operation in paths.operations()
     )
     rpc = RpcTable(methods=_RPC, encode_fault=encode_fault)
     return Dialect(name=NAME, routes=routes, encode_error=encode_error, rpc=rpc)
@@ -73,7 +71,7 @@ _REST: Final[Mapping[str, Ask]] = {
     "push_get": push.get,
     "push_delete": push.delete,
     "extended_card": _extended_card,
-    "only_in_0_3": _only_in_0_3,
+    ONLY_IN_0_3: _only_in_0_3,
 }
 
 _RPC: Final[Mapping[str, AskRpc]] = {

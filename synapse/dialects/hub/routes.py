@@ -18,7 +18,7 @@ from synapse.core.requests import (
     SubscribeTask,
     ToAgent,
 )
-from synapse.dialects.dialect import Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
+from synapse.dialects.dialect import NOT_KEPT, Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
 from synapse.dialects.hub import card, projection, shapes
 from synapse.dialects.hub.decoding import change_request, list_request, send_request
 from synapse.dialects.hub.errors import encode_error
@@ -52,11 +52,11 @@ def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
 
 
 def _list_agents(methods: AuthMethods, _wire: WireRequest) -> Call:
-    return Call(ListAgents(), partial(card.encode_agents, methods=methods))
+    return Call(ListAgents(), partial(card.encode_agents, methods=methods), headers=NOT_KEPT)
 
 
 def _get_agent(methods: AuthMethods, wire: WireRequest) -> Call:
-    return Call(GetAgent(wire.params["agentId"]), partial(card.encode_agent, methods=methods))
+    return Call(GetAgent(wire.params["agentId"]), partial(card.encode_agent, methods=methods), headers=NOT_KEPT)
 
 
 def _send(wire: WireRequest) -> Call | StreamCall:
@@ -113,7 +113,7 @@ def _issue_ticket(_wire: WireRequest) -> Call:
 
 
 def _ticket_answer(ticket: projection.Admission) -> WireAnswer:
-    return WireAnswer(201, projection.encode_ticket(ticket), ((b"cache-control", b"no-store"),))
+    return WireAnswer(201, projection.encode_ticket(ticket), NOT_KEPT)
 
 
 def _body(wire: WireRequest) -> bytes:

@@ -180,16 +180,22 @@ def _type(artifact: Artifact, part: Part) -> str:
 
 
 def _payload(part: Part) -> Wire:
-    """The document has `uri` only; what has no address of its own is given whole."""
+    """The document has `uri` only: what has no address of its own is the address, as a `data:` URL (RFC 2397).
+
+    Texts and data are there to be read, too, in a field of our own.
+    """
     match part:
         case TextPart():
-            return {"content": part.text}
+            return {"uri": _data_url("text/plain;charset=utf-8", part.text.encode("utf-8")), "content": part.text}
         case DataPart():
-            return {"content": part.data}
+            return {"uri": _data_url("application/json", to_json(part.data)), "content": part.data}
         case FilePart(content=None):
             return {"uri": part.url}
         case FilePart(content=content):
-            encoded = base64.b64encode(content or b"").decode("ascii")
-            return {"uri": f"data:{part.media_type or 'application/octet-stream'};base64,{encoded}"}
+            return {"uri": _data_url(part.media_type or "application/octet-stream", content or b"")}
         case _:
             assert_never(part)
+
+
+def _data_url(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"

@@ -12,6 +12,7 @@ import msgspec
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.core.driver import Sighting
+from synapse.core.hold import HoldReason
 from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
 from synapse.core.question import QUESTION, open_question, question_fields
 from synapse.core.receipt import Receipt
@@ -95,11 +96,37 @@ def encode_status(status: HostStatus) -> bytes:
             "started_at": entry.started_at,
             "current_task": None if status.current is None else task_object(status.current),
             "queue_depth": len(status.queue),
-            "attention": [*_questions(status), *(_attention(task) for task in status.attention)],
+            "held": _held(status),
+            "attention": [*_questions(status), *(_attention(task) for task in status.attention), *_overdue(status)],
             "question": _question(status),
+            "store_fault": status.store_fault,
             "sightings": [_sighting(sighting) for sighting in view.sightings],
         }
     )
+
+
+def _held(status: HostStatus) -> Wire | None:
+    """Why messages wait, since when, and whether for longer than they should."""
+    held = status.held
+    if held is None:
+        return None
+    return {
+        "reason": held.reason.value,
+        "why": held.why,
+        "hint": held.hint,
+        "since": instant(held.since),
+        "messages": held.messages,
+        "task_id": held.task_id,
+        "overdue": held.is_overdue,
+    }
+
+
+def _overdue(status: HostStatus) -> list[Wire]:
+    """What is held for too long, unless an item about the same task or question says it already."""
+    held = status.held
+    if held is None or not held.is_overdue or held.reason in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
+        return []
+    return [{"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value}]
 
 
 def _question(status: HostStatus) -> Wire | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from synapse.dialects.dialect import (
@@ -10,6 +13,7 @@ from synapse.dialects.dialect import (
     CallRoute,
     Dialect,
     DocumentRoute,
+    Headers,
     Route,
     StreamRoute,
     WireAnswer,
@@ -23,12 +27,15 @@ from synapse.dialects.synapse.updates import encode_update
 CARD_PATH: Final = "/.well-known/agent.json"
 
 
-def synapse_dialect(facts: CardFacts) -> Dialect:
-    """The dialect as one agent host speaks it."""
-    card = WireAnswer(200, projection.to_json(agent_card(facts)))
+def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = None) -> Dialect:
+    """The dialect as one agent host speaks it; `url_of` tells by which address a request came, for the card."""
 
-    def answer_card(_wire: WireRequest) -> WireAnswer:
-        return card
+    @cache
+    def card(url: str) -> WireAnswer:
+        return WireAnswer(200, projection.to_json(agent_card(replace(facts, url=url))))
+
+    def answer_card(wire: WireRequest) -> WireAnswer:
+        return card(facts.url if url_of is None else url_of(wire.headers))
 
     card_route = DocumentRoute(method="GET", path=CARD_PATH, answer=answer_card)
     return Dialect(name=decoding.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from synapse.core.errors import AgentUnresponsive
+from synapse.core.errors import AgentExited, AgentUnresponsive
 from synapse.core.question import Choice, Leaning, Option, Question
 from synapse.core.question_errors import InvalidChoice, QuestionGone
 from synapse.drivers.pty.station import Station
@@ -51,14 +51,15 @@ class Answerer:
             QuestionGone: it is not asked any more, or somebody answers it already.
             InvalidChoice: it cannot be answered so.
             AgentUnresponsive: it was answered, and is still asked.
-            AgentExited: nobody asks any more.
+            AgentExited: its program had ended before it was answered.
         """
         opened = await self._shown(question_id)
         self._require_unanswered(question_id)
         _require_offered(opened.question, choice)
         if _is_denial(opened.question, choice):
             self.denied = question_id
-        if opened.own_id and question_id != self._stood and await self._take_own_way(opened, choice):
+        own = _own_choice(opened, choice)
+        if opened.own_id and own is not None and question_id != self._stood and await self._take_own_way(opened, own):
             return SIGNAL
         return await self._press(question_id, choice)
 
@@ -175,8 +176,11 @@ class Answerer:
         self._keys(self._station.profile.typing.enter)
 
     async def _goes(self, question_id: str) -> bool:
-        """Wait until the question is not asked any more; False when it stays."""
-        return await self._until(lambda opened: opened is None or opened.id != question_id)
+        """Wait until the question is not asked any more; False when it stays. A no may end the program."""
+        try:
+            return await self._until(lambda opened: opened is None or opened.id != question_id)
+        except AgentExited:
+            return True
 
     async def _sees(self, question_id: str, condition: Callable[[Dialog], bool]) -> bool:
         """Wait until its dialog is seen to be so. Raises QuestionGone."""
@@ -247,6 +251,16 @@ def _require_offered(question: Question, choice: Choice) -> None:
 def _is_denial(question: Question, choice: Choice) -> bool:
     chosen = next((option for option in question.options if option.key == choice.option), None)
     return chosen is not None and chosen.leaning is Leaning.DENY
+
+
+def _own_choice(opened: Open, choice: Choice) -> Choice | None:
+    """The same choice among the options that the program told; None when it told none that means this one alone."""
+    told = opened.told.question if opened.told else None
+    if told is None or choice.text or not opened.is_renumbered:
+        return choice
+    chosen = next(option for option in opened.question.options if option.key == choice.option)
+    same = [option for option in told.options if _amounts_to(option, chosen)]
+    return Choice(option=same[0].key) if len(same) == 1 else None
 
 
 def _index_on_screen(dialog: Dialog, question: Question, choice: Choice) -> int:

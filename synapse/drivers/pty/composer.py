@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final, assert_never
 
 from synapse.core.driver import Turn
-from synapse.core.envelope import neutralise, sanitise
+from synapse.core.envelope import neutralise, one_line, sanitise
 from synapse.core.errors import FileNotStored
 from synapse.core.message import DataPart, FilePart, Part, TextPart, media_type_of
+from synapse.registries.private_folders import make_private
 
 _LONGEST_NAME_BYTES: Final = 80
 """File systems count bytes (255 at most); the rest is room for a number in front."""
@@ -88,7 +89,8 @@ class Composer:
     def _store(self, turn: Turn, name: str, content: bytes) -> Path:
         folder = self._folder / turn.task_id
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._folder)
+            make_private(folder)
             path = _free(folder, name)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with open(descriptor, "wb") as file:  # noqa: PTH123  # opened above with its mode, which a path cannot give
@@ -140,4 +142,4 @@ def _ending(name: str, most_bytes: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    return neutralise(" ".join(sanitise(text).split()))
+    return neutralise(one_line(text))

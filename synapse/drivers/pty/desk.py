@@ -146,7 +146,7 @@ class Desk:
         """The row that the input begins on, and what stands in front of it there."""
         prompt = read_prompt(picture, self._profile)
         if prompt is not None:
-            row, line = cursor_line(picture)
+            row, line = cursor_line(picture, self._profile)
             return row, line[: line.rindex(prompt.text)] if prompt.text in line else ""
         # A line that was wrapped at a blank does not look like one line.
         rule, rows = self._profile.prompt, range(picture.cursor[0], -1, -1)

@@ -31,6 +31,7 @@ from synapse.terminal.delivery import Delivery
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.gate import Shut, dialog_open, shut, shut_for_sending
 from synapse.terminal.insistence import Insistence
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.signals.report import Report, Saying
 from synapse.terminal.turn import TurnTracker
@@ -49,7 +50,7 @@ class PtyDriver:
         self._profile = profile
         self._clock = clock
         self._composer = composer
-        self._lookout = Lookout(profile, program.screen, program.pump, clock)
+        self._lookout = Lookout(profile, program.screen, program.pump, clock, program.has_unread)
         self._station = Station(
             program=program, profile=profile, clock=clock, lookout=self._lookout, asking=Asking(profile)
         )
@@ -58,6 +59,7 @@ class PtyDriver:
         self._on_its_way: Delivery | Handover | None = None
         self._in_turn = self._is_dropped = False
         self._types_next = False
+        """Its API has refused a message: the next is typed, until one was."""
         self._find_sender: Callable[[], Sender | None] = _no_sender
         program.on_output = self._lookout.output_came
         program.exited.add_done_callback(self._program_ended)
@@ -72,12 +74,15 @@ class PtyDriver:
         asked = self._station.asked(look)
         verdict = self._lookout.evidence.verdict
         closed = self._shut(look)
+        restless = None if look.is_told else self._lookout.evidence.restless_since
         return AgentView(
             state=verdict.state,
             why=verdict.why,
             source=verdict.source,
             since=self._date(verdict.since),
             gate=closed.why if closed else "",
+            gate_reason=closed.reason if closed else None,
+            restless_since=None if restless is None else self._date(restless),
             sightings=tuple(
                 Sighting(source=claim.source, state=claim.state, detail=claim.detail, at=self._date(claim.at))
                 for claim in self._lookout.evidence.claims
@@ -185,6 +190,10 @@ class PtyDriver:
         """What was typed last; see `signals.adapter.Listener`."""
         return self._station.heard.typed
 
+    def picture(self) -> Picture | None:
+        """What its terminal shows; see `signals.adapter.Listener`."""
+        return self._lookout.latest().picture
+
     def seems_ready(self) -> bool:
         """What its terminal shows; see `signals.adapter.Listener`."""
         self._lookout.latest()
@@ -227,9 +236,12 @@ class PtyDriver:
         self._on_its_way = on_its_way
         async with aclosing(delivering) as events:
             async for event in events:
+                if isinstance(on_its_way, Handover) and on_its_way.was_refused:
+                    # Before it is told: whoever hears that nothing was taken does not follow any further.
+                    self._types_next = True
                 yield event
-        self._types_next = isinstance(on_its_way, Handover) and on_its_way.was_refused
         if isinstance(event, Submitted):
+            self._types_next = False
             has_worked = isinstance(on_its_way, Delivery) and on_its_way.saw_work
             tracker = TurnTracker(self._profile, self._now(), has_worked=has_worked)
             partial = PartialText(self._station, text, shown, reads_screen=self._find_sender() is None)

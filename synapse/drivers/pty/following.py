@@ -58,8 +58,11 @@ class Following:
             else:
                 look = station.look()
                 await press_again(station, look)
-                for event in (*self._question_events(look), *self._partial.events(look)):
+                told = (*self._question_events(look), *self._partial.events(look))
+                for event in told:
                     yield event
+                # A store that fails holds us up here, and what others see meanwhile wakes nobody later.
+                look = station.look() if told else look
                 steps = self._only_true_ends(self._tracker.advance(look, station.now()))
             for step in steps:
                 for event in self._step_events(step):

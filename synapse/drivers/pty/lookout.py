@@ -7,13 +7,18 @@ each chunk. Whoever awaits `next_look` is woken at once; when nobody does, one l
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import Final
 
 from synapse.core.clock import Clock
+from synapse.drivers.pty.line_discipline import edits_lines
 from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.watched_screen import WatchedScreen
-from synapse.terminal.evidence import Evidence, Look
+from synapse.terminal.evidence import Evidence, Look, Source
 from synapse.terminal.profile import Profile
+
+log = logging.getLogger(__name__)
 
 _AWAITED_SECONDS: Final = 0.002
 _IDLE_SECONDS: Final = 1.0
@@ -24,15 +29,20 @@ _LONGEST_PAUSE: Final = 0.05
 _FRESH_SECONDS: Final = 0.05
 _SWEEP_SECONDS: Final = 2.0
 """So often somebody who waits looks anyway: it finds what no edge told."""
+_LOG_BURST: Final = 10.0
+"""So many changes of state are logged at once, then one a second: a program that flickers must not fill the log."""
 
 
 class Lookout:
     """Looks for one driver. All calls come from the loop's thread, except `output_came`."""
 
-    def __init__(self, profile: Profile, screen: WatchedScreen, pump: Pump, clock: Clock) -> None:
+    def __init__(
+        self, profile: Profile, screen: WatchedScreen, pump: Pump, clock: Clock, has_unread: Callable[[], bool]
+    ) -> None:
         self._profile = profile
         self._screen = screen
         self._pump = pump
+        self._has_unread = has_unread
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.evidence = Evidence(profile, clock.monotonic())
@@ -45,6 +55,9 @@ class Lookout:
         self._costs = (0.0, 0.0)
         """What the last two looks at something new took."""
         self._latest: Look | None = None
+        self._logged_state = ""
+        self._log_budget = (_LOG_BURST, clock.monotonic())
+        """How many changes of state may be logged, as of when."""
 
     def output_came(self) -> None:
         """Tell the loop that there is something to see, at most once for each look. Any thread.
@@ -66,23 +79,37 @@ class Lookout:
         is_new = self._looked_version != self._screen.version
         self._looked_version = self._screen.version
         picture = self._screen.picture()
+        draft = self._pump.draft.state(kernel_edits=edits_lines(self._pump.terminal), has_unread=self._has_unread)
         now = self._clock.monotonic()
         look = self.evidence.look(
             picture,
             quiet_for=0.0 if self._pump.is_moving else max(now - self._pump.last_output, 0.0),
             now=now,
             person_idle_for=now - self._pump.last_key,
-            person_drafting=self._pump.draft.is_open,
+            draft=draft,
             paints_frames=self._screen.paints_frames,
         )
         # The moment that was judged, not the end of judging: output may have become quiet between the two.
         self._looked_at = now
         self._latest = look
+        self._log_state(now)
         if is_new:
             self._costs = (self._costs[1], self._clock.monotonic() - begun)
             # Whoever looks takes the edge that the others wait for.
             self.wake()
         return look
+
+    def _log_state(self, now: float) -> None:
+        verdict = self.evidence.verdict
+        left, counted_at = self._log_budget
+        left = min(_LOG_BURST, left + now - counted_at)
+        if verdict.state == self._logged_state or left < 1.0:
+            return
+        self._logged_state = verdict.state
+        self._log_budget = (left - 1.0, now)
+        # A title is the program's own summary of the conversation, and no log has those.
+        why = "the title says so" if verdict.source == Source.TITLE else verdict.why
+        log.info("agent_state", extra={"state": verdict.state, "source": str(verdict.source), "why": why})
 
     def latest(self) -> Look:
         """Return what was seen a moment ago, or look anew."""

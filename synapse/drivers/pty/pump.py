@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from synapse.core.clock import Clock
-from synapse.drivers.pty.line_discipline import SUSPEND_KEY, suspending_drops_line
+from synapse.drivers.pty.line_discipline import line_keys
 from synapse.drivers.pty.program_input import ProgramInput
 from synapse.drivers.pty.waker import Waker
 from synapse.drivers.pty.watched_screen import WatchedScreen
@@ -270,8 +270,7 @@ class Pump:
         self._take_keys(data)
 
     def _take_keys(self, data: bytes) -> None:
-        drops_line = SUSPEND_KEY in data and suspending_drops_line(self.terminal)
-        if self.draft.typed(data, suspending_drops_line=drops_line):
+        if self.draft.typed(data, line_keys(self.terminal)):
             self.last_key = self._clock.monotonic()
         if self._desk is not None:
             self._desk.typed(data)

@@ -15,7 +15,7 @@ from synapse.core.clock import Clock
 from synapse.drivers.pty.desk import Desk, LineRouting
 from synapse.drivers.pty.lifeline import Lifeline
 from synapse.drivers.pty.pump import PersonStreams, Pump
-from synapse.drivers.pty.spawn import Launch, Program, drop_unread, set_size, spawn
+from synapse.drivers.pty.spawn import Launch, Program, count_unread, drop_unread, set_size, spawn
 from synapse.drivers.pty.suspending import Suspending
 from synapse.drivers.pty.watched_screen import WatchedScreen, Watcher
 from synapse.terminal.profile import Profile
@@ -100,6 +100,14 @@ class RunningProgram:
         except (OSError, termios.error):
             # The program is gone, and all that was typed with it.
             return True
+
+    def has_unread(self) -> bool:
+        """Return whether the program has yet to read something that was typed."""
+        try:
+            return self.pump.input.pending > 0 or count_unread(self._program.tty) > 0
+        except OSError:
+            # The program is gone.
+            return False
 
     def clear_input(self) -> None:
         """Press the keys that clear the input, for the driver."""

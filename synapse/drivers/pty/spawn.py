@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from synapse.core.errors import AgentFailed, CommandMissing
+from synapse.drivers.pty.line_discipline import IUTF8
 from synapse.terminal.theme import Theme
 
 _LEADER: Final = Path(__file__).with_name("session_leader.py")
 _UNCATCHABLE: Final = {signal.SIGKILL, signal.SIGSTOP}
-# Backspace in a cooked terminal erases a whole character, not its last byte. Python's termios has no name for it;
-# Linux and macOS share the value.
-_IUTF8: Final = 0x4000
 _NOTHING: Final[Mapping[int, int]] = {}
 
 TerminalSettings = list[Any]
@@ -88,10 +86,21 @@ def find_command(name: str, env: Mapping[str, str], install_hint: str = "") -> s
     Raises:
         CommandMissing: it is not on the PATH of `env`.
     """
-    path = shutil.which(name, path=env.get("PATH"))
-    if path is None:
-        raise CommandMissing(f"'{name}' is not installed, or not on the PATH", hint=install_hint)
-    return path
+    path = locate(name, env.get("PATH"))
+    if path is not None:
+        return path
+    if beside := shutil.which(name, path=env.get("PATH")):
+        raise CommandMissing(
+            f"'{name}' is found only as {beside}, by an entry of the PATH that means the current folder",
+            hint="put the whole path of its folder on the PATH",
+        )
+    raise CommandMissing(f"'{name}' is not installed, or not on the PATH", hint=install_hint)
+
+
+def locate(name: str, search_path: str | None = None) -> str | None:
+    """Return the path of a program, or None. Relative entries of the PATH do not count: a project decides nothing."""
+    entries = (os.environ.get("PATH", os.defpath) if search_path is None else search_path).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(entry for entry in entries if entry.startswith(os.sep)))
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
@@ -111,10 +120,20 @@ def drop_unread(tty: str) -> bool:
         os.close(side)
 
 
+def count_unread(tty: str) -> int:
+    """Return how many bytes were typed at a terminal that its program could read and has not read yet."""
+    side = os.open(tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        return int(struct.unpack("i", fcntl.ioctl(side, termios.FIONREAD, b"\0" * 4))[0])
+    finally:
+        os.close(side)
+
+
 def _apply_settings(terminal: int, settings: TerminalSettings | None) -> None:
     if settings is None:
         settings = termios.tcgetattr(terminal)
-        settings[0] |= _IUTF8
+        # Backspace in a cooked terminal erases a whole character, not its last byte.
+        settings[0] |= IUTF8
     termios.tcsetattr(terminal, termios.TCSANOW, settings)
 
 

@@ -1,7 +1,7 @@
 """One message to an agent elsewhere, and its task there: sent, followed to the end, looked at again after a break.
 
     sent → taken (its task is known) → followed → settled
-             └ the connection breaks: look, follow again; nothing is sent a second time
+             └ the connection breaks, or we were restarted: look, follow again; nothing is sent a second time
 
 A message whose taking is uncertain is sent again only to agents that know a message by its id.
 """
@@ -85,6 +85,12 @@ class Conversation:
         self._patience = patience
         self._known = asyncio.Event()
         self._has_moved = False
+        self.is_lost = False
+        """The agent did not answer when its task was last looked at; it is looked at again."""
+
+    async def known(self) -> None:
+        """Return once the task over there is known."""
+        await self._known.wait()
 
     @property
     def thread(self) -> Thread:
@@ -108,11 +114,22 @@ class Conversation:
             async for _ in said:
                 yield
 
+    async def heard_again(self) -> AsyncGenerator[None, None]:
+        """Follow a task that took the message before this process started; yields as `heard` does.
+
+        Raises ExternalAgentFailed, also when the agent does not know the task any longer.
+        """
+        self._known.set()
+        self._has_moved = True
+        async with aclosing(self._followed()) as said:
+            async for _ in said:
+                yield
+
     async def cancel(self) -> str:
         """Stop the task over there, once it is known; returns a note on what came of it."""
         try:
             async with asyncio.timeout(self._patience.answer):
-                await self._known.wait()
+                await self.known()
             await self._client.cancel(self._agent, self.thread.task_id, self._patience.answer)
         except TimeoutError:
             return "it may go on there: it did not answer"
@@ -165,7 +182,7 @@ class Conversation:
             await _pause(next(pauses))
             try:
                 self._receive(await self._client.look(self._agent, self.thread.task_id, self._patience.answer))
-                heard_at = self._clock.monotonic()
+                heard_at, self.is_lost = self._clock.monotonic(), False
                 yield
                 if not streams or self.report.is_settled:
                     continue
@@ -174,6 +191,7 @@ class Conversation:
                         heard_at, pauses = self._clock.monotonic(), self._patience.pauses()
                         yield
             except (TimeoutError, ExternalAgentUnreachable) as error:
+                self.is_lost = True
                 if self._clock.monotonic() - heard_at >= self._patience.lost:
                     raise _unusable(error) from error
             except _NoStreams:

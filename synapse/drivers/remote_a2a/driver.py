@@ -13,6 +13,7 @@ from synapse.core.agent import READY, WORKING
 from synapse.core.clock import Clock
 from synapse.core.driver import AgentView, Asked, Failed, Submitted, Turn, TurnEvent, TurnStarted, Typing
 from synapse.core.errors import AgentExited, ExternalAgentFailed
+from synapse.core.hold import HoldReason
 from synapse.core.message import Message, MessageId
 from synapse.core.question import Choice
 from synapse.core.question_errors import QuestionGone
@@ -31,23 +32,30 @@ LEAVE_SECONDS: Final = 2.0
 
 
 class Threads(Protocol):
-    """Remembers which tasks here wait for an answer, and what they are over there."""
+    """Remembers which tasks the agent has taken, and what they are over there."""
 
     def find(self, task_id: TaskId) -> Thread | None: ...
 
-    def keep(self, task_id: TaskId, thread: Thread) -> None: ...
+    def keep(self, task_id: TaskId, thread: Thread, message_id: str) -> None: ...
 
     def forget(self, task_id: TaskId) -> None: ...
 
 
 @dataclass(slots=True)
 class _Running:
-    """The turn that runs; when it is `over` before the task is settled, `why` is how it ends."""
+    """The turn that runs; when it is `over` before the task is settled, `why` is how it ends.
+
+    Without a `why` it has no end here: the next process follows the task.
+    """
 
     turn: Turn
     conversation: Conversation
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    why: tuple[str, str] = ("", "")
+    why: tuple[str, str] | None = None
+
+    @property
+    def failure(self) -> Failed | None:
+        return Failed(*self.why) if self.why else None
 
     def end(self, reason: str, note: str) -> None:
         self.why = (reason, note)
@@ -77,7 +85,15 @@ class RemoteDriver:
 
     def view(self) -> AgentView:
         state, why = (WORKING, "it was sent a message") if self._running else (READY, "it can be sent a message")
-        return AgentView(state=state, why=why, source=SOURCE, since=self._since)
+        is_lost = self._running is not None and self._running.conversation.is_lost
+        return AgentView(
+            state=state,
+            why=why,
+            source=SOURCE,
+            since=self._since,
+            gate=f"{self._agent.alias} does not answer at {self._agent.url}" if is_lost else "",
+            gate_reason=HoldReason.UNREACHABLE if is_lost else None,
+        )
 
     async def wait_ready(self) -> None:
         """It is asked when there is something to ask: only then it shows whether it is there."""
@@ -85,9 +101,10 @@ class RemoteDriver:
             raise AgentExited(f"{self._agent.alias} is not spoken to any longer")
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        # What was sent and not recorded would be sent again after a crash.
-        yield Typing()
-        thread = NEW if turn.first else self._threads.find(turn.task_id)
+        if not turn.resumed:
+            # What was sent and not recorded would be sent again after a crash.
+            yield Typing()
+        thread = NEW if turn.first and not turn.resumed else self._threads.find(turn.task_id)
         if thread is None:
             yield Failed("conversation_lost", f"it is not known any more which task of {self._agent.alias} waits")
             return
@@ -114,7 +131,21 @@ class RemoteDriver:
         return True
 
     async def leave(self) -> None:
-        """Follow nothing any longer. Nobody would ever hear of a task that goes on, so it is canceled."""
+        """Stop following. A task that the agent has taken goes on there, and the next process follows it."""
+        self._left = True
+        running = self._running
+        if running is None or running.over.is_set():
+            return
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await running.conversation.known()
+            self._keep(running)
+            running.over.set()
+        except TimeoutError:
+            running.end(LEFT, f"{self._agent.alias} did not say whether it took the message before we stopped")
+
+    async def give_up(self) -> None:
+        """Stop for good. Nobody would ever hear of a task that goes on, so it is canceled."""
         self._left = True
         running = self._running
         if running is None or running.over.is_set():
@@ -138,31 +169,53 @@ class RemoteDriver:
         """There is never a doubt: a turn whose message may not have been taken has failed."""
 
     async def _events(self, running: _Running) -> AsyncGenerator[TurnEvent, None]:
-        conversation, handover = running.conversation, Handover()
-        report, taken = conversation.report, False
+        handover, report = Handover(), running.conversation.report
         try:
-            async with aclosing(_until(running.over, conversation.heard())) as heard:
-                async for _ in heard:
-                    if not taken and (report.task_id or report.is_settled):
-                        taken = True
-                        yield Submitted(SOURCE, _receipt(self._agent, report))
-                        yield TurnStarted(SOURCE, f"it is {report.state} there")
-                    for event in handover.news(report):
-                        yield event
+            async with aclosing(self._news(running, handover)) as news:
+                async for event in news:
+                    yield event
         except Unanswered as error:
             yield Failed(UNCERTAIN, f"{self._agent.alias} may have taken the message, or not: {error}")
         except ExternalAgentFailed as error:
             yield Failed(error.code, f"{self._agent.alias}: {error}")
-        else:
-            outcome = handover.outcome(report) if report.is_settled else Failed(*running.why)
-            self._note_thread(running, outcome)
-            yield outcome
-
-    def _note_thread(self, running: _Running, outcome: TurnEvent) -> None:
-        if isinstance(outcome, Asked):
-            self._threads.keep(running.turn.task_id, running.conversation.thread)
-        else:
             self._threads.forget(running.turn.task_id)
+        else:
+            outcome = handover.outcome(report) if report.is_settled else running.failure
+            if outcome is None:
+                return
+            yield outcome
+            # The worker asks for more once the end is durable; before that, a crash would lose the task over there.
+            if not isinstance(outcome, Asked):
+                self._threads.forget(running.turn.task_id)
+
+    async def _news(self, running: _Running, handover: Handover) -> AsyncGenerator[TurnEvent, None]:
+        """What the agent brings until its task is settled, or the turn is over."""
+        conversation, report, taken = running.conversation, running.conversation.report, False
+        coming = conversation.heard_again() if running.turn.resumed else conversation.heard()
+        async with aclosing(_until(running.over, coming)) as heard:
+            async for _ in heard:
+                if not taken and (report.task_id or report.is_settled):
+                    taken = True
+                    for event in self._taken(running):
+                        yield event
+                for event in handover.news(report):
+                    yield event
+
+    def _taken(self, running: _Running) -> tuple[TurnEvent, ...]:
+        """The agent has the message: remember its task before anything is recorded of it."""
+        self._keep(running)
+        report = running.conversation.report
+        submitted = Submitted(SOURCE, _receipt(self._agent, report))
+        if running.turn.resumed:
+            return (submitted,)
+        return submitted, TurnStarted(SOURCE, f"it is {report.state} there")
+
+    def _keep(self, running: _Running) -> None:
+        """Remember the task over there, so that a restart finds it; an answer without a task needs no memory."""
+        thread = running.conversation.thread
+        if thread.task_id:
+            turn = running.turn
+            self._threads.keep(turn.task_id, replace(thread, trace=()), turn.message.message_id)
 
 
 async def _cancel(running: _Running) -> None:

@@ -12,8 +12,9 @@
     question = "Do you trust this folder?"
 
 Above all tables, and rarely needed: `cue_ids`, a pattern of message ids that are cues, so that the same one again is
-another message; `strict_types = true`, which refuses parts of types that the agent's card does not name; and
-`extensions`, those of A2A that the agent declares, as `core.extension` reads them.
+another message; `strict_types = true`, which refuses parts of types that the agent's card does not name;
+`extensions`, those of A2A that the agent declares, as `core.extension` reads them; and `streaming = false` or
+`push_notifications = false`, which switch a capability off, in the card and for its callers.
 
 The first rule that fits wins; a rule with both patterns fits when both do.
 """
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
+from synapse.core.capability import lacking
 from synapse.core.errors import InvalidScript
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.message import Message
@@ -66,6 +68,8 @@ class Script:
     """Whether it takes only parts of the types that its card names."""
     extensions: Extensions = ()
     """The extensions of A2A that it declares."""
+    lacks: tuple[str, ...] = ()
+    """The capabilities of A2A that are switched off."""
 
     def rule_for(self, message: Message) -> Rule:
         """The first rule that fits, else the default."""
@@ -83,6 +87,7 @@ class Script:
                 return False
 
 
+_SWITCHES: Final = ("streaming", "push_notifications")
 NO_RULE: Final = Rule(name="no rule", steps=(Reject("no rule of the script fits this message"),))
 """The default of a script that has none."""
 
@@ -110,7 +115,7 @@ def parse_script(text: str, source: str = "script") -> Script:
         fields = Fields(tomllib.loads(text), source)
     except tomllib.TOMLDecodeError as wrong:
         raise InvalidScript(f"{source}: not TOML: {wrong}") from wrong
-    fields.refuse_unknown(("rule", "default", "startup", "cue_ids", "strict_types", "extensions"))
+    fields.refuse_unknown(("rule", "default", "startup", "cue_ids", "strict_types", "extensions", *_SWITCHES))
     rules = tuple(_parse_rule(table, f"{source}: rule {number}") for number, table in enumerate(_tables(fields), 1))
     if not rules and "default" not in fields:
         raise InvalidScript(f"{source}: a script has at least one [[rule]] or a [default]")
@@ -121,6 +126,10 @@ def parse_script(text: str, source: str = "script") -> Script:
         cue_ids=_pattern(fields, "cue_ids"),
         strict_types=fields.flag("strict_types", default=False),
         extensions=_parse_extensions(fields),
+        lacks=lacking(
+            streaming=fields.flag("streaming", default=True),
+            push_notifications=fields.flag("push_notifications", default=True),
+        ),
     )
 
 

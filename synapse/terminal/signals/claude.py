@@ -1,4 +1,4 @@
-"""Claude Code (2.1.325): four hooks, and its transcript for the one thing that no hook tells, an interrupt.
+"""Claude Code (2.1.325): four hooks, and its transcript for what no hook tells: an interrupt, and the answer untrimmed.
 
 A permission dialog is told by PermissionRequest (see `claude_permission`). That it was answered in the terminal is told
 by nothing that is cheap (PostToolUse carries the tool's whole output), but the dialog is seen to be gone.
@@ -70,6 +70,31 @@ def read_record(record: Record) -> Report | None:
                 turn=word(record, "promptId"),
             )
     return None
+
+
+class LastWords:
+    """What its assistant said last in a conversation, as the lines of the transcript have it."""
+
+    def __init__(self) -> None:
+        self._message = ""
+        self._texts: list[str] = []
+        self._lines: set[str] = set()
+
+    def read(self, record: Record) -> None:
+        """Take one line, once; a message has one for each of its blocks."""
+        line = word(record, "uuid")
+        if record.get("type") != "assistant" or record.get("isSidechain") is True or line in self._lines:
+            return
+        self._lines.add(line)
+        message = part(record, "message")
+        if word(message, "id") != self._message:
+            self._message, self._texts = word(message, "id"), []
+        self._texts += [word(block, "text") for block in items(message, "content") if word(block, "type") == "text"]
+
+    def exact(self, answer: str) -> str | None:
+        """The answer that a hook told, with the blanks around it that hooks leave out; None if this is another."""
+        whole = ("".join(self._texts), "\n".join(self._texts), "\n\n".join(self._texts))
+        return next((text for text in whole if text.strip() == answer.strip()), None)
 
 
 def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") -> dict[str, Any]:

@@ -18,6 +18,8 @@ _EVENT: Final = "PermissionRequest"
 _TELLING: Final = ("command", "file_path", "url", "path", "pattern", "query", "plan", "prompt", "description")
 _ALLOW: Final = "allow"
 _DENY: Final = "deny"
+_YES: Final = "yes"
+_NO: Final = "no"
 _DENIED: Final = "The person said no."
 _IN_TERMINAL: Final = "it asks several things at once: answer in its terminal"
 GO_ON: Final[Json] = {}
@@ -57,29 +59,37 @@ def hook_answer(payload: Record, choice: Choice) -> Json | None:
         return _answer(payload, choice)
     if choice.text:
         return _decision({"behavior": _DENY, "message": choice.text})
-    suggestions = _suggestions(payload)
-    number = int(choice.option) if choice.option.isascii() and choice.option.isdigit() else 0
-    if number == 1:
+    if choice.option == _YES:
         return _decision({"behavior": _ALLOW})
-    if number == len(suggestions) + 2:
+    if choice.option == _NO:
         return _decision({"behavior": _DENY, "message": _DENIED})
-    if 1 < number < len(suggestions) + 2:
-        return _decision({"behavior": _ALLOW, "updatedPermissions": [suggestions[number - 2][0]]})
-    return None
+    remembered = {_always(number): suggestion for number, (suggestion, _) in enumerate(_suggestions(payload), 1)}
+    if choice.option not in remembered:
+        return None
+    return _decision({"behavior": _ALLOW, "updatedPermissions": [remembered[choice.option]]})
 
 
 def _permission(payload: Record, question_id: str) -> Question:
     tool, given = word(payload, "tool_name") or "a tool", part(payload, "tool_input")
     told = [value for key in ("description", *_TELLING) if (value := word(given, key))]
-    yes = [("Yes", Leaning.ALLOW), *((label, Leaning.ALLOW_ALWAYS) for _, label in _suggestions(payload))]
+    # Without numbers: its dialog offers others than its hook, so a number would mean another thing on the screen.
+    always = [
+        Option(key=_always(number), label=safe_line(label), leaning=Leaning.ALLOW_ALWAYS)
+        for number, (_, label) in enumerate(_suggestions(payload), 1)
+    ]
+    yes, no = Option(key=_YES, label="Yes", leaning=Leaning.ALLOW), Option(key=_NO, label="No", leaning=Leaning.DENY)
     return Question(
         id=question_id,
         kind=QuestionKind.PERMISSION,
         title=safe_line(f"May it use {tool}?"),
         detail=safe_lines("\n".join(dict.fromkeys(told))),
-        options=numbered([*yes, ("No", Leaning.DENY)]),
+        options=(yes, *always, no),
         takes_text=False,
     )
+
+
+def _always(number: int) -> str:
+    return "always" if number == 1 else f"always-{number}"
 
 
 def _choices(question: Record) -> tuple[Option, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum, auto
 from typing import Final
 
 from synapse.terminal.evidence import Source
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.opencode_questions import read_question
 from synapse.terminal.signals.report import (
     API_ERROR,
@@ -32,6 +36,11 @@ _QUESTIONS: Final = (
     "question.replied",
     "question.rejected",
 )
+_TITLE_BEGIN: Final = "OC | "
+_NO_TITLE: Final = "OpenCode"
+_UNTITLED: Final = re.compile(r"(?:New|Child) session - \d{4}-")
+_LOGO: Final = "█▀▀█ █▀▀█ █▀▀█ █▀▀▄"
+"""A row of the name that its start page is headed with."""
 _TEXTS: Final = ("message.part.updated", "message.part.delta")
 
 
@@ -56,6 +65,42 @@ class _Conversation:
     error: Record = field(default_factory=dict[str, object])
     way: Record = field(default_factory=dict[str, object])
     """The agent and the model that the user's message was for, as its server wants them told."""
+
+
+class Shown(Enum):
+    """Which conversation its terminal shows, beside the one that was last spoken in."""
+
+    SAME = auto()
+    NONE = auto()
+    """Its start page: a person typed `/new`, and the next message begins a conversation."""
+    ANOTHER = auto()
+    """Another one, or it cannot be told which: what is typed goes there."""
+
+
+def conversation_shown(picture: Picture | None, session: str, sessions: Sequence[Record]) -> Shown:
+    """Tell it by the terminal's title and page, since no event does; `sessions` are all that its server knows.
+
+    The title is `OC | ` with that of the conversation; `OpenCode` on the start page, and while that has no title yet.
+    """
+    if picture is None:
+        return Shown.SAME
+    if picture.title.startswith(_TITLE_BEGIN):
+        shown = picture.title.removeprefix(_TITLE_BEGIN)
+        fitting = [one for one in sessions if _is_called(word(one, "title"), shown)]
+        # A person may look at a helper of the conversation.
+        ours = [one for one in fitting if session in (word(one, "id"), word(one, "parentID"))]
+        return Shown.SAME if ours and len(ours) == len(fitting) else Shown.ANOTHER
+    if any(_LOGO in line for line in picture.lines):
+        return Shown.NONE
+    title = next((word(one, "title") for one in sessions if word(one, "id") == session), "")
+    is_untitled = not title or _UNTITLED.match(title) is not None
+    return Shown.SAME if is_untitled or picture.title != _NO_TITLE else Shown.ANOTHER
+
+
+def _is_called(title: str, shown: str) -> bool:
+    """Whether the terminal's title shows this one; a long one is cut."""
+    begin = shown.removesuffix("...").removesuffix("…")
+    return title == shown or (begin != shown and title.startswith(begin))
 
 
 class OpenCodeEvents:

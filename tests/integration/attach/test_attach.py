@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import shutil
 import signal
 import sys
 import termios
@@ -23,7 +25,9 @@ from synapse.core.errors import PersonRequired
 from synapse.drivers.pty.desk import LineRouting
 from synapse.drivers.pty.pump import PersonStreams
 from synapse.drivers.pty.running_program import Company
-from tests.integration.attach.seat import Seat, children, seated
+from synapse.terminal.picture import Picture
+from synapse.terminal.screen import Screen
+from tests.integration.attach.seat import SHELL_PROMPT, Seat, children, seated
 from tests.integration.pty.terminals import Stage, agent, answer, dummy, line_program, staged
 
 pytestmark = pytest.mark.integration
@@ -377,5 +381,44 @@ def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, status: in
         async with unix_serve(serve, path, process_request=refuse):
             with seated(sys.executable, CLIENT, path) as seat:
                 await asyncio.to_thread(seat.sees, said)
+
+    asyncio.run(scene())
+
+
+def shown(seat: Seat) -> Picture:
+    """What the person's terminal shows, by all that it was sent."""
+    screen = Screen(100, 30)
+    screen.feed(seat.seen)
+    return screen.picture()
+
+
+def test_after_kill_9_of_a_visitor_reset_repairs_the_terminal_and_stty_sane_does_not(tmp_path: Path) -> None:
+    if shutil.which("reset") is None:
+        pytest.skip("reset is not installed")
+
+    def story(seat: Seat, socket: str) -> None:
+        seat.sees(SHELL_PROMPT)
+        seat.types(f"{shlex.join((sys.executable, CLIENT, socket))}\r")
+        seat.reads_until(lambda: shown(seat).alternate, "the agent's full screen")
+        for pid in children(seat.pid):
+            os.kill(pid, signal.SIGKILL)
+        seat.sees("Killed")
+        seat.types("\x03stty sane\r")
+        seat.sees(SHELL_PROMPT)
+
+        assert shown(seat).alternate
+
+        seat.types("reset\r")
+        seat.reads_until(lambda: not shown(seat).alternate, "the ordinary screen")
+
+    async def scene() -> None:
+        async with room(agent("painter"), tmp_path) as here:
+            await here.stage.sees("%")
+
+            def sit() -> None:
+                with seated("bash", "--norc", "--noprofile", "--noediting", "-i") as seat:
+                    story(seat, here.socket)
+
+            await asyncio.to_thread(sit)
 
     asyncio.run(scene())

@@ -19,7 +19,7 @@ from tests.integration.pty.terminals import BOUND, agent
 pytestmark = pytest.mark.integration
 
 FOREGROUND = str(Path(__file__).with_name("foreground.py"))
-DUMMY = (sys.executable, "-m", "synapse.tools.dummy")
+DUMMY = (sys.executable, "-P", "-m", "synapse.tools.dummy")
 
 
 @pytest.fixture(name="shell")

@@ -73,10 +73,10 @@ class Session:
 
 
 @contextmanager
-def session(home: Path) -> Generator[Session]:
+def session(home: Path, kind: type[Session] = Session) -> Generator[Session]:
     """A session whose agents are ended with it."""
     home.mkdir(parents=True, exist_ok=True)
-    opened = Session(home)
+    opened = kind(home)
     try:
         yield opened
     finally:

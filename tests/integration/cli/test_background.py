@@ -150,9 +150,10 @@ def test_a_host_that_does_not_end_is_killed_only_by_force(
 
 
 def test_what_a_background_program_showed_before_it_left_is_told(
-    registry: FileRegistry, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    registry: FileRegistry, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    profiles = tmp_path / ".synapse" / "profiles"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    profiles = tmp_path / "config" / "synapse" / "profiles"
     profiles.mkdir(parents=True)
     leaving = """command = ["sh", "-c", "echo there is no licence for this machine; exit 3"]"""
     (profiles / "leaving.toml").write_text(leaving, encoding="utf-8")

@@ -124,6 +124,7 @@ def test_an_agent_may_not_approve_and_is_told_so_but_may_answer_a_choice(here: S
     typed = here.folder / "typed"
     typed.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@" 2>&1\n', encoding="utf-8")
     typed.chmod(0o755)
+    assert here.run("trust").code == 0
     assert here.run("start", "runner", "--name", "runner").code == 0
 
     permission = begin(here, "build it")["task_id"]

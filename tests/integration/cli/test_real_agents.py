@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -12,12 +13,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from synapse.registries.processes import start_time
 from synapse.transports.client import HostAddress, NoAnswer, request
-from tests.integration.cli.session import COMMAND, ROOT, Session, session
+from tests.integration.attach.seat import seated
+from tests.integration.cli.session import COMMAND, PATIENCE, ROOT, Session, session
 
 pytestmark = pytest.mark.integration
 
@@ -56,6 +60,45 @@ def test_an_agent_asks_another_and_gets_its_answer(here: Session) -> None:
 
     assert asked.code == 0
     assert "echo: are you there?" in asked.out
+    rows = [line.split() for line in here.run("tasks").out.splitlines()[1:]]
+    assert sorted((row[3], row[4]) for row in rows) == [("ada", "user"), ("bob", "ada")], rows
+
+
+def test_logs_tell_of_starts_states_deliveries_and_refusals_but_no_texts(here: Session) -> None:
+    agent = here.start("ada")
+    here.run("send", "ada", "a secret text", "--response", "--timeout", "20")
+    refused = Request(f"http://localhost:{agent['port']}/tasks/send", b"{}", {"Origin": "http://elsewhere"})
+    with pytest.raises(HTTPError):
+        urlopen(refused, timeout=PATIENCE)
+    here.run("stop", "ada")
+
+    lines = here.run("logs", "ada").out
+    entries = here.run("logs", "ada", "--json").json["entries"]
+
+    assert "secret" not in lines + json.dumps(entries)
+    told = [entry["event"] for entry in entries]
+    assert [told.count(event) for event in ("host_started", "request_refused", "host_stopping")] == [1, 1, 1]
+    delivery = ["message", "typed", "submitted", "turn_started", "answer", "completed"]
+    assert [event for event in told if event in delivery] == delivery
+    assert {entry.get("state") for entry in entries if entry["event"] == "agent_state"} >= {"starting", "ready"}
+    assert "submitted       screen: " in lines
+    assert here.run("logs", "ada", "--since", "1d").out == lines
+    assert here.run("logs", "ada", "--since", "soon").code == 2
+
+
+def test_logs_are_followed(here: Session) -> None:
+    here.start("ada")
+    following = here.begin("logs", "ada", "-f")
+    try:
+        assert following.stdout is not None
+        here.run("send", "ada", "one", "--response", "--timeout", "20")
+        seen = ""
+        while "completed" not in seen:
+            seen = following.stdout.readline()
+            assert seen, "the log ended before the task did"
+    finally:
+        following.terminate()
+        following.communicate(timeout=PATIENCE)
 
 
 def test_ctrl_c_while_waiting_leaves_the_task_and_says_so(here: Session) -> None:
@@ -115,6 +158,44 @@ def test_a_stopped_host_ends_when_it_is_told_to(here: Session) -> None:
 
     assert (ended.code, ended.err) == (0, "ada has ended\n")
     assert not Path(f"/proc/{agent['cli_pid']}").exists()
+
+
+def wait_until_listed(here: Session, name: str) -> None:
+    """Its program is up before its host answers."""
+    for _ in range(100):
+        if any(one["name"] == name for one in here.run("list", "--json").json):
+            return
+    raise AssertionError(f"{name} is not listed")
+
+
+def test_who_leaves_a_program_is_told_what_still_waits_for_it(here: Session) -> None:
+    env = [f"{name}={value}" for name, value in here.environ.items()]
+    agent = shlex.join(("env", *env, *COMMAND, "dummy", "--name", "ada", "--no-instructions"))
+    with seated("sh", "-c", f"cd {shlex.quote(str(here.folder))} && {agent}") as seat:
+        seat.sees("> ")
+        wait_until_listed(here, "ada")
+        # What a person has begun to write is never typed over: messages wait.
+        seat.types("half a line")
+        seat.sees("half a line")
+        for number in range(7):
+            here.run("send", "ada", f"message {number} " + "x" * 80)
+        seat.types(b"\x15\x04")
+
+        seat.sees("7 messages wait for ada, and will be delivered when it is started again  (synapse dummy --name ada)")
+        told = seat.matches(r"([0-9a-f]{8}) from user: (message 0 x+…)\r\n[^$]*  and 2 more  \(synapse queue\)")
+
+    assert len(told[2]) == 60
+    assert here.run("queue", "ada", "--json").json[0]["task"]["id"].startswith(told[1])
+
+
+def test_who_stops_an_agent_is_told_what_still_waits_for_it(here: Session) -> None:
+    here.start("ada")
+    here.run("send", "ada", "wait 20", "--wait=submitted", "--timeout", "20")
+    here.run("send", "ada", "later")
+
+    ended = here.run("stop", "ada")
+
+    assert ended.err == "ada has ended; 1 message waits for its next start  (synapse queue)\n"
 
 
 def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance.real_gateway import RunningGateway, gateway, new_key, until
 from tests.conformance.real_hosts import COMMAND, PATIENCE, ROOT, environ, scripted_host
-from tests.fakes.strangers import Heard, Said, card_0_3, card_1_0, rpc, stranger_at_home
+from tests.fakes.strangers import Heard, Said, Stranger, card_0_3, card_1_0, rpc, stranger_at_home
 
 pytestmark = pytest.mark.integration
 
@@ -176,6 +176,77 @@ def test_an_agent_that_is_gone_fails_its_task(running: RunningGateway) -> None:
 
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert "nobody listens" in task["status"]["message"]["parts"][0]["text"]
+
+
+class SlowStranger:
+    """Serves one task that ends when it is told to, and counts the messages and cancels that it gets."""
+
+    def __init__(self, stranger: Stranger) -> None:
+        self.is_done = False
+        self.sent = self.canceled = 0
+        stranger.serves("/.well-known/agent-card.json", card_1_0(f"{stranger.url}/rpc"))
+        stranger.routes["/rpc"] = self._reply
+
+    def _reply(self, heard: Heard) -> Said:
+        self.sent += heard.body["method"] == "SendMessage"
+        self.canceled += heard.body["method"] == "CancelTask"
+        task: dict[str, Any] = {"id": "there-1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
+        if self.is_done:
+            task["status"] = {"state": "TASK_STATE_COMPLETED"}
+            task["artifacts"] = [{"artifactId": "a", "parts": [{"text": "done over there"}]}]
+        return Said(rpc(heard, {"task": task} if heard.body["method"] == "SendMessage" else task))
+
+
+def begun_task(running: RunningGateway, url: str) -> str:
+    """Send a message to the agent at `url` and wait until the agent works on it; return the path of the task."""
+    assert running.ask("POST", "/agents", {"url": url, "id": "far"}).status == 201
+    task = send(running, "far", "take your time", returnImmediately=True)
+    path = f"/agents/far/v1/tasks/{task['id']}"
+    until(lambda: ask(running, "GET", path)["status"]["state"] == "TASK_STATE_WORKING", "it works on it")
+    return path
+
+
+def finished(running: RunningGateway, path: str) -> Any:
+    def task() -> Any:
+        found = ask(running, "GET", path)
+        return found if found["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED") else None
+
+    return until(task, "the task ends")
+
+
+@pytest.mark.parametrize("how", ["kill", "terminate"])
+def test_a_task_goes_on_when_its_gateway_ends_and_the_next_one_takes_its_result(tmp_path: Path, how: str) -> None:
+    home = tmp_path / "h"
+    with stranger_at_home() as stranger:
+        far = SlowStranger(stranger)
+        with gateway(home, "", "--no-auth") as first:
+            path = begun_task(first, stranger.url)
+            getattr(first.process, how)()
+            first.process.wait(PATIENCE)
+        far.is_done = True
+        with gateway(home, "", "--no-auth") as again:
+            task = finished(again, path)
+
+    assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "done over there")
+    assert (far.sent, far.canceled) == (1, 0)
+
+
+def test_a_second_gateway_takes_over_the_agents_of_one_that_is_gone(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    with (
+        stranger_at_home() as stranger,
+        gateway(home, "", "--no-auth") as first,
+        gateway(home, "", "--no-auth") as other,
+    ):
+        far = SlowStranger(stranger)
+        path = begun_task(first, stranger.url)
+        first.process.kill()
+        first.process.wait(PATIENCE)
+        far.is_done = True
+
+        task = finished(other, path)
+        assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "done over there")
+        assert said(send(other, "far", "still there?")) == "done over there"
 
 
 def test_a_question_is_answered_after_the_gateway_was_started_anew(tmp_path: Path) -> None:

@@ -10,9 +10,13 @@ import pytest
 
 from synapse.core.agent import EXITED, READY, AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.errors import AgentNotResponding, InvalidSettings, PortTaken, TaskNotCancelable
+from synapse.core.errors import AgentNotResponding, InvalidSettings, OutcomeUnknown, PortTaken, TaskNotCancelable
+from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.overriding import override
-from synapse.core.requests import CancelTask, Commanded, OnBehalf, Request
+from synapse.core.requests import CancelTask, Commanded, OnBehalf, Request, SendMessage
+from synapse.dialects.a2a_v0_3 import errors as errors_0_3
+from synapse.dialects.a2a_v1 import errors as errors_1_0
+from synapse.dialects.supervisor import errors as errors_supervisor
 from synapse.registries.files import FileRegistry
 from synapse.runtime.gateway_config import GatewayConfig
 from synapse.runtime.gateway_hosts import FRESH_SECONDS, HostAgents
@@ -85,13 +89,43 @@ def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp
         registry.write(entry)
         (agent,) = hosts()
         assert await agent.state() == EXITED
-        with pytest.raises(AgentNotResponding):
+        with pytest.raises(AgentNotResponding) as refused:
             await agent.command(CancelTask("t"), LAPTOP)
+        assert not isinstance(refused.value, OutcomeUnknown), "nothing was sent"
         registry.remove(entry.agent_id)
         assert hosts() == ()
 
     asyncio.run(story())
     assert FRESH_SECONDS <= 1
+
+
+def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp_path: Path) -> None:
+    registry = FileRegistry(tmp_path / "registry")
+    entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "silent"))
+    said = Message(message_id=MessageId("my-id"), role=Role.USER, parts=(TextPart(text="hi"),))
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async def story() -> None:
+        clock = FakeClock()
+        client = HostClient(clock.monotonic)
+        hosts = HostAgents(registry, client, clock, me="synapse-gateway-8000")
+        registry.write(entry)
+        async with await asyncio.start_unix_server(hang_up, entry.socket):
+            (agent,) = hosts()
+            with pytest.raises(OutcomeUnknown, match=r"is not responding\. It is not known whether it took") as sent:
+                await agent.command(SendMessage(message=said, dialect="a2a_v1"), LAPTOP)
+            with pytest.raises(OutcomeUnknown) as canceled:
+                await agent.command(CancelTask("t"), LAPTOP)
+        assert "with the message id 'my-id': a message is never taken twice" in sent.value.hint
+        assert "with the same message id" in canceled.value.hint
+        for told in (errors_1_0.encode_error, errors_0_3.encode_error, errors_supervisor.encode_error):
+            assert b"It is not known whether it took the request" in told(sent.value).body
+        assert errors_1_0.encode_error(sent.value).status == errors_0_3.encode_error(sent.value).status == 503
+
+    asyncio.run(story())
 
 
 def test_a_gateway_has_a_place_of_its_own(tmp_path: Path) -> None:

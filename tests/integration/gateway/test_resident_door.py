@@ -38,7 +38,7 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
             home=tmp_path,
             uds_dir=Path(sockets),
             sources={"uds_dir": "test"},
-            profile_folders=(BUNDLED_PROFILES,),
+            profile_sources=(BUNDLED_PROFILES,),
         )
 
 

@@ -123,6 +123,7 @@ def test_a_sender_that_is_not_who_it_claims_to_be_is_refused(here: Session) -> N
     profile.parent.mkdir(parents=True)
     obedient = 'while read -r line; do eval "${line#*] }"; done'
     profile.write_text(f"command = ['sh', '-c', '{obedient}']\nports = [8290, 8299]\n", encoding="utf-8")
+    here.run("trust")
     here.run("start", "liar", "--no-instructions")
     lie = " ".join([*COMMAND, "send", "ada", "obey", "--from", bob["agent_id"], ">", "said", "2>&1"])
 
@@ -156,6 +157,32 @@ def test_a_file_part_of_any_type_reaches_the_program_as_a_private_file(here: Ses
     assert [path.name for path in paths] == ["doc.pdf", "file.png"]
     assert [path.read_bytes() for path in paths] == [b"%PDF-1.7"] * 2
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o002])
+def test_everything_under_the_home_is_private_under_any_umask(umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with tempfile.TemporaryDirectory(prefix="syn-") as folder, session(Path(folder) / "new" / "h") as here:
+            # As an earlier version left it.
+            (here.home / "files").mkdir(mode=0o777, parents=True)
+            for folder_above in (here.home, here.home.parent):
+                folder_above.chmod(0o700)
+            ada = here.start("ada")
+            body = text("a long one " * 2000)
+            content = base64.b64encode(b"hello").decode()
+            body["message"]["parts"].append({"type": "file", "file": {"name": "a.txt", "bytes": content}})
+            finished(ada, ask(ada, "POST", "/tasks/send", body)[1]["task"]["id"])
+            here.run("keys", "create", "ci")
+            here.run("send", "nobody-yet", "later", "--queue")
+
+            made = [path for path in here.home.rglob("*") if path != here.folder]
+            assert {"files", "logs", "registry", "token", "keys.json", "store.db", "a.txt", "message.txt"} <= {
+                path.name for path in made
+            }
+            assert [str(path) for path in made if not path.is_symlink() and path.stat().st_mode & 0o077] == []
+    finally:
+        os.umask(before)
 
 
 def finished(agent: dict[str, Any], task_id: str) -> dict[str, Any]:

@@ -14,12 +14,15 @@ from synapse.core.agent import EXITED, READY, WAITING, WORKING
 from synapse.core.driver import Doubted, NotNow, Questioned, Submitted, Typing
 from synapse.core.errors import AgentExited
 from synapse.core.message import DataPart, FilePart
+from synapse.drivers.pty.spawn import Launch
+from synapse.terminal.reading import cells
 from tests.integration.pty.terminals import (
     BOUND,
     Stage,
     agent,
     answer,
     dummy,
+    environment,
     line_program,
     names,
     new_turn,
@@ -40,6 +43,20 @@ def test_the_built_in_agent_answers() -> None:
             assert names(events) == ["Typing", "Submitted", "TurnStarted", "Answered"]
             assert answer(events) == "echo: hello"
             assert answer(await stage.turn("lines 3")) == "line 1\nline 2\nline 3"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("letter", ["x", "日", "e\u0301"])
+def test_an_answer_that_fills_its_row_lets_the_next_message_in(columns: int, letter: str) -> None:
+    async def story() -> None:
+        launch = Launch(command=dummy().command, env=environment(), columns=columns, rows=24)
+        async with staged(dummy().command, dummy(), launch=launch) as stage:
+            for width in range(columns - 2, columns + 3):
+                text = letter * ((width - len("echo: ")) // cells(letter))
+                text += "." * (width - len("echo: ") - cells(text))
+                assert answer(await stage.turn(text)) == f"echo: {text}"
 
     asyncio.run(story())
 

@@ -95,6 +95,33 @@ def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
     asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
 
+async def until_not_now(events: AsyncGenerator[TurnEvent, None]) -> list[TurnEvent]:
+    """Follow a turn as the worker does: it leaves it where nothing can be typed now."""
+    seen: list[TurnEvent] = []
+    async with aclosing(events):
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, NotNow):
+                break
+    return seen
+
+
+def test_what_was_not_taken_is_typed_also_for_a_worker_that_follows_no_further() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            sender = stage.adapter.sends = FakeSender(stage, NotTaken("no conversation is open"))
+
+            refused = await until_not_now(stage.driver.take_turn(new_turn("hello")))
+            typed = await until_not_now(stage.driver.take_turn(new_turn("hello")))
+
+            assert refused == [Typing(), NotNow("no conversation is open")]
+            assert names(typed)[:2] == ["Typing", "Submitted"]
+            assert len(sender.sent) == 1
+
+    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
+
+
 class SlowServer:
     """An API that takes a message, and says of it nothing for now."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from synapse.core.driver import Answered, Questioned, Resumed, TurnEvent
 from synapse.core.errors import AgentUnresponsive
-from synapse.core.question import Choice, Leaning, Question, QuestionKind
+from synapse.core.question import Choice, Leaning, Option, Question, QuestionKind
 from synapse.core.question_errors import InvalidChoice, QuestionGone
 from synapse.drivers.pty.driver import SUBMITTED
 from synapse.terminal.evidence import Source
@@ -232,6 +233,17 @@ def test_an_answer_that_is_not_offered_presses_nothing(tmp_path: Path, choice: C
     run(story)
 
 
+def test_a_no_that_ends_the_program_was_taken(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, "leave", profile=asking(kind="permission")) as turn:
+            question = await turn.asks()
+
+            assert await turn.stage.driver.answer(question.id, Choice(option=NO)) == "keys"
+            assert turn.keys() == b"2"
+
+    run(story)
+
+
 def told(question_id: str, word: str = "ask") -> Report:
     about = f"it wants\x1b[2J to\nrun {word}"
     question = Question(id=question_id, kind=QuestionKind.PERMISSION, title="May I?", detail=about)
@@ -260,6 +272,49 @@ def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown
             assert turn.resumed_by == ["signal"]
 
     run(story)
+
+
+def test_a_number_of_the_screen_is_told_the_program_in_its_own_options(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, profile=asking(kind="permission")) as turn:
+            await turn.asks()
+            turn.stage.driver.report(told_with_options("own"))
+            question = await turn.asks(2)
+            given: list[Choice] = []
+
+            def take(_question_id: str, choice: Choice) -> bool:
+                given.append(choice)
+                turn.stage.program.type_keys(b"2")
+                return True
+
+            turn.stage.adapter.answers = take
+            assert [f"{option.key}. {option.label}" for option in question.options[:2]] == ["1. Yes", "2. No"]
+            assert await turn.stage.driver.answer(question.id, Choice(option=NO)) == "signal"
+            assert given == [Choice(option="no")]
+
+    run(story)
+
+
+def test_what_only_the_screen_offers_is_chosen_there(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asked(tmp_path, profile=asking(kind="permission")) as turn:
+            await turn.asks()
+            turn.stage.driver.report(told_with_options("own", ("always", "Yes, always", Leaning.ALLOW_ALWAYS)))
+            question = await turn.asks(2)
+
+            assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
+            assert turn.keys() == b"1"
+
+    run(story)
+
+
+def told_with_options(question_id: str, yes: tuple[str, str, Leaning] = ("yes", "Yes", Leaning.ALLOW)) -> Report:
+    """A hook's report whose options have no numbers, and are others than those of the dialog."""
+    key, label, leaning = yes
+    options = (Option(key=key, label=label, leaning=leaning), Option(key="no", label="No", leaning=Leaning.DENY))
+    report = told(question_id)
+    assert report.question is not None
+    return replace(report, question=replace(report.question, options=options))
 
 
 def test_keys_follow_an_answer_that_its_own_way_lost_only_when_it_is_given_again(tmp_path: Path) -> None:

@@ -44,7 +44,9 @@ async def press(stage: Stage, keys: bytes) -> None:
 
 def test_what_stood_in_the_line_is_dropped_and_the_next_message_is_typed() -> None:
     async def scenario() -> None:
-        async with staged((sys.executable, "-m", "synapse.tools.dummy"), line_program(answer={"echo": "^> "})) as stage:
+        async with staged(
+            (sys.executable, "-P", "-m", "synapse.tools.dummy"), line_program(answer={"echo": "^> "})
+        ) as stage:
             await stage.ready()
             await press(stage, b"half a line\x1a")
 

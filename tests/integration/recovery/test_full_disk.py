@@ -74,6 +74,7 @@ class Scene:
 @pytest.fixture(scope="module")
 def scene() -> Generator[Scene]:
     with open_house() as house, small_disk(house.home) as disk:
+        house.environment["SYNAPSE_ATTENTION_AFTER"] = "0.5"
         # It works until it is told to stop, so nothing here depends on who is quick.
         house.add_profile("recorder", LINE_RULES, "line_recorder", "--works", "3600")
         host = house.start("recorder", name="victim")
@@ -176,8 +177,15 @@ def test_a_message_that_waits_is_not_typed_before_there_is_room_for_the_intent(s
             assert by_host(scene, *new_message())[0] == 503
         assert steps_of(scene.host.task(task_id)) == ["queued"]
         assert scene.received(text[2:-2]) == 0
+        until(lambda: held(scene).get("overdue") is True, "the reason", lambda: scene.host.get("/status").body)
+        assert (held(scene)["reason"], held(scene)["task_id"]) == ("store", task_id)
+        assert "held: the store cannot be written" in scene.house.synapse("list").stdout
+        for told in (scene.house.synapse("status", "victim").stdout, scene.house.synapse("approvals").stdout):
+            assert "the store cannot be written" in told
+            assert "df -h" in told
 
     scene.host.wait_for(task_id, lambda task: "turn_started" in steps_of(task), "the work to begin")
+    assert held(scene) == {}
     finish_what_runs(scene)
     assert status_of(scene.host.task(task_id)) == "completed"
     assert scene.received(text[2:-2]) == 1
@@ -213,6 +221,10 @@ def test_nobody_ended_nothing_was_printed_where_a_person_looks_and_the_store_is_
     log = (scene.house.home / "logs" / "victim.log").read_text(encoding="utf-8")
     assert "store_failed" in [json.loads(line)["event"] for line in log.splitlines()]
     is_whole(copied(scene, "last"))
+
+
+def held(scene: Scene) -> dict[str, Any]:
+    return scene.host.get("/status").body["held"] or {}
 
 
 def current(scene: Scene) -> str:

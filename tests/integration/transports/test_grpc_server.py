@@ -31,6 +31,7 @@ from synapse.service.open_streams import CountedStreams, OpenStreams
 from synapse.transports.grpc_methods import current_service, former_service
 from synapse.transports.grpc_server import AdmitCall, GrpcHeaders, GrpcLimits, GrpcServer
 from synapse.transports.http import Service
+from synapse.transports.web_names import Addresses
 from tests.fakes.certificates import self_made
 from tests.fakes.facts import opened
 
@@ -39,7 +40,9 @@ pytestmark = pytest.mark.integration
 PATIENCE = 20.0
 HOST = "127.0.0.1"
 SERVICE = "/lf.a2a.v1.A2AService"
-CARDS = GatewayCards(url="http://a.example", methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name))
+CARDS = GatewayCards(
+    addresses=Addresses("http://a.example"), methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name)
+)
 DIALECTS = {dialect.name: dialect for dialect in gateway_dialects(CARDS)}
 PLAN = Extension(uri="https://example.com/ext/plan/v1")
 EXTENDED = next(one for one in gateway_dialects(CARDS, extensions_of=lambda _: (PLAN,)) if one.name == "a2a_v1")

@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +19,9 @@ from synapse.transports.listener import (
     UnixListener,
     bind_first_free,
     bind_port,
-    socket_folder,
+    listen_in,
+    listen_in_first,
+    socket_folders,
 )
 
 pytestmark = pytest.mark.integration
@@ -130,57 +132,150 @@ def test_many_at_once_each_get_a_port_of_their_own() -> None:
             one.close()
 
 
+UID = os.getuid()
+NAME = "a.sock"
+
+
+def usual(short: Path, runtime: Path | None = None) -> tuple[Path, ...]:
+    return socket_folders(str(runtime or ""), uid=UID, preferred=short / "synapse-a2a")
+
+
+def folder_of(folders: tuple[Path, ...]) -> Path:
+    """The folder in which a socket is made."""
+    made = listen_in_first(folders, NAME, uid=UID)
+    made.close()
+    return made.path.parent
+
+
 def test_the_usual_folder_is_made_private(short: Path) -> None:
-    folder = socket_folder(None, uid=os.getuid(), preferred=short / "synapse-a2a")
+    folder = folder_of(usual(short))
 
     assert folder == short / "synapse-a2a"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_the_usual_folder_is_closed_to_others_if_it_was_open(short: Path) -> None:
-    (short / "synapse-a2a").mkdir(mode=0o755)
+    (short / "synapse-a2a").mkdir()
+    (short / "synapse-a2a").chmod(0o777)
 
-    folder = socket_folder(None, uid=os.getuid(), preferred=short / "synapse-a2a")
-
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_left_to_him(short: Path) -> None:
-    preferred = short / "synapse-a2a"
-    preferred.mkdir()
-    os.chown(preferred, 12345, 12345)
-
-    folder = socket_folder(None, uid=os.getuid(), preferred=preferred)
-
-    assert folder == short / f"synapse-a2a-{os.getuid()}"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder_of(usual(short)).stat().st_mode) == 0o700
 
 
-def test_a_link_is_not_followed(short: Path) -> None:
-    (short / "elsewhere").mkdir()
-    (short / "synapse-a2a").symlink_to(short / "elsewhere")
-
-    folder = socket_folder(None, uid=os.getuid(), preferred=short / "synapse-a2a")
-
-    assert folder == short / f"synapse-a2a-{os.getuid()}"
+def touch(path: Path) -> None:
+    path.touch()
 
 
-def test_if_both_folders_belong_to_others_the_setting_is_named(short: Path) -> None:
-    with pytest.raises(InvalidSettings) as caught:
-        socket_folder(None, uid=os.getuid() + 1, preferred=short / "synapse-a2a")
+def link_to_nothing(path: Path) -> None:
+    path.symlink_to(path.with_name("nothing"))
+
+
+def link_to_a_folder(path: Path) -> None:
+    path.with_name("elsewhere").mkdir(exist_ok=True)
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def others_folder(path: Path) -> None:
+    path.mkdir()
+    os.chown(path, 12345, 12345)
+
+
+def others_file(path: Path) -> None:
+    path.touch()
+    os.chown(path, 12345, 12345)
+
+
+as_root = pytest.mark.skipif(UID != 0, reason="only root can give a file away")
+OBSTACLES = [
+    touch,
+    link_to_nothing,
+    link_to_a_folder,
+    pytest.param(others_folder, marks=as_root),
+    pytest.param(others_file, marks=as_root),
+]
+
+
+@pytest.mark.parametrize("obstruct", OBSTACLES)
+def test_what_lies_in_the_place_of_one_folder_leaves_the_next(short: Path, obstruct: Callable[[Path], None]) -> None:
+    runtime = short / "run"
+    runtime.mkdir()
+    folders = usual(short, runtime)
+    obstruct(folders[0])
+
+    assert folder_of(folders) == runtime / "synapse-a2a"
+    assert not any((short / "elsewhere").glob("*"))
+
+
+@pytest.mark.parametrize("obstruct", OBSTACLES)
+def test_the_last_folder_is_used_when_the_others_cannot_be(short: Path, obstruct: Callable[[Path], None]) -> None:
+    runtime = short / "run"
+    runtime.mkdir()
+    folders = usual(short, runtime)
+    for folder in folders[:2]:
+        obstruct(folder)
+
+    assert folder_of(folders) == short / f"synapse-a2a-{UID}"
+
+
+def test_a_runtime_folder_that_is_too_deep_or_missing_or_relative_is_passed_over(short: Path) -> None:
+    deep = short / ("x" * 100)
+    deep.mkdir()
+    for runtime in (deep, short / "missing", Path("relative")):
+        folders = usual(short, runtime)
+        touch(folders[0])
+
+        assert folder_of(folders) == short / f"synapse-a2a-{UID}"
+        folders[0].unlink()
+
+
+def test_a_folder_that_others_could_replace_is_passed_over(short: Path) -> None:
+    open_to_all = short / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    folders = (open_to_all / "synapse-a2a", short / "mine")
+
+    assert folder_of(folders) == short / "mine"
+
+
+def test_if_no_folder_can_be_used_the_setting_is_named_and_each_reason(short: Path) -> None:
+    folders = usual(short)
+    touch(folders[0])
+    link_to_nothing(folders[1])
+
+    with pytest.raises(InvalidSettings, match=r"not a folder.*it is a link") as caught:
+        listen_in_first(folders, NAME, uid=UID)
 
     assert "SYNAPSE_UDS_DIR" in caught.value.hint
 
 
+@as_root
+def test_a_socket_that_another_user_left_in_our_folder_is_replaced(short: Path) -> None:
+    (folder, *_) = usual(short)
+    folder.mkdir()
+    with closing(socket.socket(socket.AF_UNIX)) as planted:
+        planted.bind(str(folder / NAME))
+        planted.listen()
+        os.chown(folder / NAME, 12345, 12345)
+
+        assert folder_of((folder,)) == folder
+
+
+def test_a_living_agent_keeps_its_socket(short: Path) -> None:
+    living = listen_in_first(usual(short), NAME, uid=UID)
+    try:
+        with pytest.raises(PortTaken):
+            listen_in_first(usual(short), NAME, uid=UID)
+    finally:
+        living.close()
+
+
 def test_a_wished_folder_is_made_private_and_an_existing_one_keeps_its_mode(short: Path) -> None:
-    made = socket_folder(short / "deep" / "made", uid=os.getuid())
+    listen_in(short / "deep" / "made", NAME, uid=UID).close()
     (short / "mine").mkdir()
     (short / "mine").chmod(0o755)
-    kept = socket_folder(short / "mine", uid=os.getuid())
+    listen_in(short / "mine", NAME, uid=UID).close()
 
-    assert stat.S_IMODE(made.stat().st_mode) == 0o700
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o755
+    assert stat.S_IMODE((short / "deep" / "made").stat().st_mode) == 0o700
+    assert stat.S_IMODE((short / "mine").stat().st_mode) == 0o755
 
 
 def test_a_wished_folder_that_others_can_write_into_is_refused(short: Path) -> None:
@@ -188,19 +283,19 @@ def test_a_wished_folder_that_others_can_write_into_is_refused(short: Path) -> N
     (short / "open").chmod(0o777)
 
     with pytest.raises(InvalidSettings, match="others can write"):
-        socket_folder(short / "open", uid=os.getuid())
+        listen_in(short / "open", NAME, uid=UID)
 
 
 def test_a_wished_folder_of_another_user_is_refused(short: Path) -> None:
     with pytest.raises(InvalidSettings, match="another user"):
-        socket_folder(short, uid=os.getuid() + 1)
+        listen_in(short, NAME, uid=UID + 1)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(short: Path) -> None:
     (short / "file").touch()
 
     with pytest.raises(InvalidSettings, match="cannot be a folder"):
-        socket_folder(short / "file", uid=os.getuid())
+        listen_in(short / "file", NAME, uid=UID)
 
 
 def test_a_socket_is_private_listens_and_leaves_nothing_behind(short: Path) -> None:

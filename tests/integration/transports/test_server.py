@@ -336,7 +336,7 @@ def test_stopping_ends_streams_and_websockets_soon_and_removes_the_socket(tmp_pa
             channel.recv(timeout=5)
             begun = time.monotonic()
             host.stop()
-            assert list(events) == []
+            assert [event.name for event in events] == ["error"]
             with pytest.raises(ConnectionClosed):
                 channel.recv(timeout=5)
             assert time.monotonic() - begun < 2
@@ -351,7 +351,7 @@ def test_a_cancelled_server_ends_in_order_too(tmp_path: Path) -> None:
         with client.follow(f"/tasks/{task_id}/subscribe") as events:
             next(events)
             host.loop.call_soon_threadsafe(_cancel_serving, host.loop)
-            assert list(events) == []
+            assert [event.name for event in events] == ["error"]
 
 
 def _cancel_serving(loop: asyncio.AbstractEventLoop) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from synapse.attach.frames import Hello, Role, Take, decode_to_viewer, encode
 from synapse.attach.server import AttachServer
 from synapse.core.caller import Caller
+from synapse.core.errors import PersonRequired
 
 
 class FakeTerminal:
@@ -21,7 +24,7 @@ class FakeTerminal:
         self.typed: asyncio.Queue[bytes] = asyncio.Queue()
 
     def watch(self, watcher: Callable[[bytes], None], begin: Callable[[bytes], None]) -> None:
-        begin(b"picture")
+        begin(b"picture of %d columns" % self.size[0])
 
     def unwatch(self, watcher: Callable[[bytes], None]) -> None:
         """Nothing was kept."""
@@ -40,6 +43,8 @@ class FakeChannel:
         self.to_host: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self.heard: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self.roles: asyncio.Queue[bool] = asyncio.Queue()
+        self.shown = b""
+        self.was_shown = asyncio.Event()
 
     async def accept(self) -> None:
         """The test knows."""
@@ -52,6 +57,9 @@ class FakeChannel:
     async def send(self, data: bytes | str) -> None:
         if isinstance(data, str) and isinstance(frame := decode_to_viewer(data), Role):
             self.roles.put_nowait(frame.types)
+        if isinstance(data, bytes):
+            self.shown += data
+            self.was_shown.set()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Nothing to close."""
@@ -83,6 +91,22 @@ def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_read() ->
     asyncio.run(asyncio.wait_for(scene(), 20))
 
 
+def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
+    async def scene() -> None:
+        terminal, channel = FakeTerminal(), FakeChannel()
+        visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
+        await channel.was_shown.wait()
+        channel.was_shown.clear()
+        channel.to_host.put_nowait(encode(Hello(60, 20)))
+        await channel.was_shown.wait()
+
+        assert channel.shown.endswith(b"picture of 60 columns")
+        channel.to_host.put_nowait(None)
+        await visit
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
 def test_one_who_only_looks_never_gets_the_keyboard() -> None:
     async def scene() -> None:
         terminal, channel = FakeTerminal(), FakeChannel()
@@ -108,5 +132,24 @@ def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_ov
         assert await channel.roles.get() is True
         channel.to_host.put_nowait(None)
         await visit
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        Caller(),
+        Caller(via_socket=True, agent_id="synapse-codex-8120"),
+        Caller(via_socket=True, doubt="the process that connected has exited"),
+        Caller(via_socket=True, terminal_doubt="it has no terminal"),
+    ],
+    ids=["over TCP", "an agent", "exited", "without a terminal"],
+)
+def test_only_a_person_may_attach(caller: Caller) -> None:
+    async def scene() -> None:
+        with pytest.raises(PersonRequired) as refusal:
+            await AttachServer(FakeTerminal())(FakeChannel(), caller)
+        assert refusal.value.hint == caller.objection
 
     asyncio.run(asyncio.wait_for(scene(), 20))

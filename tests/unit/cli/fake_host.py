@@ -48,6 +48,7 @@ class FakeHost:
         self.refusals: dict[str, tuple[int, Fields]] = {}
         self.dropped_connections = 0
         self.break_streams_after = 0
+        self.says_why_streams_break = False
         self.is_mute = False
         """Streams end before they say anything."""
         self.changed = threading.Condition()
@@ -99,7 +100,7 @@ class FakeHost:
             "status": "submitted",
             "message": body["message"],
             "artifacts": [],
-            "metadata": {**body.get("metadata", {}), "priority": priority},
+            "metadata": {"sender_verified": True, **body.get("metadata", {}), "priority": priority},
         }
         self.tasks[task["id"]] = task
         self._events[task["id"]] = []
@@ -232,6 +233,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write_chunk(f"id: {seen}\nevent: {name}\ndata: {json.dumps({'task': task})}\n\n")
                 written += 1
                 if written == self.fake.break_streams_after:
+                    if self.fake.says_why_streams_break:
+                        told = {"error": {"code": "agent_exited", "message": "this server ends", "hint": ""}}
+                        self._write_chunk(f"event: error\ndata: {json.dumps(told)}\n\n")
+                        self._write_chunk("")
                     self.close_connection = True
                     return
                 if task["status"] in ("completed", "failed", "canceled", "rejected"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,93 @@ def test_list_tells_what_needs_a_person(synapse: Cli, start: HostFactory) -> Non
     assert "synapse resolve 12345678 --delivered|--retry|--fail" in ran.err
 
 
+HELD = {
+    "reason": "person",
+    "why": "a person has a half-typed line",
+    "hint": "",
+    "since": "2024-01-15T10:30:00.000Z",
+    "messages": 2,
+    "task_id": "54241e7e-1",
+    "overdue": True,
+}
+
+
+def test_what_is_held_says_why_everywhere(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {
+        "queue_depth": 2,
+        "held": HELD,
+        "attention": [{"task_id": "54241e7e-1", "text": HELD["why"], "receipt": "queued", "held": "person"}],
+    }
+
+    listed, told, asked = synapse("list"), synapse("status", "codex"), synapse("approvals")
+
+    assert "(+2 queued, held: a person has a half-typed line)" in listed.out
+    said = "! codex-8120 holds 2 messages: a person has a half-typed line  (synapse attach codex-8120)\n"
+    assert listed.err == said
+    assert re.search(r"\n  held     2 messages for \d+h: a person has a half-typed line  \(synapse attach", told.out)
+    assert re.fullmatch(
+        r"codex-8120  task 54241e7e  held  for \d+h\n"
+        r"  2 messages held: a person has a half-typed line\n"
+        r"  → synapse attach codex-8120\n",
+        asked.out,
+    )
+    assert synapse("list", "--json").json[0]["held"] == HELD
+
+
+def test_a_task_that_waits_says_what_holds_it(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.state["held"] = HELD
+    task = host.open(MESSAGE)
+
+    assert "h: a person has a half-typed line  (synapse attach codex-8120)" in synapse("status", task["id"][:8]).out
+    assert synapse("status", task["id"][:8], "--json").json["held"] == HELD
+    host.change(task, receipt="typed")
+    assert "half-typed" not in synapse("status", task["id"][:8]).out
+    assert synapse("status", task["id"][:8], "--json").json["held"] is None
+
+
+def test_what_is_not_held_for_long_calls_nobody(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {"queue_depth": 1, "held": {**HELD, "overdue": False, "messages": 1}}
+
+    assert synapse("list").err == ""
+    assert "  held     1 message for " in synapse("status", "codex").out
+    assert synapse("approvals", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("held", "next_step"),
+    [
+        ({"reason": "store", "hint": "free some space: `df -h /home`"}, "free some space: `df -h /home`"),
+        ({"reason": "store"}, "synapse doctor"),
+        ({"reason": "unreachable"}, "synapse external list"),
+        ({"reason": "no_prompt"}, "synapse attach codex-8120"),
+    ],
+)
+def test_each_reason_has_its_way_out(synapse: Cli, start: HostFactory, held: dict[str, str], next_step: str) -> None:
+    start().state["held"] = {**HELD, **held}
+
+    (item,) = synapse("approvals", "--json").json
+
+    assert (item["kind"], item["next"], item["asked_at"]) == ("held", next_step, HELD["since"])
+
+
+def test_what_is_in_doubt_or_held_back_is_among_the_approvals(synapse: Cli, start: HostFactory) -> None:
+    start().state |= {
+        "held": {**HELD, "reason": "in_doubt"},
+        "attention": [
+            {"task_id": "54241e7e-1", "text": "was it typed?", "receipt": "typed"},
+            {"task_id": "64241e7e-1", "text": "held: too many", "receipt": "queued"},
+        ],
+    }
+
+    items = synapse("approvals", "--json").json
+
+    assert [(item["kind"], item["title"], item["next"]) for item in items] == [
+        ("in_doubt", "was it typed?", "synapse resolve 54241e7e --delivered|--retry|--fail"),
+        ("held", "held: too many", "synapse cancel 64241e7e"),
+    ]
+
+
 def test_what_agents_say_cannot_act_on_the_terminal(synapse: Cli, start: HostFactory) -> None:
     host = start()
     evil = {"message": {"role": "user", "parts": [{"type": "text", "text": "a\x1b[2Jb\x07\u202ec"}]}}
@@ -91,6 +179,44 @@ def test_what_agents_say_cannot_act_on_the_terminal(synapse: Cli, start: HostFac
 
     assert "a[2Jbc" in ran.out
     assert not set(ran.out) & {"\x1b", "\x07", "\u202e"}
+
+
+EVIL = "x\x1b[2J\x07\u202e\x9b1m\x7f\u2028\nError: y"
+
+
+def test_no_field_that_others_choose_acts_on_the_terminal_or_begins_a_line(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    sender = {"sender_id": EVIL, "sender_type": EVIL, "sender_endpoint": EVIL}
+    body = {"message": {"role": "user", "parts": [{"type": "text", "text": EVIL}]}, "metadata": {"sender": sender}}
+    task = host.open(body)
+    task["metadata"] |= {"attention": EVIL, "note": EVIL}
+    option = {"key": EVIL, "label": EVIL, "leaning": "allow"}
+    question = {"id": "q", "kind": EVIL, "title": EVIL, "hint": EVIL, "options": [option], "task_id": EVIL}
+    item = {"task_id": EVIL, "text": EVIL, "receipt": "queued"}
+    status = {"current_task": task, "why": EVIL, "source": EVIL, "gate": EVIL, "since": EVIL, "question": question}
+    host.state |= {
+        **status,
+        "attention": [item],
+        "held": {**dict.fromkeys(("reason", "why", "since", "task_id", "hint"), EVIL), "messages": 1, "overdue": True},
+        "sightings": [dict.fromkeys(("source", "state", "at", "detail"), EVIL)],
+    }
+    host.entry.working_dir = EVIL
+    host.registry.write(host.entry)
+
+    for verb in (["list"], ["queue"], ["approvals"], ["status", "codex", "--explain"], ["status", task["id"][:8]]):
+        ran = synapse(*verb)
+        shown = ran.out + ran.err
+        assert not set(shown) & set("\x1b\x07\u202e\x9b\x7f\u2028"), verb
+        assert "x[2J" in shown
+        assert "\nError: y" not in shown, verb
+
+
+def test_an_entry_whose_name_could_act_on_a_terminal_is_no_entry(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    host.entry.name = EVIL
+    host.registry.write(host.entry)
+
+    assert synapse("list", "--json").json == []
 
 
 def test_status_says_why_and_since_when(synapse: Cli, start: HostFactory) -> None:
@@ -156,9 +282,9 @@ def test_cancel_takes_a_message_back(synapse: Cli, start: HostFactory) -> None:
 
 
 def test_cancel_takes_back_several_and_goes_on_when_one_cannot_be(synapse: Cli, start: HostFactory) -> None:
+    left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
     host = start()
     first, second = host.open(MESSAGE), host.open(MESSAGE)
-    left = synapse("send", "reviewer", "later", "--queue", "--json").json["task"]
     synapse("cancel", left["id"])
 
     ran = synapse("cancel", left["id"], first["id"], second["id"], "--json")
@@ -316,7 +442,7 @@ def test_a_sender_that_nobody_proved_is_marked(synapse: Cli, start: HostFactory)
     host.state["current_task"] = task
 
     for shown in (synapse("queue"), synapse("status", "codex"), synapse("status", task["id"][:8]), synapse("list")):
-        assert "synapse-claude-8100 (unverified)" in shown.out
+        assert "unverified.synapse-claude-8100" in shown.out
 
 
 def test_a_message_that_is_held_can_be_taken_back(synapse: Cli, start: HostFactory) -> None:

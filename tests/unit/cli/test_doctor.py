@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from synapse import __version__
+from synapse.cli import checkup
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.runtime.settings import Settings
 from synapse.stores.sqlite_file import file_lock
+from synapse.transports.listener import socket_folders
 from tests.unit.cli.conftest import Cli, HostFactory
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short path: sockets lie in it, and their paths may not be long."""
+    with tempfile.TemporaryDirectory(prefix="d") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +64,8 @@ def test_a_missing_program_is_a_note_with_how_to_install_it(synapse: Cli) -> Non
 
 def test_folders_that_are_open_to_others_are_found(synapse: Cli, home: Path) -> None:
     home.chmod(0o755)
-    (home / "sockets").mkdir(mode=0o777)
-    (home / "sockets").chmod(0o777)
+    (home / "sockets").mkdir(mode=0o755)
+    (home / "sockets").chmod(0o755)
 
     ran = synapse("doctor")
 
@@ -56,10 +74,57 @@ def test_folders_that_are_open_to_others_are_found(synapse: Cli, home: Path) -> 
     assert f"chmod 700 {home}/sockets" in ran.out
 
 
-def test_a_command_that_agents_cannot_find_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_not_on_the_path_is_noted(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
-    assert levels(synapse)["command"] == "problem"
+    assert levels(synapse)["command"] == "note"
+
+
+@pytest.fixture
+def codex(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with Codex, and a login profile that resets the PATH."""
+    program = home / "bin" / "codex"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    (home / ".profile").write_text("PATH=/usr/bin:/bin\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(home))
+    log_in_with(monkeypatch, shutil.which("bash", path="/bin:/usr/bin") or "")
+
+
+def log_in_with(monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    def user(_uid: int) -> SimpleNamespace:
+        return SimpleNamespace(pw_shell=shell)
+
+    monkeypatch.setattr(pwd, "getpwuid", user)
+
+
+@pytest.mark.usefixtures("codex")
+def test_the_shell_of_an_installed_cli_is_tried_as_the_cli_runs_it(synapse: Cli) -> None:
+    ran = synapse("doctor")
+
+    assert ran.code == 0, ran.out
+    assert "bash -lc`, which finds `synapse`" in ran.out
+
+
+@pytest.mark.usefixtures("codex")
+def test_a_shell_in_which_an_agent_cannot_call_synapse_is_a_problem(
+    synapse: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A shell that is no bash reads its login profile and nothing behind it.
+    log_in_with(monkeypatch, shutil.which("dash", path="/bin:/usr/bin") or pytest.skip("dash is not installed"))
+
+    ran = synapse("doctor")
+
+    assert ran.code == 1
+    assert "dash -lc`, which does not find `synapse`: " in ran.out
+    assert "ln -s " in ran.out
+
+
+@pytest.mark.usefixtures("codex")
+def test_a_shell_that_cannot_be_run_is_a_problem(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    log_in_with(monkeypatch, "/nowhere/bash")
+
+    assert "/nowhere/bash: No such file or directory" in synapse("doctor").out
 
 
 def test_a_damaged_store_is_a_problem(synapse: Cli, home: Path) -> None:
@@ -115,3 +180,63 @@ def test_a_store_whose_lock_somebody_keeps_is_a_problem(
 
     with file_lock(home / "store.db", 1):
         assert levels(synapse)["store"] == "problem"
+
+
+def test_the_folder_of_the_sockets_is_named_and_why_not_an_earlier_one(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = home / "synapse-a2a"
+    usual.touch()
+    (home / "run").mkdir()
+    folders = socket_folders(str(home / "run"), uid=os.getuid(), preferred=usual)
+
+    def usual_folders(_settings: Settings) -> tuple[Path, ...]:
+        return folders
+
+    monkeypatch.setattr(checkup, "usual_socket_folders", usual_folders)
+    monkeypatch.delenv("SYNAPSE_UDS_DIR")
+
+    told = synapse("doctor").out
+
+    assert f"{home}/run/synapse-a2a will be made at the first start; not {usual}: it is not a folder" in told
+
+
+def test_a_read_only_folder_in_the_home_is_a_problem(synapse: Cli, home: Path) -> None:
+    (home / "registry").mkdir(mode=0o700)
+    mount, umount = (shutil.which(name, path=os.defpath) for name in ("mount", "umount"))
+    mounted = [mount or "mount", "-t", "tmpfs", "-o", "ro,mode=700", "none", str(home / "registry")]
+    if os.getuid() != 0 or umount is None or subprocess.run(mounted, check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount")
+    try:
+        ran = synapse("doctor")
+    finally:
+        subprocess.run([umount, str(home / "registry")], check=True)
+
+    assert ran.code == 1
+    assert f"{home}/registry cannot be written: Read-only file system" in ran.out
+
+
+def test_agents_of_another_version_are_named_with_what_to_do(synapse: Cli, start: HostFactory, home: Path) -> None:
+    old = start("codex", 8120)
+    old.entry.version = "0.0.1"
+    FileRegistry(home / "registry").write(old.entry)
+
+    ran = synapse("doctor")
+
+    assert f"codex-8120 runs 0.0.1; this command is {__version__}" in " ".join(ran.out.split())
+    assert "synapse restart codex-8120" in ran.out
+
+
+def test_sockets_that_nobody_listens_on_are_named(synapse: Cli, home: Path) -> None:
+    (home / "sockets").mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(home / "sockets" / "synapse-codex-8120.sock"))
+    with socket.socket(socket.AF_UNIX) as heard:
+        heard.bind(str(home / "sockets" / "synapse-codex-8121.sock"))
+        heard.listen()
+
+        ran = synapse("doctor")
+
+    assert "1 left by agents that are gone" in ran.out
+    assert "rm synapse-codex-8120.sock\n" in ran.out
+    assert ran.code == 0

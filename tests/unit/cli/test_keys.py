@@ -93,4 +93,8 @@ def test_an_agent_lets_nobody_in(
     assert [key["name"] for key in synapse("keys", "list", "--json").json] == ["ci"]
 
     monkeypatch.setenv("SYNAPSE_AGENTS_MAY_APPROVE", "1")
+    assert synapse("keys", *arguments).code == 7, "an agent sets its own variables as it likes"
+
+    (home / "config" / "synapse").mkdir(parents=True)
+    (home / "config" / "synapse" / "config.toml").write_text("agents_may_approve = true", encoding="utf-8")
     assert synapse("keys", *arguments).code == 0

@@ -142,13 +142,13 @@ def test_config_shows_each_value_with_its_source(synapse: Cli, monkeypatch: pyte
 
 
 def test_broken_settings_name_the_file_and_the_key(synapse: Cli, home: Path) -> None:
-    (home / ".synapse").mkdir()
-    (home / ".synapse" / "config.toml").write_text('queue_limit = "many"\n', encoding="utf-8")
+    (home / "config" / "synapse").mkdir(parents=True)
+    (home / "config" / "synapse" / "config.toml").write_text('queue_limit = "many"\n', encoding="utf-8")
 
     ran = synapse("config")
 
     assert ran.code == 2
-    assert f"{home}/.synapse/config.toml: 'queue_limit' must be a whole number" in ran.err
+    assert f"{home}/config/synapse/config.toml: 'queue_limit' must be a whole number" in ran.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

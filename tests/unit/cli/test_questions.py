@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from synapse.cli.approvals import how_long
+from synapse.cli.hold_view import how_long
+from synapse.runtime.system_clock import SystemClock
 from tests.unit.cli.conftest import Cli, HostFactory, become
 from tests.unit.cli.fake_host import FakeHost, Fields
 
@@ -87,6 +88,37 @@ def test_what_an_option_means_is_said_once(synapse: Cli, start: HostFactory, num
         "    it wants to know",
         "    1. main: the default",
     ]
+
+
+def just_now() -> str:
+    return SystemClock().now().isoformat()
+
+
+def test_a_dialog_that_has_just_opened_is_listed_once_it_is_read(synapse: Cli, start: HostFactory) -> None:
+    host = start()
+    task = host.open(MESSAGE)
+    host.state |= {"state": "waiting", "why": "its hook asks", "since": just_now(), "current_task": task}
+    reading = threading.Timer(0.3, ask, (host, task))
+    reading.start()
+
+    (one,) = synapse("approvals", "--json").json
+    reading.join()
+
+    assert (one["task_id"], one["kind"], one["title"]) == (task["id"], "permission", QUESTION["title"])
+
+
+def test_a_dialog_that_is_not_understood_names_the_task_in_whose_turn_it_is_open(
+    synapse: Cli, start: HostFactory
+) -> None:
+    host = start()
+    task = host.open(MESSAGE)
+    host.change(task, status="working")
+    since = "2024-01-15T10:30:00.000Z"
+    host.state |= {"state": "waiting", "why": "a menu", "since": since, "current_task": task}
+
+    (one,) = synapse("approvals", "--json").json
+
+    assert (one["task_id"], one["kind"], one["next"]) == (task["id"], "dialog", "synapse attach codex-8120")
 
 
 def test_approvals_for_machines(synapse: Cli, start: HostFactory) -> None:

@@ -12,7 +12,7 @@ from synapse.cli import leaving
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import start_time
-from synapse.runtime.place import holder_is_alive
+from synapse.runtime.place import holders_of
 from synapse.runtime.settings import load_settings
 from synapse.stores.sqlite import SqliteStore
 from tests.unit.cli.conftest import Cli, HostFactory
@@ -164,7 +164,9 @@ async def hold(path: Path, inbox: str) -> None:
     """Take an inbox for a process that lives as long as this test."""
     store = await SqliteStore.open(path)
     parent = os.getppid()
-    assert await store.claim_inbox(inbox, f"{parent}:{start_time(parent)}", holder_is_alive)
+    assert await store.claim_inbox(
+        inbox, f"{parent}:{start_time(parent)}", holders_of(FileRegistry(path.parent / "registry"))
+    )
     await store.close()
 
 

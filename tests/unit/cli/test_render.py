@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.cli.render import cut, plain, short_path, table, width
+from synapse.cli.render import cut, painted, plain, short_path, table, width
+from synapse.cli.speech import give, give_piece, say
+from synapse.core.overriding import override
 
 
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("🙂", 2), ("", 0)])
@@ -56,3 +61,26 @@ def test_a_folder_of_ones_own_is_shown_short(path: str, shown: str, monkeypatch:
     monkeypatch.setenv("HOME", "/houses/ann")
 
     assert short_path(path) == shown
+
+
+class _Screen(io.TextIOWrapper):
+    """Standard output or error that is a terminal."""
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_acts_on_a_terminal_but_our_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = io.BytesIO(), io.BytesIO()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", _Screen(out))
+    monkeypatch.setattr(sys, "stderr", _Screen(err))
+
+    give(f"{painted('ready', 'ready')} a\x1b[2Jb\x1b[8mc\x9b1m\u202e 日本語 👩\u200d💻\tx\ny")
+    give_piece("\x1b]0;title\x07")
+    say("Error: \x1b[2J\u2028no agent\n→ synapse list")
+
+    assert out.getvalue().decode() == "\x1b[32mready\x1b[0m a[2Jb[8mc1m 日本語 👩\u200d💻\tx\ny\n]0;title"
+    assert err.getvalue().decode() == "Error: [2J\nno agent\n→ synapse list\n"

@@ -178,21 +178,24 @@ def test_a_reply_to_nothing_is_sent_as_a_new_message(synapse: Cli, start: HostFa
     assert len(claude.tasks) == 1
 
 
-def test_an_agent_answers_a_person_through_its_own_host(
-    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("asker", ["user", "@user", "unverified.synapse-claude-8100", "key.ci", "@key.ci"])
+def test_an_agent_answers_who_has_no_host_through_its_own(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch, asker: str
 ) -> None:
     codex = start()
+    start("claude", 8100)
     asked = codex.open({"message": {"role": "user", "parts": []}})
     become(codex, monkeypatch)
 
-    ran = synapse("send", "user", "it is fine", "--reply-to", asked["id"][:8])
+    ran = synapse("send", asker, "it is fine", "--reply-to", asked["id"][:8])
 
     assert ran.code == 0
     assert asked["status"] == "completed"
 
 
-def test_a_person_is_no_agent(synapse: Cli) -> None:
-    ran = synapse("send", "user", "hi")
+@pytest.mark.parametrize("asker", ["user", "unverified.synapse-claude-8100", "key.ci"])
+def test_who_has_no_host_is_no_agent(synapse: Cli, asker: str) -> None:
+    ran = synapse("send", asker, "hi")
 
     assert ran.code == 3
     assert "synapse reply" in ran.err

@@ -13,8 +13,14 @@ def test_the_latest_is_first_with_what_became_of_it(synapse: Cli) -> None:
     titles, one, two = synapse("tasks").out.splitlines()
 
     assert titles.split() == ["TASK", "STATE", "CHANGED", "AGENT", "FROM", "MESSAGE"]
-    assert [one.split()[at] for at in (0, 1, 3, 4, 5)] == [first["id"][:8], "canceled", "reviewer", "user", "one"]
-    assert [two.split()[at] for at in (1, 3, 4, 5)] == ["submitted", "codex-8120", "user", "two"]
+    assert [one.split()[at] for at in (0, 1, 3, 4, 5)] == [
+        first["id"][:8],
+        "canceled",
+        "reviewer",
+        "unverified.user",
+        "one",
+    ]
+    assert [two.split()[at] for at in (1, 3, 4, 5)] == ["submitted", "codex-8120", "unverified.user", "two"]
 
 
 def test_those_of_one_agent_are_found_by_its_name_and_its_profile(synapse: Cli) -> None:

@@ -64,9 +64,11 @@ def test_json_has_the_answer(synapse: Cli, start: HostFactory) -> None:
     assert (ran.json["reply"], ran.json["receipt"], ran.json["task"]["status"]) == ("yes", "answered", "completed")
 
 
-def test_a_broken_stream_is_resumed_where_it_ended(synapse: Cli, start: HostFactory) -> None:
+@pytest.mark.parametrize("says_why", [False, True], ids=["silently", "with an error"])
+def test_a_broken_stream_is_resumed_where_it_ended(synapse: Cli, start: HostFactory, says_why: bool) -> None:
     host = start()
     host.break_streams_after = 1
+    host.says_why_streams_break = says_why
 
     def work(task: Fields) -> None:
         host.change(task, status="working")
@@ -275,6 +277,41 @@ def test_who_waits_is_told_once_what_keeps_the_prompt(
 
     assert ran.code == 5
     assert ran.err.count("nothing is typed at codex-8120: there is text in the prompt") == 1
+
+
+def test_what_was_said_when_it_began_is_not_said_again_when_it_lasts(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = start()
+    host.state["gate"] = why = "there is text in the prompt"
+    looks = iter(range(1000))
+    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+
+    def overdue_later(_state: dict[str, Any]) -> dict[str, Any]:
+        return _overdue(why) if next(looks) > 4 else {}
+
+    monkeypatch.setattr("synapse.cli.waiting.overdue_in", overdue_later)
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
+
+    assert ran.err.count(why) == 1
+
+
+def _overdue(why: str) -> dict[str, object]:
+    return {"reason": "person", "why": why, "messages": 1, "overdue": True}
+
+
+def test_who_waits_is_told_once_that_messages_are_held_for_long(
+    synapse: Cli, start: HostFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "the program prints again and again"
+    start().state["held"] = {"reason": "never_rests", "why": why, "messages": 1, "overdue": True}
+    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+
+    ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
+
+    assert ran.code == 5
+    assert ran.err.count(f"codex-8120 holds 1 message: {why}  (synapse attach codex-8120)") == 1
 
 
 def test_a_machine_is_told_which_task_goes_on(synapse: Cli, start: HostFactory) -> None:

@@ -41,7 +41,7 @@ OPENED = TaskOpened(
     scope="local",
     dialect="synapse",
     message=Message(message_id=MessageId("m"), role=Role.USER, parts=(TextPart(text="hello\nthere"),)),
-    metadata={"sender": {"sender_id": "synapse-claude-8100"}},
+    metadata={"sender": {"sender_id": "synapse-claude-8100"}, "sender_verified": True},
 )
 AT = START + timedelta(seconds=1)
 

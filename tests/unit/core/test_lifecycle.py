@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from synapse.core.clock import BootTime, Deadline
 from synapse.core.errors import IllegalTransition, TaskFinished
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import NEXT_STATES, apply, opened, replay
@@ -64,11 +65,12 @@ def test_each_event_counts_one_version_and_sets_the_time() -> None:
 
 
 def test_a_task_starts_as_its_first_event_says() -> None:
-    event = facts.opened(priority=5, queued=False, deadline=after(60), metadata={"a": 1}, parent_id="p")
+    deadline = Deadline(after(60), BootTime("boot", 60.0))
+    event = facts.opened(priority=5, queued=False, deadline=deadline, metadata={"a": 1}, parent_id="p")
 
     task = opened(event)
 
-    assert (task.priority, task.queued, task.deadline, task.parent_id) == (5, False, after(60), "p")
+    assert (task.priority, task.queued, task.deadline, task.parent_id) == (5, False, deadline, "p")
     assert task.state is TaskState.SUBMITTED
     assert task.receipts == ()
     assert task.message == event.message

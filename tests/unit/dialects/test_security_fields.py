@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from synapse.core.access_errors import CredentialsRefused, Forbidden, RateLimited
 from synapse.core.auth_methods import AuthMethods
-from synapse.core.errors import Unauthenticated
+from synapse.core.errors import AgentExited, ForeignOrigin, QueueFull, SynapseError, Unauthenticated, WaitTimedOut
 from synapse.dialects.a2a_v0_3 import errors as former_errors
 from synapse.dialects.a2a_v0_3.security import security_fields as former_fields
 from synapse.dialects.a2a_v1 import errors as current_errors
@@ -88,3 +88,21 @@ def test_every_dialect_has_the_challenge_the_refusal_and_the_time_to_wait(dialec
     limited = dialect.encode_error(RateLimited("too many requests", seconds=1.2))
     assert limited.status == 429
     assert (b"retry-after", b"2") in limited.headers
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (CredentialsRefused("no", challenge="Bearer"), "UnauthenticatedError"),
+        (Unauthenticated("no"), "UnauthenticatedError"),
+        (Forbidden("no"), "PermissionDeniedError"),
+        (ForeignOrigin("no"), "PermissionDeniedError"),
+        (RateLimited("no", seconds=1), "RateLimitedError"),
+        (QueueFull("no"), "QueueFullError"),
+        (AgentExited("no"), "AgentUnavailableError"),
+        (WaitTimedOut("no"), "TimeoutError"),
+    ],
+)
+def test_0_3_does_not_call_a_refusal_an_internal_error(error: SynapseError, name: str) -> None:
+    assert json.loads(former_errors.encode_error(error).body)["type"] == name
+    assert json.loads(former_errors.encode_fault(error))["code"] == -32000, "what a server refuses by rules of its own"

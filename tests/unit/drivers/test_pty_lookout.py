@@ -70,7 +70,7 @@ class Post:
     def watch(self, screen: WatchedScreen) -> None:
         self.screen = screen
         self.screen.load()
-        self.lookout = Lookout(RESTLESS, self.screen, self.pump, self.clock)
+        self.lookout = Lookout(RESTLESS, self.screen, self.pump, self.clock, lambda: False)
 
     def prints(self, data: bytes) -> None:
         """What the pump does when the program has printed something."""

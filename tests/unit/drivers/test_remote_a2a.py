@@ -24,7 +24,9 @@ from synapse.core.driver import (
     Typing,
 )
 from synapse.core.errors import AgentExited, ExternalAgentFailed, ExternalAgentUnreachable
+from synapse.core.hold import HoldReason
 from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.overriding import override
 from synapse.core.question import Choice
 from synapse.core.question_errors import QuestionGone
 from synapse.core.status import ExternalAgent
@@ -195,7 +197,7 @@ def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_path: 
 
 
 def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(threads: FileThreads) -> None:
-    threads.keep(TASK, Thread(task_id="r-1", context_id="c-1"))
+    threads.keep(TASK, Thread(task_id="r-1", context_id="c-1"), "m-0")
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?"), status("WORKING"), status("COMPLETED")]])
 
     assert isinstance(events_of(driver_of(remote, threads), a_turn(first=False))[-1], Answered)
@@ -228,6 +230,25 @@ def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(thr
     assert [event.artifact.text for event in events if isinstance(event, Handed)] == ["hel", "lo"]
     assert len(remote.told) == 1
     assert isinstance(events[-1], Answered)
+
+
+def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: FileThreads) -> None:
+    reasons: list[HoldReason | None] = []
+
+    class Watched(FakeRemote):
+        @override
+        async def look(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> Said:
+            reasons.append(driver.view().gate_reason)
+            return await super().look(_agent, _task_id, _seconds)
+
+    away, working, done = ExternalAgentUnreachable("away"), task("WORKING")["task"], task("COMPLETED", "done")["task"]
+    remote = Watched(streams=False, tells=[[task("SUBMITTED")]], looks=[away, working, done])
+    driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+
+    assert isinstance(events_of(driver, a_turn())[-1], Answered)
+
+    assert reasons == [None, HoldReason.UNREACHABLE, None]
+    assert driver.view().gate_reason is None
 
 
 def test_an_agent_without_streams_is_looked_at_until_it_has_ended(threads: FileThreads) -> None:
@@ -293,7 +314,7 @@ def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(thread
 
 
 def test_an_answer_to_a_question_was_taken_when_the_task_went_on(threads: FileThreads) -> None:
-    threads.keep(TASK, Thread(task_id="r-1"))
+    threads.keep(TASK, Thread(task_id="r-1"), "m-0")
     remote = FakeRemote(
         streams=False,
         tells=[[Unanswered("nothing in time")]],
@@ -346,7 +367,7 @@ def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, refuses:
     run(scene)
 
 
-def test_whoever_leaves_cancels_what_nobody_would_hear_of(threads: FileThreads) -> None:
+def test_an_agent_that_is_removed_for_good_has_its_task_canceled(threads: FileThreads) -> None:
     async def scene() -> None:
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True)
         driver = driver_of(remote, threads)
@@ -355,8 +376,8 @@ def test_whoever_leaves_cancels_what_nobody_would_hear_of(threads: FileThreads) 
         async for event in driver.take_turn(a_turn()):
             events.append(event)
             if isinstance(event, TurnStarted):
-                await driver.leave()
-                await driver.leave()
+                await driver.give_up()
+                await driver.give_up()
 
         note = "other is not spoken to any longer; it was canceled there"
         assert events[-1] == Failed("agent_exited", note)
@@ -365,6 +386,68 @@ def test_whoever_leaves_cancels_what_nobody_would_hear_of(threads: FileThreads) 
             await driver.wait_ready()
 
     run(scene)
+
+
+def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+
+    async def stop_in_the_middle() -> None:
+        remote = FakeRemote(tells=[[task("WORKING"), chunk("hel")]], stays=True)
+        driver = driver_of(remote, FileThreads(path))
+        events: list[TurnEvent] = []
+        async for event in driver.take_turn(a_turn()):
+            events.append(event)
+            if isinstance(event, Handed):
+                await driver.leave()
+
+        assert isinstance(events[-1], Handed)
+        assert remote.canceled == []
+
+    run(stop_in_the_middle)
+    threads = FileThreads(path)
+    assert threads.has(TASK, a_turn().message.message_id)
+    remote = FakeRemote(looks=[task("COMPLETED", "hello")["task"]])
+
+    events = events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+
+    assert remote.told == []
+    assert [type(event) for event in events] == [Submitted, Handed, Answered]
+    assert FileThreads(path).find(TASK) is None
+
+
+def test_the_task_over_there_is_remembered_before_the_message_counts_as_taken(threads: FileThreads) -> None:
+    async def scene() -> None:
+        async for event in driver_of(FakeRemote(tells=[[task("COMPLETED")]]), threads).take_turn(a_turn()):
+            if not isinstance(event, Typing):
+                assert threads.has(TASK, a_turn().message.message_id)
+
+        assert threads.find(TASK) is None
+
+    run(scene)
+
+
+def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(threads: FileThreads) -> None:
+    threads.keep(TASK, Thread(task_id="r-1"), a_turn().message.message_id)
+    remote = FakeRemote(looks=[ExternalAgentFailed("it has no such task")])
+
+    events = events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+
+    assert events == [Failed("external_agent_failed", "other: it has no such task")]
+
+
+def test_a_follow_up_that_may_not_have_been_taken_is_not_taken_for_the_message_before_it(threads: FileThreads) -> None:
+    threads.keep(TASK, Thread(task_id="r-1"), "m-first")
+
+    assert threads.has(TASK, "m-first")
+    assert not threads.has(TASK, "m-second")
+
+
+def test_files_of_earlier_versions_name_no_message(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(f'{{"{TASK}": ["r-1", "c-1"]}}', encoding="utf-8")
+
+    assert FileThreads(path).find(TASK) == Thread(task_id="r-1", context_id="c-1")
+    assert not FileThreads(path).has(TASK, "")
 
 
 def test_a_message_takes_the_trace_of_its_task_with_it(threads: FileThreads) -> None:

@@ -26,7 +26,7 @@ def test_old_questions_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyP
     threads = FileThreads(tmp_path / "other.json")
 
     for number in range(3):
-        threads.keep(TaskId(str(number)), Thread(task_id="r"))
+        threads.keep(TaskId(str(number)), Thread(task_id="r"), "m")
 
     assert [threads.find(TaskId(str(number))) is not None for number in range(3)] == [False, True, True]
 
@@ -35,6 +35,6 @@ def test_threads_that_cannot_be_written_are_known_all_the_same(tmp_path: Path) -
     (tmp_path / "file").touch()
     threads = FileThreads(tmp_path / "file" / "other.json")
 
-    threads.keep(TASK, Thread(task_id="r-1"))
+    threads.keep(TASK, Thread(task_id="r-1"), "m")
 
     assert threads.find(TASK) == Thread(task_id="r-1")

@@ -166,3 +166,13 @@ def test_a_script_says_which_ids_are_cues_and_whether_its_card_is_strict() -> No
     assert strict.cue_ids is not None
     assert strict.cue_ids.search("tck-complete-task-1")
     assert not strict.cue_ids.search("my-tck-1")
+
+
+def test_a_script_switches_capabilities_off() -> None:
+    rest = step("{ say = 'a' }")
+
+    assert parse_script(rest).lacks == ()
+    assert parse_script(f"push_notifications = false\n{rest}").lacks == ("pushNotifications",)
+    assert parse_script(f"streaming = false\npush_notifications = true\n{rest}").lacks == ("streaming",)
+    with pytest.raises(InvalidScript, match="streaming"):
+        parse_script(f"streaming = 'no'\n{rest}")

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
+from synapse.core.overriding import override
 from synapse.registries.files import FileRegistry, is_alive
-from synapse.registries.processes import is_running, start_time
+from synapse.registries.processes import is_gone, is_running, own_namespace, start_time
 
 NO_SUCH_PID = 2**22 + 1
 
@@ -148,3 +149,68 @@ def test_a_process_is_running_only_with_its_start_time() -> None:
     assert is_running(os.getpid(), 0)
     assert not is_running(os.getpid(), started + 1)
     assert not is_running(0, 0)
+
+
+def test_an_entry_whose_file_was_lost_is_written_again_and_another_hosts_is_left(registry: FileRegistry) -> None:
+    entry = living()
+    registry.write(entry)
+
+    assert not registry.restore(entry)
+    registry.remove(entry.agent_id)
+    assert registry.restore(entry)
+    assert [one.pid for one in registry.entries()] == [os.getpid()]
+
+    other = living()
+    other.name = "another host that took the place"
+    registry.write(other)
+    assert not registry.restore(entry)
+    assert [one.name for one in registry.entries()] == ["another host that took the place"]
+
+
+def test_a_host_of_our_own_pid_namespace_is_gone_with_its_pid_and_asked_no_more(tmp_path: Path) -> None:
+    path = str(tmp_path / "host.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        gone = AgentEntry("a", "t", pid=NO_SUCH_PID, pid_started=1, socket=path, pid_namespace=own_namespace())
+        foreign = AgentEntry("a", "t", pid=NO_SUCH_PID, pid_started=1, socket=path, pid_namespace=1)
+
+        assert not is_alive(gone)
+        assert is_alive(foreign)
+    assert not is_alive(foreign)
+
+
+@pytest.mark.parametrize(("folder", "may_live"), [("there", False), ("missing", True)])
+def test_a_socket_that_is_missing_proves_the_end_only_where_its_folder_is_seen(
+    tmp_path: Path, folder: str, may_live: bool
+) -> None:
+    (tmp_path / "there").mkdir()
+    path = str(tmp_path / folder / "host.sock")
+
+    assert is_alive(AgentEntry("a", "t", pid=NO_SUCH_PID, pid_started=1, socket=path, pid_namespace=1)) is may_live
+    assert not is_alive(AgentEntry("a", "t", pid=NO_SUCH_PID, pid_started=1, socket=path))
+
+
+def test_a_process_is_surely_gone_when_none_or_another_has_its_pid() -> None:
+    started = start_time(os.getpid()) or 0
+
+    assert is_gone(NO_SUCH_PID, 1)
+    assert is_gone(os.getpid(), started + 1)
+    assert not is_gone(os.getpid(), started)
+    assert not is_gone(os.getpid(), 0)
+
+
+class ReadOnlyRegistry(FileRegistry):
+    """A registry in a folder that may not be written any more."""
+
+    @override
+    def remove(self, agent_id: str) -> None:
+        """Nothing can be removed."""
+
+
+def test_an_entry_that_could_not_be_removed_is_not_said_to_be(tmp_path: Path) -> None:
+    registry = ReadOnlyRegistry(tmp_path / "registry")
+    registry.write(AgentEntry("synapse-codex-8120", "codex", pid=NO_SUCH_PID, pid_started=1))
+
+    assert registry.entries() == []
+    assert registry.notes == [f"could not remove synapse-codex-8120: its host (pid {NO_SUCH_PID}) is gone"]

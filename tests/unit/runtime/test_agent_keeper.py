@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.runtime.agent_keeper import AgentKeeper, host_command, pause_after
+from synapse.core.errors import InvalidSettings
+from synapse.runtime.agent_keeper import AgentKeeper, check_startable, host_command, pause_after
 from synapse.runtime.gateway_config import AgentConfig
 from synapse.runtime.system_clock import SystemClock
+from synapse.runtime.trust import TrustBook, read_project
 
 BOUND = 20.0
 ADA = AgentConfig(id="ada", profile="dummy", instructions=False, arguments=("--fast",))
@@ -52,6 +54,22 @@ def test_the_host_is_started_with_the_agents_name_and_arguments() -> None:
     assert command[command.index("--name") + 1] == "ada"
     assert "--no-instructions" in command
     assert command[-2:] == ["--", "--fast"]
+
+
+def test_an_agent_with_a_profile_of_an_untrusted_project_is_told_before_the_gateway_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path.resolve() / "project"
+    (folder / ".synapse" / "profiles").mkdir(parents=True)
+    (folder / ".synapse" / "profiles" / "tool.toml").write_text("command = ['tool']", encoding="utf-8")
+    monkeypatch.setenv("SYNAPSE_HOME", str(tmp_path / "state"))
+    tool = AgentConfig(id="ada", profile="tool", working_dir=str(folder))
+
+    with pytest.raises(InvalidSettings, match=f"agent 'ada': .* synapse trust {folder}"):
+        check_startable([tool], tmp_path / "gateway.toml")
+    TrustBook(tmp_path / "state").decide(read_project(folder), SystemClock().now(), trusted=True)
+
+    check_startable([tool], tmp_path / "gateway.toml")
 
 
 def test_an_agent_that_runs_already_is_only_watched(tmp_path: Path) -> None:

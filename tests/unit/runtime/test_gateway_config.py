@@ -58,6 +58,12 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     assert config.agent("nobody") == AgentConfig(id="nobody")
 
 
+def test_capabilities_of_an_agent_are_switched_off(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "[[agents]]\nid = 'a'\nstreaming = false\npush_notifications = false"))
+    assert config.agent("a").lacks == ("streaming", "pushNotifications")
+    assert config.agent("b").lacks == ()
+
+
 def test_the_extensions_of_an_agent_are_read(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, "[[agents]]\nid = 'a'\nextensions = [{ uri = 'urn:a', required = true }]"))
     assert config.agent("a").extensions == (Extension(uri="urn:a", required=True),)
@@ -93,6 +99,7 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("= 1", "is not TOML"),
         ("agents = 1", "under [[agents]]"),
         ("[[agents]]\nprofile = 'x'", "has no id"),
+        ("[[agents]]\nid = 'key.a'", "'key.a' cannot be an agent's id"),
         ("[[agents]]\nid = '../a'", "'../a' cannot be an agent's id"),
         ("[[agents]]\nid = 'a'\n[[agents]]\nid = 'a'", "two agents have the id 'a'"),
         ("[[agents]]\nid = 'a'\nprofil = 'x'", "did you mean 'profile'"),
@@ -100,6 +107,7 @@ def test_without_a_file_the_defaults_count_and_flags_count_most(tmp_path: Path) 
         ("[[agents]]\nid = 'a'\ndriver = 'scripted'", "go together"),
         ("[[agents]]\nid = 'a'\narguments = 'x'", "a list of texts"),
         ("[[agents]]\nid = 'a'\nprofile = 'x'\ndriver = 'scripted'\nscript = 'x'", "in one way only"),
+        ("[[agents]]\nid = 'a'\nstreaming = 'no'", "agent 'a': 'streaming' must be true or false, not 'no'"),
         ("[[agents]]\nid = 'a'\nextensions = 1", "agent 'a': 'extensions' must be a list of tables, not 1"),
         ("[[agents]]\nid = 'a'\nextensions = [{ uri = 'x' }]", "agent 'a': extension 1: 'uri' must be a URI"),
         ("[[agents]]\nid = 'a'\nextension = []", "did you mean 'extensions'"),

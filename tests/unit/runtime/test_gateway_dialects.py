@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -38,6 +38,7 @@ from synapse.runtime.gateway_discovery import is_discovery
 from synapse.service.acceptance import MODES
 from synapse.transports.http import first_endpoint
 from synapse.transports.routing import Endpoint, RouteTable
+from synapse.transports.web_names import Addresses
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LISTED = ListedAgent(id="ada", name="Synapse Dummy", description="d", version="1", agent_type="dummy", state="ready")
@@ -46,10 +47,10 @@ KEYS = AuthMethods(api_keys=True)
 
 def cards(methods: AuthMethods = KEYS, **switches: bool) -> GatewayCards:
     return GatewayCards(
-        url="https://a.example",
+        addresses=Addresses("https://a.example"),
         methods=methods,
         config_of=lambda name: AgentConfig(id=name, **switches),  # type: ignore[arg-type]  # all of them are switches
-        grpc_url="a.example:8001",
+        grpc_port=8001,
     )
 
 
@@ -118,6 +119,42 @@ def test_a_message_is_for_the_agent_of_the_path() -> None:
     assert (call.request.agent, type(call.request.request)) == ("ada", SendAndWait)
     at_once = asked("POST", "/agents/ada/v1/message:send", SUPERVISOR_BODY).request
     assert isinstance(at_once.request, SendMessage)
+
+
+def cached(path: str, headers: Any = (), *, public: bool) -> tuple[str, str]:
+    open_cards = replace(cards(), is_public=is_discovery) if public else cards()
+    match = RouteTable(gateway_dialects(open_cards)).match("GET", path.encode())
+    endpoint = match.endpoints[0]
+    call = cast("CallRoute", endpoint.route).ask(WireRequest("GET", path, match.params(endpoint), b"", headers))
+    assert isinstance(call, Call)
+    told = dict(call.answer(LISTED).headers if call.answer else call.headers)
+    return told[b"cache-control"].decode(), told.get(b"vary", b"").decode()
+
+
+CARD = "/agents/ada/.well-known/agent-card.json"
+KEY = ((b"x-api-key", b"sk_1"),)
+BEARER = ((b"authorization", b"Bearer x"),)
+WHO = "A2A-Version, Authorization, X-API-Key"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "public", "kept"),
+    [
+        (CARD, (), True, ("public, max-age=10", WHO)),
+        (CARD, KEY, True, ("private, max-age=10", WHO)),
+        (CARD, BEARER, True, ("private, max-age=10", WHO)),
+        (CARD, (), False, ("private, max-age=10", WHO)),
+        (CARD, KEY, False, ("private, max-age=10", WHO)),
+        ("/.well-known/agent-cards/ada.json", BEARER, False, ("private, max-age=10", WHO)),
+        ("/agents/ada/v1/extendedAgentCard", BEARER, True, ("private, no-cache", WHO)),
+        ("/agents/ada/v1/card", KEY, True, ("private, no-cache", WHO)),
+        ("/agents/list.json", KEY, True, ("no-store", "")),
+    ],
+)
+def test_caches_share_no_card_that_needed_credentials(
+    path: str, headers: Any, public: bool, kept: tuple[str, str]
+) -> None:
+    assert cached(path, headers, public=public) == kept
 
 
 def test_a_version_that_nobody_speaks_is_refused_in_the_standards_words() -> None:
@@ -221,7 +258,7 @@ def test_the_default_agents_card_names_grpc_of_0_3_which_knows_no_tenant() -> No
     for default, named in (("ada", True), ("bob", False)):
         made_by = replace(cards(), default_agent=default)
         interfaces = json.loads(card(version="0.3", made_by=made_by).body)["additionalInterfaces"]
-        assert ({"url": "a.example:8001", "transport": "GRPC"} in interfaces) is named
+        assert ({"url": "https://a.example:8001", "transport": "GRPC"} in interfaces) is named
 
 
 @pytest.mark.parametrize("path", CARD_PATHS)
@@ -254,6 +291,9 @@ def test_a_version_gets_its_pure_card() -> None:
     assert "securityRequirements" in current
     assert "supportedInterfaces" not in former
     assert former["supportsAuthenticatedExtendedCard"] is True
+    open_to_all = json.loads(card(version="0.3", made_by=cards(AuthMethods())).body)
+    assert open_to_all["supportsAuthenticatedExtendedCard"] is False, "nobody is authenticated there"
+    assert json.loads(card(made_by=cards(AuthMethods())).body)["supportsAuthenticatedExtendedCard"] is False
     assert "security" in former
 
 

@@ -26,6 +26,7 @@ from synapse.runtime.gateway_dialects import gateway_dialects
 from synapse.runtime.gateway_grpc import GrpcDoor
 from synapse.transports.credentials import NOBODY, Peer
 from synapse.transports.gateway_gate import GatewayGate
+from synapse.transports.web_names import Addresses
 from tests.fakes.certificates import self_made
 from tests.fakes.facts import opened
 
@@ -68,7 +69,9 @@ def door_of(gate: OpenGate, access: AccessSettings, **fields: Any) -> GrpcDoor:
         public_url="https://agents.example.com:8443/a",
         max_message_bytes=1000,
     )
-    cards = GatewayCards(url="http://a.example", methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name))
+    cards = GatewayCards(
+        addresses=Addresses("http://a.example"), methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name)
+    )
     door.offer({dialect.name: dialect for dialect in gateway_dialects(cards)})
     return door
 

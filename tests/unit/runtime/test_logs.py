@@ -99,3 +99,14 @@ def test_a_log_that_cannot_be_set_aside_goes_on(tmp_path: Path, monkeypatch: pyt
     log.info("told", extra={"number": 11})
 
     assert [line["number"] for line in (*lines(aside), *lines(path))] == list(range(12))
+
+
+def test_a_line_of_the_log_cannot_act_on_the_terminal_of_who_reads_it(tmp_path: Path) -> None:
+    path = log_to(tmp_path / "logs", "synapse-codex-8120")
+    hostile = "a\x1b[2J\x7f\x9b1m\u202e\u2028\nb 日本"
+
+    log.info("external_not_shown", extra={"agent": hostile})
+
+    assert not set(path.read_text(encoding="utf-8")) & set("\x1b\x7f\x9b\u202e\u2028")
+    assert "日本" in path.read_text(encoding="utf-8")
+    assert [line["agent"] for line in lines(path)] == [hostile]

@@ -20,11 +20,13 @@ from synapse.runtime.settings import BUNDLED_PROFILES, Settings, load_settings
 from synapse.stores.memory import MemoryStore
 from tests.fakes.clock import FakeClock
 
-SETTINGS = Settings(profile_folders=(BUNDLED_PROFILES,))
+SETTINGS = Settings(profile_sources=(BUNDLED_PROFILES,))
 OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
 
 
-@pytest.mark.parametrize("name", ["reviewer", "claude2", "claude-a", "synapse", "users", "a.b_c-1", "n" * 40])
+@pytest.mark.parametrize(
+    "name", ["reviewer", "keys", "unverified", "key", "claude2", "claude-a", "synapse", "users", "a.b_c-1", "n" * 40]
+)
 def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
     check_name(name, SETTINGS)
 
@@ -42,6 +44,7 @@ def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
             "synapse-system",
             "synapse-dummy-8195",
         ),
+        *("unverified.x", "key.ci", "Key.ci", "UNVERIFIED.", "key."),
         *("", "-x", "no such", "a/b", "n" * 41, ".", "..", ".x", "list.json"),
     ],
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidSettings
 from synapse.core.events import ArtifactAdded, MetadataChanged, StateChanged, Update
 from synapse.core.message import Artifact, TextPart
 from synapse.core.push import PushConfig
@@ -17,6 +16,8 @@ from synapse.core.requests import DeletePushConfig, ListPushConfigs, SetPushConf
 from synapse.core.task import TaskState
 from synapse.runtime.pushing import words_of
 from synapse.runtime.settings import load_settings
+from synapse.runtime.system_clock import SystemClock
+from synapse.runtime.trust import TrustBook, read_project
 from tests.unit.dialects.a2a_v1.samples import UPDATED, a_task
 from tests.unit.runtime.test_host_dialects import app, get, post
 from tests.unit.transports.exchange import Exchange, FixedService
@@ -94,8 +95,14 @@ def test_a_project_cannot_allow_private_webhooks(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_text("allow_private_webhooks = true\n", encoding="utf-8")
 
-    with pytest.raises(InvalidSettings, match="cannot be set by a project"):
-        load_settings(environ={"HOME": str(tmp_path / "home")}, folder=tmp_path)
+    home = {"SYNAPSE_HOME": str(tmp_path.parent / f"{tmp_path.name}-state")}
+    TrustBook(Path(home["SYNAPSE_HOME"])).decide(read_project(tmp_path), SystemClock().now(), trusted=True)
+
+    settings = load_settings(environ=home, folder=tmp_path)
+
+    assert not settings.allow_private_webhooks
+    assert settings.project is not None
+    assert settings.project.refused == ["allow_private_webhooks"]
     file.unlink()
     allowed = {"HOME": str(tmp_path), "SYNAPSE_ALLOW_PRIVATE_WEBHOOKS": "yes"}
     assert load_settings(environ=allowed, folder=tmp_path).allow_private_webhooks

@@ -112,7 +112,7 @@ def test_an_agent_is_added_under_the_alias_that_was_chosen(scene: Scene) -> None
     assert scene.add(alias="My_agent-2").alias == "My_agent-2"
 
 
-@pytest.mark.parametrize("alias", ["-a", "_a", "a b", "a/b", "..", "ü", "a" * 65, "a\n"])
+@pytest.mark.parametrize("alias", ["key.ci", "unverified.x", "-a", "_a", "a b", "a/b", "..", "ü", "a" * 65, "a\n"])
 def test_an_alias_of_other_characters_is_refused_before_anybody_is_asked(scene: Scene, alias: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be an alias"):
         scene.add(alias=alias)

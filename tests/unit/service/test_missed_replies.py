@@ -8,6 +8,7 @@ import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.envelope import typed_sender
 from synapse.core.requests import CreateTask, Reply, Sender
 from synapse.core.task import Task, TaskState
 from tests.fakes.desk import CLAUDE, ME, Desk, say, working
@@ -62,7 +63,9 @@ def test_a_reply_that_came_while_the_asker_was_away_is_taken_at_its_start() -> N
         answered = await after.task(waiting.id)
         assert (answered.state, answered.artifacts[0].text) == (TaskState.COMPLETED, "echo: review")
         assert answered.artifacts[0].metadata["inferred"] is True
-        assert len(after.worker.waiting) == 1
+        (delivered,) = after.worker.waiting
+        # The agent's own inbox has the answer, so it is proven whose it is.
+        assert typed_sender((await after.task(delivered)).metadata) == CLAUDE.agent_id
 
     asyncio.run(story())
 

@@ -173,6 +173,6 @@ def test_a_caller_cannot_mark_a_message_so_that_it_is_not_typed_after_a_restart(
             await again.finished(task)
 
         assert again.driver.typed == ["here"]
-        assert (await again.task(task.id)).history[-1].metadata == {"theirs": 1}
+        assert (await again.task(task.id)).history[-1].metadata == {"theirs": 1, "typed_from": "user"}
 
     play(story())

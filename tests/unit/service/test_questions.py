@@ -10,6 +10,7 @@ import pytest
 
 from synapse.core.caller import APPROVE, Caller
 from synapse.core.driver import (
+    AgentView,
     Doubted,
     Questioned,
     Resumed,
@@ -17,6 +18,7 @@ from synapse.core.driver import (
     Typing,
 )
 from synapse.core.errors import PersonRequired, TaskNotFound
+from synapse.core.overriding import override
 from synapse.core.question import Choice, Question
 from synapse.core.question_errors import NothingAsked, QuestionGone
 from synapse.core.requests import (
@@ -40,6 +42,7 @@ from tests.fakes.questions import (
     PERSON,
     STARTUP,
     TAKEN,
+    WITHOUT_TERMINAL,
     answer,
     asked,
     asks,
@@ -182,6 +185,7 @@ NAMES = {
     OTHER_AGENT: "another agent",
     ITSELF: "the agent itself",
     LEFT_BEHIND: "a process that an agent left behind",
+    WITHOUT_TERMINAL: "a person without a terminal where one is demanded",
     GATEWAY_APPROVER: "a key that may approve",
     GATEWAY_SENDER: "a key that may send",
 }
@@ -204,7 +208,10 @@ REFUSED = [
     (STARTUP, OTHER_AGENT),
     (STARTUP, ITSELF),
     (STARTUP, LEFT_BEHIND),
+    (PERMISSION, WITHOUT_TERMINAL),
+    (STARTUP, WITHOUT_TERMINAL),
     (CHOICE, ITSELF),
+    (CHOICE, LEFT_BEHIND),
 ]
 
 
@@ -249,6 +256,19 @@ def test_a_setting_lets_agents_answer(caller: Caller) -> None:
     play(story())
 
 
+def test_where_a_terminal_is_demanded_no_key_approves() -> None:
+    async def story() -> None:
+        async with working(Desk(asks(PERMISSION), keys_may_answer=False)) as desk:
+            task = await asked(desk)
+            with pytest.raises(PersonRequired):
+                await answer(desk, GATEWAY_APPROVER, task_id=task.id, option="1")
+            await answer(desk, PERSON, task_id=task.id, option="1")
+
+            assert desk.driver.choices == [Choice(option="1")]
+
+    play(story())
+
+
 def test_a_foreign_task_is_missing() -> None:
     stranger = Caller(scope="key-2", actions=frozenset({APPROVE}))
 
@@ -272,6 +292,31 @@ def test_without_a_task_it_is_whatever_the_agent_asks_now() -> None:
 
             assert going_on is not None
             assert going_on.id == task.id
+
+    play(story())
+
+
+def test_a_question_that_goes_while_the_status_is_told_does_not_stand_there_without_its_task() -> None:
+    class Blinking(FakeDriver):
+        """Sees a question in the first look, and none in the next."""
+
+        @override
+        def view(self) -> AgentView:
+            seen = super().view()
+            self.question = None
+            return seen
+
+    async def story() -> None:
+        async with working(Desk(Blinking(lambda _: [Typing(), TAKEN, DONE]))) as desk:
+            desk.driver.go_on.clear()
+            task = await desk.reached(await desk.send("work"), "submitted")
+            desk.driver.question = PERMISSION
+
+            status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+
+            assert status.view.question == PERMISSION
+            assert status.asking is not None
+            assert status.asking.id == task.id
 
     play(story())
 

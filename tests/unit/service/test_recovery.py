@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from synapse.core.caller import Caller
-from synapse.core.driver import Turn, TurnEvent, Typing
+from synapse.core.driver import Answered, Submitted, Turn, TurnEvent, Typing
 from synapse.core.errors import Conflict, PersonRequired
-from synapse.core.message import Json
+from synapse.core.message import Json, TextPart
 from synapse.core.requests import CreateTask, ResolveTask
 from synapse.core.task import Task, TaskState
 from synapse.service import recovery
@@ -19,6 +19,13 @@ from tests.fakes.driver import FakeDriver
 
 def only_typed(_turn: Turn) -> list[TurnEvent]:
     return [Typing(), Typing()]
+
+
+def followed_to_its_end(turn: Turn) -> list[TurnEvent]:
+    answered = Answered(parts=(TextPart(text="done"),), source="a2a")
+    if turn.resumed:
+        return [Submitted("a2a", "looked up again"), answered]
+    return [Typing(), Submitted("a2a", "taken"), answered]
 
 
 async def left_by(desk: Desk) -> Task:
@@ -65,6 +72,27 @@ def test_a_task_that_ran_has_failed_because_its_program_is_gone() -> None:
         ended = await after.task(task.id)
 
         assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("step", ["typed", "submitted"])
+def test_a_task_that_the_agent_still_has_is_followed_again_before_all_that_waits(step: str) -> None:
+    async def story() -> None:
+        before = Desk(FakeDriver(only_typed) if step == "typed" else None)
+        before.driver.go_on.clear()
+        async with working(before):
+            task = await before.reached(await before.send("hello"), step)
+            urgent = await before.send("urgent", priority=4)
+        driver = FakeDriver(followed_to_its_end)
+        async with working(Desk(driver, store=before.store)) as after:
+            await after.recover(lambda left: left.id == task.id)
+            done = await after.finished(task)
+            await after.finished(urgent)
+
+        assert done.state is TaskState.COMPLETED
+        assert sum(receipt.step == "typed" for receipt in done.receipts) == 1
+        assert [(turn.task_id, turn.resumed) for turn in driver.turns] == [(task.id, True), (urgent.id, False)]
 
     asyncio.run(story())
 

@@ -97,6 +97,27 @@ def test_a_person_at_a_shell_is_answered_on_the_task_itself() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_who_is_not_proven_is_answered_on_the_task_though_nobody_waits_at_the_claimed_agent(is_proven: bool) -> None:
+    async def story() -> None:
+        async with working(Desk()) as desk:
+            desk.driver.go_on.clear()
+            desk.courier.nobody_waits = True
+            caller = Caller(via_socket=True, agent_id=CLAUDE.agent_id) if is_proven else Caller()
+            task = await desk.send("?", sender=claude(), response_expected=True, sender_task_id="t-1", caller=caller)
+            await desk.reached(task, "submitted")
+            reply = desk.service.handle(Reply(message=say("fine")), Caller(via_socket=True))
+            if is_proven:
+                with pytest.raises(TaskNotFound):
+                    await reply
+            else:
+                assert (await reply).to == f"unverified.{CLAUDE.agent_id}"
+
+            assert (await desk.finished(task)).artifacts[0].text == "fine"
+
+    asyncio.run(story())
+
+
 def test_a_reply_may_say_that_it_failed() -> None:
     async def story() -> None:
         async with working(Desk()) as desk:

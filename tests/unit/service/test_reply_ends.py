@@ -19,10 +19,11 @@ from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.facts import after
 
 SOCKET = Caller(via_socket=True)
+FROM_CLAUDE = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
 
 
 async def asked(desk: Desk, text: str, waiting: str) -> Task:
-    return await desk.send(text, sender=claude(), response_expected=True, sender_task_id=waiting)
+    return await desk.send(text, sender=claude(), response_expected=True, sender_task_id=waiting, caller=FROM_CLAUDE)
 
 
 def test_an_answer_to_a_sender_that_is_gone_is_kept_on_the_task() -> None:

@@ -88,8 +88,21 @@ def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_s
             await desk.service.handle(asked_back(), Caller())
         again = await desk.service.handle(asked_back(), Caller())
         assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
-        assert told.value.agents == (CLAUDE.agent_id, ME.agent_id, CLAUDE.agent_id)
+        assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
         assert "waits for" in (await desk.task(mine.id)).attention
+
+    asyncio.run(story())
+
+
+def test_agents_in_a_circle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CLAUDE, "name", "reviewer")
+
+    async def story() -> None:
+        desk = Desk()
+        await codex_waits_for_claude(desk)
+
+        with pytest.raises(WaitCycle, match="reviewer waits for codex-8120 waits for reviewer"):
+            await desk.service.handle(asked_back(), Caller())
 
     asyncio.run(story())
 
@@ -110,7 +123,7 @@ def test_a_circle_is_seen_when_one_in_it_was_started_again_at_another_port(waits
 
         with pytest.raises(WaitCycle) as told:
             await desk.service.handle(asked_back(), Caller())
-        assert told.value.agents == (CLAUDE.agent_id, ME.agent_id, CLAUDE.agent_id)
+        assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
         assert "waits for" in (await desk.task(mine.id)).attention
 
     asyncio.run(story())

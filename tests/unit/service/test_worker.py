@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered, Doubted, Failed, NotNow, Submitted, Turn, TurnEvent, Typing
+from synapse.core.driver import Answered, Asked, Doubted, Failed, NotNow, Refused, Submitted, Turn, TurnEvent, Typing
 from synapse.core.message import TextPart
 from synapse.core.receipt import ReceiptStep
 from synapse.core.requests import CancelTask, ResolveTask
@@ -76,6 +78,36 @@ def test_priority_five_interrupts_the_running_turn_and_goes_ahead_of_the_queue()
 
         assert desk.driver.interrupts == 1
         assert [turn.message.text for turn in desk.driver.turns] == ["long work", "stop!", "queued work"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (Answered(parts=(TextPart(text="all of it"),), source="signal"), TaskState.COMPLETED),
+        (Answered(parts=(TextPart(text="all of it"),), source="transcript"), TaskState.COMPLETED),
+        (Refused("that is not mine to do"), TaskState.REJECTED),
+        (Asked(parts=(TextPart(text="which one?"),)), TaskState.INPUT_REQUIRED),
+        (Answered(parts=(TextPart(text="the half of i"),), source="screen"), TaskState.CANCELED),
+        (Failed("interrupted", "its hook says so"), TaskState.CANCELED),
+    ],
+)
+def test_a_turn_that_ended_whole_before_the_interrupt_took_effect_keeps_its_end(
+    end: TurnEvent, state: TaskState
+) -> None:
+    def plot(turn: Turn) -> list[TurnEvent]:
+        return [Typing(), Submitted("signal", "it has it"), end] if "long" in turn.message.text else echo(turn)
+
+    async def story() -> None:
+        desk = Desk(FakeDriver(plot))
+        desk.driver.go_on.clear()
+        async with working(desk):
+            running = await desk.reached(await desk.send("long work"), "submitted")
+            urgent = await desk.send("stop!", priority=5)
+            await desk.finished(urgent)
+
+            assert (await desk.task(running.id)).state is state
 
     asyncio.run(story())
 

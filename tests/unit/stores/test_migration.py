@@ -120,6 +120,16 @@ def test_lists_and_their_totals_are_what_they_were(path: Path) -> None:
     look(path, story)
 
 
+def test_what_was_kept_before_is_counted(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        counted, every = await store.stored_bytes(), await store.read_after(0, limit=10_000)
+        assert counted > 50 * len(every) > 0
+        await store.prune(after(10**9))
+        assert await store.stored_bytes() < counted
+
+    look(path, story)
+
+
 def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
     async def story(store: SqliteStore) -> None:
         assert await store.find_message("codex@/proj", "local", "m-1") == KnownMessage(TASK, "first")

@@ -279,6 +279,35 @@ def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(tell: Tell) -> None:
     tell(story)
 
 
+def test_what_is_kept_is_counted_for_each_inbox_and_scope(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        assert await store.stored_bytes() == 0
+        await keep(store, opened("t"), moved(TaskState.WORKING, "t"))
+        first = await store.stored_bytes()
+        await keep(store, replace(opened("key"), scope="key:1"))
+        both = await store.stored_bytes()
+
+        assert 0 < first < both
+        assert await store.stored_bytes(scope="local") == await store.stored_bytes(inbox="codex@/proj") - both + first
+        assert await store.stored_bytes(inbox="codex@/proj", scope="key:1") == both - first
+        assert await store.stored_bytes(inbox="nobody") == await store.stored_bytes(scope="key:2") == 0
+
+    tell(story)
+
+
+def test_what_is_forgotten_counts_no_longer(tell: Tell) -> None:
+    async def story(store: TaskStore) -> None:
+        await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
+        kept = await store.stored_bytes()
+        await keep(store, opened("old"), moved(TaskState.COMPLETED, "old"))
+
+        await store.prune(after(30))
+
+        assert await store.stored_bytes() == kept
+
+    tell(story)
+
+
 def test_prune_deletes_old_finished_tasks_only(tell: Tell) -> None:
     async def story(store: TaskStore) -> None:
         old = [numbered(number) for number in range(250)]

@@ -19,6 +19,7 @@ from synapse.core.overriding import override
 from synapse.stores import sqlite_appends, sqlite_writer
 from synapse.stores.sqlite import SqliteStore
 from synapse.stores.sqlite_file import open_file
+from synapse.stores.sqlite_loss import StoreFiles
 from synapse.stores.sqlite_writer import Writer
 from tests.fakes.facts import message, numbered, opened
 
@@ -65,7 +66,7 @@ def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_
         connection = open_file(path, lock_timeout=1)
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 20}")
-        writer = Writer(path, connection, lock_timeout=1)
+        writer = Writer(StoreFiles(path), connection, lock_timeout=1)
         large = opened(numbered(2), message=message("x" * 200_000))
 
         small, too_large, behind = submit(writer, opened()), submit(writer, large), submit(writer, opened(numbered(3)))
@@ -101,7 +102,8 @@ class Expiring(deque[Any]):
 def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_path: Path) -> None:
     async def story() -> None:
         path = tmp_path / "store.db"
-        writer = Writer(path, open_file(path, lock_timeout=5), lock_timeout=5)
+        connection = open_file(path, lock_timeout=5)
+        writer = Writer(StoreFiles(path), connection, lock_timeout=5)
         works = writer._queue = Expiring()  # pyright: ignore[reportPrivateUsage] # the race is inside
         gone = submit(writer, opened())
         assert await asyncio.to_thread(works.expired.wait, 10)

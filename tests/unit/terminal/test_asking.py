@@ -13,7 +13,11 @@ from synapse.terminal.asking import Asking, Open
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import parse_profile
+from synapse.terminal.signals.claude import read_hook
 from synapse.terminal.signals.report import Report, Told
+from tests.unit.terminal.bundled import bundled
+from tests.unit.terminal.golden_screens import picture
+from tests.unit.terminal.signals.recordings import recorded
 
 QUIET = 0.15
 DIALOGS: list[dict[str, Any]] = [
@@ -33,8 +37,8 @@ OWN = Question(
 
 
 def look(*rows: str, state: str = WAITING, dialog: str = "ask", updating: bool = False, quiet_for: float = 0.5) -> Look:
-    picture = Picture((*rows, ""), (0, 0), 40, len(rows) + 1, updating=updating)
-    return Look(picture=picture, state=state, dialog=dialog if rows else "", quiet_for=quiet_for)
+    seen = Picture((*rows, ""), (0, 0), 40, len(rows) + 1, updating=updating)
+    return Look(picture=seen, state=state, dialog=dialog if rows else "", quiet_for=quiet_for)
 
 
 def told(question: Question | None = OWN, text: str = "") -> Report:
@@ -263,3 +267,53 @@ def test_a_program_that_paints_whole_frames_is_believed_sooner() -> None:
     assert asking.deadline is not None
     assert asking.deadline < 0.06 + QUIET
     assert asked(asking.see(painting, asking.deadline)).title == "Go on?"
+
+
+def own_options(*options: tuple[str, str, Leaning]) -> Question:
+    """What the program tells of the dialog ONE."""
+    made = tuple(Option(key=key, label=label, leaning=leaning) for key, label, leaning in options)
+    return Question(id="own", kind=QuestionKind.PERMISSION, title="May I?", detail="rm a", options=made)
+
+
+def test_a_number_means_what_it_means_on_the_screen() -> None:
+    asking = Asking(PROFILE)
+    always = ("2", "Yes, and always", Leaning.ALLOW_ALWAYS)
+    asking.hear(told(own_options(("1", "Yes", Leaning.ALLOW), always, ("3", "No", Leaning.DENY))))
+
+    opened = asking.see(look(*ONE), 0.0)
+
+    assert opened is not None
+    assert opened.is_renumbered
+    assert [(option.key, option.label) for option in opened.question.options] == [("1", "Yes"), ("2", "No")]
+    assert (opened.question.title, opened.question.source) == ("May I?", "signal")
+
+
+def test_options_of_its_own_words_stay_where_their_numbers_are_those_of_the_screen() -> None:
+    asking = Asking(PROFILE)
+    asking.hear(told(own_options(("1", "Yes, remove it", Leaning.ALLOW), ("2", "No, keep it", Leaning.DENY))))
+
+    opened = asking.see(look(*ONE), 0.0)
+
+    assert opened is not None
+    assert not opened.is_renumbered
+    assert [option.label for option in opened.question.options] == ["Yes, remove it", "No, keep it"]
+
+
+def test_the_options_that_a_real_hook_tells_give_way_to_those_of_its_dialog() -> None:
+    claude = bundled("claude")
+    asking = Asking(claude)
+    payload = next(hook for hook in recorded("claude", "hooks.jsonl") if hook.get("permission_suggestions"))
+    report = read_hook(payload, "own")
+    assert report is not None
+    asking.hear(report)
+
+    opened = asking.see(
+        Look(picture=picture("claude/dialog_permission"), state=WAITING, dialog="permission", quiet_for=1.0), 0.0
+    )
+
+    assert [f"{option.key}. {option.label}" for option in asked(opened).options] == [
+        "1. Yes",
+        "2. Yes, and always allow access to /tmp/proj from this project",
+        "3. Yes, and switch to auto mode · auto mode handles these prompts for you",
+        "4. No",
+    ]

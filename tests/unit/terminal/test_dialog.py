@@ -41,6 +41,28 @@ READ: dict[str, tuple[QuestionKind, str, list[tuple[str, Leaning]], Choosing]] =
         [("Yes", ALLOW), ("No (recommended)", DENY)],
         Choosing.ARROWS,
     ),
+    "claude/startup_bypass": (
+        STARTUP,
+        "WARNING: Claude Code running in Bypass Permissions mode",
+        [("No, exit", DENY), ("Yes, I accept", ALLOW)],
+        Choosing.ARROWS,
+    ),
+    "claude/startup_imports": (
+        STARTUP,
+        "Allow external CLAUDE.md file imports?",
+        [("No, disable external imports", DENY), ("Yes, allow external imports", ALLOW)],
+        Choosing.ARROWS,
+    ),
+    "claude/startup_mcp_server": (
+        STARTUP,
+        "New MCP server found in this project: x",
+        [
+            ("Use this MCP server", ALLOW),
+            ("Use this and all future MCP servers", ALWAYS),
+            ("Continue without using this MCP server", DENY),
+        ],
+        Choosing.ARROWS,
+    ),
     "claude/startup_trust": (
         STARTUP,
         "Is this a project you created or one you trust?",
@@ -244,6 +266,8 @@ def test_what_it_is_about_is_shown_without_frames_and_tips(name: str, detail: st
     [
         ("claude/dialog_permission", 0, None),
         ("claude/startup_api_key", 1, None),
+        ("claude/startup_bypass", 0, None),
+        ("claude/startup_mcp_server", 2, None),
         ("claude/dialog_question", 0, 2),
         ("gemini/dialog_question", 0, 2),
         ("copilot/dialog_question", 0, 2),

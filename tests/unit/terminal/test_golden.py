@@ -37,6 +37,9 @@ DIALOG_NAMES = {
     "startup_login": "login",
     "startup_api_key": "api_key",
     "startup_hooks_review": "hooks",
+    "startup_bypass": "startup",
+    "startup_mcp_server": "startup",
+    "startup_imports": "startup",
 }
 KINDS = {"startup": "dialog", "narrow": ""}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synapse.core.agent import READY, WORKING
 from synapse.terminal.delivery import Closed, Delivery, Doubt, Proven, Write
+from synapse.terminal.draft import Draft
 from tests.unit.terminal.deliveries import ENTER, entered_delivery, typed_delivery
 from tests.unit.terminal.scenes import TEXT, line_profile, look_at, quiet_profile, screen_of
 
@@ -123,7 +124,7 @@ class TestLinePrograms:
     def test_a_line_that_a_person_typed_ahead_is_left_alone_though_the_prompt_looks_empty(self) -> None:
         delivery = Delivery(TEXT, line_profile())
 
-        (step,) = delivery.advance(look_at(self.READY, person_drafting=True), 0.0)
+        (step,) = delivery.advance(look_at(self.READY, draft=Draft.HIDDEN), 0.0)
 
         assert step == Closed("a person has a half-typed line")
 

@@ -40,6 +40,14 @@ def test_a_program_that_cannot_read_gets_neither_header_nor_instructions() -> No
     assert (profile.envelope, profile.instructions) == (False, False)
 
 
+def test_a_profile_may_switch_capabilities_off() -> None:
+    assert parse_profile({"command": ["bc"]}, "bc").lacks == ()
+    assert parse_profile({"command": ["bc"], "streaming": False}, "bc").lacks == ("streaming",)
+    assert parse_profile({"command": ["bc"], "push_notifications": False}, "bc").lacks == ("pushNotifications",)
+    with pytest.raises(InvalidProfile, match="streaming"):
+        parse_profile({"command": ["bc"], "streaming": "no"}, "bc")
+
+
 def test_a_profile_may_declare_extensions() -> None:
     profile = parse_profile({"command": ["bc"], "extensions": [{"uri": "urn:a", "required": True}]}, "bc")
 
@@ -169,7 +177,7 @@ def test_the_real_clis_are_pasted_into_and_never_sent_a_signal(name: str) -> Non
 def test_the_built_in_agent_is_a_line_program_that_lives_through_sigint() -> None:
     profile = bundled("dummy")
 
-    assert profile.command == ("{python}", "-m", "synapse.tools.dummy")
+    assert profile.command == ("{python}", "-P", "-m", "synapse.tools.dummy")
     assert profile.reads_lines
     assert profile.interrupt.signal == "SIGINT"
     assert profile.limit_bytes < 4096

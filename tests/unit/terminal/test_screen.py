@@ -38,7 +38,7 @@ def test_modes_that_are_switched_off_again_are_off() -> None:
 
     screen.feed(b"\x1b[?2004l\x1b[?1049l\x1b[?25h\x1b[?2026l")
 
-    assert screen.picture() == Picture(("",) * 8, (0, 0), 40, 8, firm_line="")
+    assert screen.picture() == Picture(("",) * 8, (0, 0), 40, 8, line_begin=0, firm_line="")
 
 
 @pytest.mark.parametrize(

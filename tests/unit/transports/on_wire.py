@@ -32,7 +32,7 @@ class ScriptedApp:
     def close(self) -> None:
         pass
 
-    def refusal(self, error: SynapseError) -> WireAnswer:
+    def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
         return WireAnswer(400, error.code.encode())
 
 

@@ -108,7 +108,7 @@ class Inner:
     def close(self) -> None:
         self.closed = True
 
-    def refusal(self, error: SynapseError) -> WireAnswer:
+    def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
         return WireAnswer(403, error.code.encode())
 
 

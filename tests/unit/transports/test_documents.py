@@ -23,7 +23,13 @@ def test_the_document_says_how_long_it_may_be_kept() -> None:
     status, body, headers = fetch()
 
     assert (status, body) == (200, b'{"a": 1}')
-    assert headers == {b"etag": ETAG.encode(), b"cache-control": b"public, max-age=60", b"vary": b"A2A-Version"}
+    assert headers == {b"etag": ETAG.encode(), b"cache-control": b"private, max-age=60", b"vary": b"A2A-Version"}
+
+
+def test_only_a_document_that_everybody_gets_is_kept_by_caches_on_the_way() -> None:
+    shared = KeptDocument(b"{}", max_age=60, vary="A2A-Version", shared=True).answer(WireRequest("GET", "/"))
+
+    assert dict(shared.headers)[b"cache-control"] == b"public, max-age=60"
 
 
 @pytest.mark.parametrize("known", [ETAG, f"W/{ETAG}", f'"other", {ETAG}', "*"])

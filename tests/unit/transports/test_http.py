@@ -228,7 +228,7 @@ def test_dialects_on_one_path_are_told_apart_by_the_function_given(version: str,
     assert ours.json == {"task": task_object(a_task())}
 
 
-def test_errors_are_told_in_the_dialect_that_was_chosen_and_before_that_in_the_first() -> None:
+def test_errors_are_told_in_the_dialect_that_was_chosen_also_before_the_body_was_read() -> None:
     failing = FixedService(TaskNotFound("x"))
     shared = HttpApp(failing, [DIALECT, other_dialect()], admit=lambda _: ME, choose=by_version)
     chosen = Exchange("POST", "/tasks/7/cancel", b"{}", content_type=JSON, a2a_version="other")
@@ -238,7 +238,7 @@ def test_errors_are_told_in_the_dialect_that_was_chosen_and_before_that_in_the_f
     asyncio.run(before.run(shared))
 
     assert (chosen.status, chosen.json) == (418, {"other": "task_not_found"})
-    assert (before.status, before.code) == (415, "unsupported_media_type")
+    assert (before.status, before.json) == (418, {"other": "unsupported_media_type"})
 
 
 def test_a_route_has_a_status_of_its_own() -> None:

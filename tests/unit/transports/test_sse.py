@@ -96,6 +96,24 @@ def test_a_server_that_stops_ends_its_streams_in_order() -> None:
 
     assert service.feed_closed
     assert exchange.sent[-1] == {"type": "http.response.body", "body": b""}
+    _, error, rest = exchange.body.decode().split("\n\n")
+    assert rest == ""
+    assert error.splitlines()[0] == "event: error"
+    told = json.loads(error.splitlines()[1].removeprefix("data: "))["error"]
+    assert (told["code"], told["message"]) == ("agent_exited", "this server ends; the task is kept")
+    assert "Last-Event-ID" in told["hint"]
+
+
+def test_a_stream_that_has_told_everything_does_not_end_with_an_error() -> None:
+    async def follow_to_the_end() -> Exchange:
+        service = feed_of(SNAPSHOT, DONE, None)
+        exchange = subscription()
+        app = stream_app(service)
+        await exchange.run(app)
+        app.close()
+        return exchange
+
+    assert b"event: error" not in asyncio.run(follow_to_the_end()).body
 
 
 def test_a_cancelled_stream_closes_its_subscription() -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.terminal.evidence import Source
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Record, Report, Saying
 
 
@@ -34,6 +35,8 @@ class Surroundings:
     """Where it is remembered which flags the CLI knows."""
     new_session: str
     """A name for its conversation: a UUID that nobody else has."""
+    start_command: str
+    """How a person starts such an agent again, as `synapse codex --name reviewer`."""
     started: str
     """When it is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
 
@@ -75,6 +78,10 @@ class Listener(Protocol):
 
     def typed(self) -> str:
         """The message that was typed last, whole; empty before the first."""
+        ...
+
+    def picture(self) -> Picture | None:
+        """What its terminal shows now; None before it has shown anything."""
         ...
 
     def seems_ready(self) -> bool:
@@ -129,6 +136,13 @@ class Adapter(Protocol):
 
     def sender(self) -> Sender | None:
         """What hands messages over without typing, where and while the CLI has that."""
+        ...
+
+    def correction(self, shown: str, /) -> str:
+        """What a person has to know whom the CLI's last words mislead; empty when they do not.
+
+        `shown` is the end of what its terminal showed, without line breaks.
+        """
         ...
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -20,6 +20,7 @@ from synapse.drivers.pty.signals.adapter import Listener, Prepared, Sender, Surr
 from synapse.drivers.pty.signals.news_pipe import NewsPipe
 from synapse.drivers.pty.signals.tail import Tail, last_records, tail_from_now
 from synapse.drivers.pty.signals.ticker import Ticker
+from synapse.registries.private_folders import make_private
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude_permission import GO_ON, hook_answer
@@ -29,6 +30,10 @@ _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
 _END_SECONDS: Final = 60.0
 """So long it may take until its terminal shows that it is ready: a person may have opened a menu."""
+_EXACT_SECONDS: Final = 2.0
+"""So long the transcript may take to have the answer."""
+_ANSWER_GLANCE: Final = 1024 * 1024
+"""How far from the transcript's end the last answer is looked for; behind it stand snapshots of the prompt."""
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 
 
@@ -52,9 +57,10 @@ class ClaudeSignals:
         """The turn that began last, and the one that was told last to be over."""
         self._prompts = NewsPipe(around.folder / "prompts", self._take)
         self._tail: Tail | None = None
+        self._last_words = claude.LastWords()
         self._end: Report | None = None
         """What it said when a turn seemed to be over; its terminal has not shown yet that it is ready."""
-        self._end_until = 0.0
+        self._end_until = self._exact_until = 0.0
         self._asked = 0
         self._shown = ""
         """The question that was told last."""
@@ -106,6 +112,9 @@ class ClaudeSignals:
     def sender(self) -> Sender | None:
         return None
 
+    def correction(self, _shown: str, /) -> str:
+        return ""
+
     def stop(self) -> None:
         self._ticker.stop()
         self._prompts.close()
@@ -137,7 +146,7 @@ class ClaudeSignals:
             return
         self._turn = report.turn
         transcript = Path(word(payload, "transcript_path"))
-        self._tail = tail_from_now(transcript)
+        self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
         self._tell(report)
         for record in last_records(transcript):
             # A person with Esc may have been faster than the command.
@@ -150,7 +159,13 @@ class ClaudeSignals:
         self._ended = report.turn
         if report.told is Told.ANSWERED:
             # A Stop hook of the person's own may make it go on: then it is not ready, and another Stop follows.
-            self._end, self._end_until = report, asyncio.get_running_loop().time() + _END_SECONDS
+            now = asyncio.get_running_loop().time()
+            self._end, self._end_until = report, now + _END_SECONDS
+            has_transcript = self._tail is not None and self._tail.path.name != "" and self._tail.path.parent.is_dir()
+            self._exact_until = now + _EXACT_SECONDS if has_transcript else now
+            # Its last words may have been written before there was news of its prompt.
+            for record in last_records(self._tail.path, _ANSWER_GLANCE) if self._tail else ():
+                self._last_words.read(record)
         else:
             self._tell(report)
 
@@ -169,9 +184,13 @@ class ClaudeSignals:
         if self._listener is None:
             return None
         self._look_at_dialogs(self._listener)
-        if self._end and (self._listener.seems_ready() or asyncio.get_running_loop().time() > self._end_until):
-            self._tell(self._end)
-        for record in self._tail.read() if self._tail else ():
+        records = self._tail.read() if self._tail else []
+        for record in records:
+            self._last_words.read(record)
+        if self._end and self._is_over(self._end, self._listener):
+            self._tell(replace(self._end, text=self._last_words.exact(self._end.text) or self._end.text))
+            records = []
+        for record in records:
             report = claude.read_record(record)
             if report is not None and report.turn in ("", self._turn):
                 self._tell(report)
@@ -179,6 +198,16 @@ class ClaudeSignals:
         if self._end:
             return _END_LOOK_SECONDS
         return _LOOK_SECONDS if self._tail or self._waiting else None
+
+    def _is_over(self, end: Report, listener: Listener) -> bool:
+        """Whether the turn is over, and its answer is in the transcript: the hook's is without the blanks around it."""
+        now = asyncio.get_running_loop().time()
+        if now > self._end_until:
+            return True
+        if not listener.seems_ready():
+            return False
+        # A busy machine writes it some moments behind the hook.
+        return self._last_words.exact(end.text) is not None or now > self._exact_until
 
     def _look_at_dialogs(self, listener: Listener) -> None:
         """Let go the hook whose dialog is gone, and tell what is asked next: of several, one dialog is shown."""
@@ -217,7 +246,7 @@ class ClaudeSignals:
         return self._around.working_dir / Path(name).expanduser()
 
     def _write(self, settings: dict[str, Any]) -> Path:
-        self._around.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._around.folder)
         path = self._around.folder / "settings.json"
         path.unlink(missing_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

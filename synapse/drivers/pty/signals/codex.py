@@ -56,6 +56,9 @@ class CodexSignals:
         """Its messages are typed."""
         return None
 
+    def correction(self, _shown: str, /) -> str:
+        return ""
+
     def stop(self) -> None:
         if self._follower is not None:
             self._follower.stop()

@@ -9,6 +9,7 @@ Where that cannot be (an older version, arguments that such a TUI does not know)
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from contextlib import suppress
@@ -23,10 +24,13 @@ from synapse.drivers.pty.signals.codex_client import CodexClient
 from synapse.drivers.pty.signals.codex_trust import would_ask
 from synapse.drivers.pty.signals.flags import knows_flag
 from synapse.drivers.pty.signals.guarded_server import GuardedServer
+from synapse.drivers.pty.spawn import locate
+from synapse.registries.private_folders import make_private
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import Record
 
 _REMOTE: Final = "--remote"
+_RESUMED: Final = re.compile(r"\bresume ([0-9a-f-]{36})")
 _FORM: Final = "unix://PATH"
 """How the help of a version says that it can do this."""
 
@@ -78,6 +82,14 @@ class CodexAppServerSignals:
         """Its server takes messages as soon as its TUI has a conversation."""
         return self._client if self._client is not None and self._client.is_ready else None
 
+    def correction(self, shown: str, /) -> str:
+        """Its TUI says how to come back to a server that has ended with it."""
+        if self._server is None or str(self._socket) not in shown:
+            return ""
+        conversation = _RESUMED.search(shown)
+        again = f"{self._around.start_command} -- resume{f' {conversation[1]}' if conversation else ''}"
+        return f"The server that Codex names has ended together with it, and nothing runs on. To go on: {again}"
+
     def stop(self) -> None:
         if self._client is not None:
             self._client.stop()
@@ -98,7 +110,7 @@ class CodexAppServerSignals:
     def _start_server(self, arguments: tuple[str, ...]) -> str:
         """Start it; return why it cannot be, or nothing."""
         around = self._around
-        path = shutil.which(around.command, path=around.env.get("PATH"))
+        path = locate(around.command, around.env.get("PATH"))
         if path is None or not knows_flag(_FORM, around):
             return "this version has no server that its terminal can use: its rollout is followed"
         if not is_known_remotely(arguments):
@@ -109,7 +121,7 @@ class CodexAppServerSignals:
         self._socket = around.folder / f"codex-{around.new_session[:8]}.sock"
         command = (path, "app-server", *for_server(arguments), "--listen", f"unix://{self._socket}")
         try:
-            around.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(around.folder)
             server = GuardedServer(command, around.env, around.working_dir)
         except OSError as error:
             return f"its server cannot be started ({error.strerror}): its rollout is followed"

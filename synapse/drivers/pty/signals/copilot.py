@@ -62,6 +62,9 @@ class CopilotSignals:
     def sender(self) -> Sender | None:
         return None
 
+    def correction(self, _shown: str, /) -> str:
+        return ""
+
     def stop(self) -> None:
         if self._follower is not None:
             self._follower.stop()

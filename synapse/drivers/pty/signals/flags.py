@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
 from synapse.drivers.pty.signals.adapter import Surroundings
+from synapse.drivers.pty.spawn import locate
+from synapse.registries.private_folders import make_folders, write_private
 
 _HELP_SECONDS: Final = 15.0
 _MOST_REMEMBERED: Final = 50
@@ -17,7 +18,7 @@ _MOST_REMEMBERED: Final = 50
 
 def knows_flag(flag: str, around: Surroundings) -> bool:
     """True if the CLI's help names the flag; what it said is remembered until the program changes."""
-    path = shutil.which(around.command, path=around.env.get("PATH"))
+    path = locate(around.command, around.env.get("PATH"))
     if path is None:
         return False
     key = _version_key(Path(path), flag)
@@ -62,8 +63,8 @@ def _read(file: Path) -> dict[str, bool]:
 
 def _write(file: Path, known: Mapping[str, bool]) -> None:
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        make_folders(file.parent)
+        write_private(file, json.dumps(known, indent=1))
     except OSError:
         # It is asked again the next time.
         return

@@ -78,6 +78,9 @@ class GeminiSignals:
     def sender(self) -> Sender | None:
         return None
 
+    def correction(self, _shown: str, /) -> str:
+        return ""
+
     def stop(self) -> None:
         self._ticker.stop()
         if self._follower is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from synapse.drivers.pty.signals.tail import read_record
+from synapse.registries.private_folders import make_private
 from synapse.terminal.signals.report import Record
 
 _READ_SIZE: Final = 65536
@@ -28,7 +29,7 @@ class NewsPipe:
     def make(self) -> str:
         """Make it; return the shell command that writes its input to it, or nothing where that cannot be."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._path.parent)
             self._path.unlink(missing_ok=True)
             os.mkfifo(self._path, 0o600)
         except OSError:

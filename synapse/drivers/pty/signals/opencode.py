@@ -54,7 +54,11 @@ class OpenCodeSignals:
         self._server = LocalServer(self._port, self._authorization())
         is_known = not any(argument.partition("=")[0] in _CONTINUES for argument in self._arguments)
         self._sender = OpenCodeSender(
-            self._server, self._events, _way(self._arguments), unknown="" if is_known else _NOT_KNOWN
+            self._server,
+            self._events,
+            _way(self._arguments),
+            unknown="" if is_known else _NOT_KNOWN,
+            picture=listener.picture,
         )
         self._source = EventSource(self._server, "/event", _PROBES, self._take)
         self._source.start()
@@ -88,6 +92,9 @@ class OpenCodeSignals:
             self._events.asked.pop(question_id, None)
             raise QuestionGone("it was answered in its terminal first")
         return told.is_success
+
+    def correction(self, _shown: str, /) -> str:
+        return ""
 
     def stop(self) -> None:
         if self._source is not None:

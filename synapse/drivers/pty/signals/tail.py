@@ -53,9 +53,9 @@ def tail_from_now(path: Path) -> Tail:
     return Tail(path, size_of(path))
 
 
-def last_records(path: Path) -> list[Record]:
-    """What was written last, as far as it is still there to be read at a glance."""
-    return Tail(path, max(size_of(path) - _GLANCE, 0)).read()
+def last_records(path: Path, glance: int = _GLANCE) -> list[Record]:
+    """What was written last, in the last `glance` bytes."""
+    return Tail(path, max(size_of(path) - glance, 0)).read()
 
 
 def first_record(path: Path) -> Record:

@@ -11,7 +11,8 @@ from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v0_3.errors import encode_error, encode_fault, fault_of
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
-KNOWN_CODES = {-32700, -32600, -32601, -32602, -32603, -32001, -32002, -32003, -32004, -32005, -32006, -32007}
+# -32000 is JSON-RPC's own, for what a server refuses by its own rules; the SDK's types take it.
+KNOWN_CODES = {-32000, -32700, -32600, -32601, -32602, -32603, -32001, -32002, -32003, -32004, -32005, -32006, -32007}
 TABLE = [
     ("TaskNotFound", -32001),
     ("TaskNotCancelable", -32002),
@@ -26,6 +27,8 @@ TABLE = [
     ("RouteNotFound", -32601),
     ("InvalidField", -32602),
     ("InternalFailure", -32603),
+    ("AccessDenied", -32000),
+    ("Unauthenticated", -32000),
 ]
 
 

@@ -61,7 +61,6 @@ def test_a_streamed_message_is_followed() -> None:
 
 PARTS: list[tuple[dict[str, Any], dict[str, Any], Part]] = [
     ({"kind": "text", "text": ""}, {"text": ""}, TextPart(text="")),
-    ({"text": "no kind"}, {"text": "no kind"}, TextPart(text="no kind")),
     (
         {"kind": "file", "file": {"bytes": "aGk=", "name": "n", "mimeType": "m"}},
         {"file": {"fileWithBytes": "aGk=", "name": "n", "mimeType": "m"}},
@@ -116,6 +115,8 @@ RPC_MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"parts": [{"kind": "text", "text": "a", "data": {}}]}, "message.parts[0]"),
     ({"parts": [{"kind": "data", "text": "a"}]}, "message.parts[0].kind"),
     ({"parts": [{"kind": "movie", "text": "a"}]}, "message.parts[0].kind"),
+    ({"parts": [{"text": "a"}]}, "message.parts[0].kind"),
+    ({"parts": [{"kind": "text", "text": "a"}, {"data": {}}]}, "message.parts[1].kind"),
     ({"parts": [{"kind": "data", "data": [1]}]}, "message.parts[0].data"),
     ({"parts": [{"kind": "file", "file": {}}]}, "message.parts[0].file"),
     ({"parts": [{"kind": "file", "file": {"bytes": "a", "uri": "b"}}]}, "message.parts[0].file.bytes"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -79,7 +80,13 @@ def test_a_text_with_a_name_is_both() -> None:
 
     assert [message["content"] for message in task["messages"]] == ["print()"]
     assert task["artifacts"] == [
-        {"id": "artifact-1", "type": "text", "description": "main.py", "content": "print()"},
+        {
+            "id": "artifact-1",
+            "type": "text",
+            "description": "main.py",
+            "uri": "data:text/plain;charset=utf-8;base64,cHJpbnQoKQ==",
+            "content": "print()",
+        },
     ]
 
 
@@ -100,11 +107,27 @@ def test_files_have_an_address_even_when_their_bytes_are_here() -> None:
 def test_several_parts_are_several_artifacts() -> None:
     parts = (TextPart(text="see "), FilePart(url="https://x"), TextPart(text="this"), DataPart(data={"a": 1}))
 
-    assert [(one["id"], one["type"], one.get("uri", one.get("content"))) for one in handed(*parts)] == [
+    assert [(one["id"], one["type"], one.get("content", one["uri"])) for one in handed(*parts)] == [
         ("artifact-1", "text", "see this"),
         ("artifact-1.2", "file", "https://x"),
         ("artifact-1.3", "data", {"a": 1}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (TextPart(text="größer"), "größer".encode()),
+        (DataPart(data={"a": [1, None]}), b'{"a":[1,null]}'),
+        (DataPart(data=7), b"7"),
+        (FilePart(content=b"\x00\xff"), b"\x00\xff"),
+    ],
+)
+def test_every_artifact_has_an_address_that_can_be_opened(part: Part, said: bytes) -> None:
+    (artifact,) = handed(part, name="named")
+
+    with urlopen(artifact["uri"]) as opened:
+        assert opened.read() == said
 
 
 def test_an_artifact_may_say_of_what_type_it_is() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from synapse.core.agent import AGENT_STATES, AgentEntry
 from synapse.core.driver import AgentView, Sighting
+from synapse.core.hold import Hold, HoldReason
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.question import Option, Question, QuestionKind, question_fields
 from synapse.core.receipt import Receipt, ReceiptStep
@@ -179,6 +180,37 @@ def test_a_reply_tells_whom_it_reached() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("reason", "is_overdue", "items"),
+    [
+        (HoldReason.PERSON, False, 0),
+        (HoldReason.PERSON, True, 1),
+        # These have an item of their own: the question, and the task in doubt.
+        (HoldReason.DIALOG, True, 0),
+        (HoldReason.IN_DOUBT, True, 0),
+    ],
+)
+def test_the_status_says_why_messages_wait(reason: HoldReason, *, is_overdue: bool, items: int) -> None:
+    held = Hold(
+        reason=reason, why="a person types", since=CREATED, messages=2, task_id="t-1", hint="ask", is_overdue=is_overdue
+    )
+    status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(), attention=(), held=held)
+
+    wire = json.loads(projection.encode_status(status))
+
+    assert wire["held"] == {
+        "reason": reason.value,
+        "why": "a person types",
+        "hint": "ask",
+        "since": "2024-01-15T10:30:00.000Z",
+        "messages": 2,
+        "task_id": "t-1",
+        "overdue": is_overdue,
+    }
+    item = {"task_id": "t-1", "text": "a person types", "receipt": "queued", "held": reason.value}
+    assert wire["attention"] == [item] * items
+
+
 def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
     waiting = a_task(attention="was it typed?")
     status = HostStatus(entry=_entry(), view=_view(), current=waiting, queue=(waiting, waiting), attention=(waiting,))
@@ -203,8 +235,10 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
         "started_at": "2024-01-15T10:30:00.000Z",
         "current_task": task_object(waiting),
         "queue_depth": 2,
+        "held": None,
         "attention": [{"task_id": waiting.id, "text": "was it typed?", "receipt": ""}],
         "question": None,
+        "store_fault": "",
         "sightings": [{"source": "screen", "state": "working", "detail": "spinner", "at": "2024-01-15T10:30:05.000Z"}],
     }
 

@@ -29,6 +29,8 @@ class FakeOpenCode:
     """It takes a message and hangs up without a word."""
     is_mute: bool = False
     """It tells nothing by its events."""
+    sessions: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """The conversations that it lists."""
     asked: list[Asked] = field(default_factory=list[Asked])
     _server: asyncio.Server | None = None
     _streams: list[asyncio.StreamWriter] = field(default_factory=list[asyncio.StreamWriter])
@@ -68,11 +70,11 @@ class FakeOpenCode:
             writer.write(OK)
             self._streams.append(writer)
             return
-        self._answer(path, body, writer)
+        self._answer(method, path, body, writer)
         await writer.drain()
         writer.close()
 
-    def _answer(self, path: str, body: Any, writer: asyncio.StreamWriter) -> None:
+    def _answer(self, method: str, path: str, body: Any, writer: asyncio.StreamWriter) -> None:
         status = self.statuses.get(path, 200)
         if status >= 400:
             error = json.dumps({"name": "BadRequest", "data": {"message": "not like this"}}).encode()
@@ -84,5 +86,6 @@ class FakeOpenCode:
             if not self.loses_answers:
                 writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
             return
-        content = json.dumps(CREATED if path == "/session" else True).encode()
+        created_or_all = CREATED if method == "POST" else self.sessions
+        content = json.dumps(created_or_all if path == "/session" else True).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(content), content))

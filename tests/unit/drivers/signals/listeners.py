@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from synapse.terminal.evidence import Source
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Report, Saying
 
 
@@ -13,6 +14,7 @@ class KeepingListener:
         self.expected: dict[Source, str] = {}
         self.lacking: dict[Source, str] = {}
         self.is_ready = False
+        self.shown: Picture | None = None
         self.last_typed = ""
         self.answered: set[str] = set()
         """Questions whose dialog is gone."""
@@ -22,6 +24,9 @@ class KeepingListener:
 
     def typed(self) -> str:
         return self.last_typed
+
+    def picture(self) -> Picture | None:
+        return self.shown
 
     def seems_ready(self) -> bool:
         return self.is_ready

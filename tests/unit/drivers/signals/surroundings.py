@@ -22,6 +22,7 @@ def around(folder: Path, env: dict[str, str] | None = None, command: str = "true
         working_dir=folder,
         flags_file=folder / "cli_flags.json",
         new_session="0f8b4c1e-0000-4000-8000-000000000001",
+        start_command="synapse codex --name ada",
         started="2026-11-15T10:00:00.000Z",
     )
 

@@ -129,6 +129,54 @@ def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path
     assert told_by(asyncio.run(story())) == ["answered:all of it"]
 
 
+def spoken(*texts: str, message: str = "m1", **more: object) -> str:
+    """A line of the transcript: what its assistant said."""
+    content = [{"type": "text", "text": text} for text in texts]
+    line = {"type": "assistant", "uuid": f"{message} {texts}", "message": {"id": message, "content": content}}
+    return json.dumps({**line, **more}) + "\n"
+
+
+@pytest.mark.parametrize("when", ["before its prompt is known", "before it stops", "after it has stopped"])
+@pytest.mark.parametrize(
+    ("lines", "answer"),
+    [
+        ([spoken("    indented\n  tail  \n\n")], "    indented\n  tail  \n\n"),
+        ([spoken("let me see", message="m0"), spoken("  indented\n  tail")], "  indented\n  tail"),
+        ([spoken("  indented"), spoken("  tail\n")], "  indented\n  tail\n"),
+        ([spoken("  indented\n  tail "), spoken("of a helper", isSidechain=True)], "  indented\n  tail "),
+        ([spoken("something else")], "indented\n  tail"),
+        ([], "indented\n  tail"),
+    ],
+)
+def test_an_answer_keeps_the_blanks_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], answer: str, when: str
+) -> None:
+    transcript = tmp_path / "transcript.jsonl"
+    transcript.write_text("", encoding="utf-8")
+    if answer == "indented\n  tail":
+        # It is never found there, and not waited for very long.
+        monkeypatch.setattr("synapse.drivers.pty.signals.claude._EXACT_SECONDS", 0.05)
+
+    def write(moment: str) -> None:
+        if when == moment:
+            transcript.write_text("".join(lines), encoding="utf-8")
+
+    async def story() -> KeepingListener:
+        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+        listener.is_ready = True
+        signals.start(listener, 0)
+        write("before its prompt is known")
+        signals.receive(hook("UserPromptSubmit", prompt="hello", transcript_path=str(transcript)))
+        write("before it stops")
+        signals.receive(hook("Stop", last_assistant_message="indented\n  tail"))
+        write("after it has stopped")
+        await until(lambda: len(listener.reports) > 1)
+        signals.stop()
+        return listener
+
+    assert told_by(asyncio.run(story())) == ["submitted:hello", f"answered:{answer}"]
+
+
 def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
     async def story() -> None:
         signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
@@ -137,11 +185,11 @@ def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
         assert waiting is not None
         question = listener.reports[0].question
         assert question is not None
-        assert await signals.answer("another", Choice(option="1")) is False
+        assert await signals.answer("another", Choice(option="yes")) is False
         assert await signals.answer(question.id, Choice(option="9")) is False
         assert not waiting.done()
 
-        assert await signals.answer(question.id, Choice(option="1")) is True
+        assert await signals.answer(question.id, Choice(option="yes")) is True
         assert waiting.result()["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
         assert await signals.answer(question.id, Choice(option="1")) is False
         signals.stop()

@@ -55,6 +55,7 @@ def codex(
     server: str = LISTENS,
     home: Path | None = None,
 ) -> CodexAppServerSignals:
+    folder.mkdir(exist_ok=True)
     path = folder / "codex"
     path.write_text(SCRIPT.format(help=told, server=server), encoding="utf-8")
     path.chmod(0o755)
@@ -74,6 +75,28 @@ def test_its_terminal_is_given_a_server_that_is_configured_like_itself(
     started = (tmp_path / "started").read_text(encoding="utf-8").split()
     assert started == ["app-server", "-c", "a=1", "--listen", f"unix://{socket}"]
     assert (tmp_path / "launch").stat().st_mode & 0o777 == 0o700
+
+
+CONVERSATION = "01a1e1c5-3e2d-76c2-80cf-72eb4097bb4a"
+
+
+def test_a_goodbye_that_names_its_server_is_corrected(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
+    signals = codex(tmp_path, made)
+    _, remote, *_ = signals.prepare(()).arguments
+
+    shown = f"To reconnect, run:  codex --remote {remote} resume {CONVERSATION}Stop the current turn: run codex"
+
+    assert signals.correction(shown).endswith(f"To go on: synapse codex --name ada -- resume {CONVERSATION}")
+    assert signals.correction(f"To reconnect, run: codex --remote {remote}").endswith("--name ada -- resume")
+
+
+def test_a_goodbye_without_a_server_is_left_alone(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
+    alone, served = codex(tmp_path, made, told="--no-daemon"), codex(tmp_path / "other", made)
+    alone.prepare(())
+    served.prepare(())
+
+    for signals in (alone, served):
+        assert signals.correction(f"To continue this session, run codex resume {CONVERSATION}") == ""
 
 
 def test_what_was_made_for_a_launch_goes_with_it(tmp_path: Path) -> None:

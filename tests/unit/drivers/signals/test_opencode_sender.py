@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,10 +16,12 @@ from synapse.core.question_errors import QuestionGone
 from synapse.drivers.pty.signals import opencode_sender
 from synapse.drivers.pty.signals.adapter import NotTaken, Sender
 from synapse.drivers.pty.signals.opencode import OpenCodeSignals
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Told
 from tests.unit.drivers.signals.fake_opencode import Asked, FakeOpenCode
 from tests.unit.drivers.signals.listeners import KeepingListener
 from tests.unit.drivers.signals.surroundings import around, until
+from tests.unit.terminal.golden_screens import picture
 
 Kept = TypeVar("Kept")
 
@@ -92,6 +95,77 @@ def test_a_later_message_goes_where_the_person_has_spoken_last_and_as_they_did(t
     last = server.posts()[-1]
     assert last.path == "/session/ses_theirs/prompt_async"
     assert last.body["agent"] == "plan"
+
+
+HOME = picture("opencode/ready_empty")
+PAGE = picture("opencode/ready_after_answer")
+OURS = {"id": "ses_ours", "title": "Our work"}
+
+
+def sent_after(folder: Path, server: FakeOpenCode, shown: Picture) -> list[str]:
+    """Where a message goes when this is on the screen; `ses_ours` was spoken in before."""
+
+    async def work(sender: Sender, listener: KeepingListener) -> None:
+        server.tell_prompt("ses_ours", "what the person typed")
+        await until(lambda: any(report.told is Told.SUBMITTED for report in listener.reports))
+        listener.shown = shown
+        await sender.send("ours")
+
+    sending(folder, server, work)
+    return [asked.path for asked in server.posts()]
+
+
+def test_after_new_a_message_begins_the_conversation_that_is_on_the_screen(tmp_path: Path) -> None:
+    server = FakeOpenCode(sessions=[OURS])
+
+    paths = sent_after(tmp_path, server, replace(HOME, title="OpenCode"))
+
+    assert paths == ["/session", "/tui/select-session", "/session/ses_new/prompt_async"]
+    assert server.posts()[-1].body["agent"] == "plan"
+
+
+@pytest.mark.parametrize(
+    ("title", "sessions"),
+    [
+        ("OC | Our work", [OURS, {"id": "ses_old", "title": "Other work"}]),
+        (
+            "OC | Our work",
+            [{"id": "ses_ours", "title": "Our work"}, {"id": "c", "title": "Our work", "parentID": "ses_ours"}],
+        ),
+        (
+            "OC | A title that is much too long for...",
+            [{"id": "ses_ours", "title": "A title that is much too long for it"}],
+        ),
+        ("OpenCode", [{"id": "ses_ours", "title": "New session - 2026-01-31T10:30:00.000Z"}]),
+        ("OpenCode", []),
+        ("", [OURS]),
+    ],
+)
+def test_a_message_goes_into_the_conversation_that_is_still_shown(
+    tmp_path: Path, title: str, sessions: list[dict[str, str]]
+) -> None:
+    paths = sent_after(tmp_path, FakeOpenCode(sessions=sessions), replace(PAGE, title=title))
+
+    assert paths[-1] == "/session/ses_ours/prompt_async"
+
+
+@pytest.mark.parametrize(
+    ("title", "sessions"),
+    [
+        ("OC | Other work", [OURS, {"id": "ses_old", "title": "Other work"}]),
+        ("OC | Our work", [OURS, {"id": "ses_old", "title": "Our work"}]),
+        ("OC | Our work", []),
+        ("OpenCode", [OURS]),
+    ],
+)
+def test_a_message_is_left_to_be_typed_where_another_conversation_may_be_shown(
+    tmp_path: Path, title: str, sessions: list[dict[str, str]]
+) -> None:
+    server = FakeOpenCode(sessions=sessions)
+
+    with pytest.raises(NotTaken, match="another conversation"):
+        sent_after(tmp_path, server, replace(PAGE, title=title))
+    assert server.posts() == []
 
 
 def test_a_message_that_was_taken_without_an_answer_is_known_by_the_event(tmp_path: Path) -> None:

@@ -35,27 +35,27 @@ def test_a_permission_offers_what_the_hook_can_say() -> None:
     assert (question.kind, question.title) == (QuestionKind.PERMISSION, "May it use Bash?")
     assert question.detail == "Make a file\ntouch made-by-tool.txt"
     assert [(option.key, option.label, option.leaning) for option in question.options] == [
-        ("1", "Yes", Leaning.ALLOW),
-        ("2", "Yes, and always allow access to /tmp/person/proj (session)", Leaning.ALLOW_ALWAYS),
-        ("3", "Yes, and switch to acceptEdits (session)", Leaning.ALLOW_ALWAYS),
-        ("4", "No", Leaning.DENY),
+        ("yes", "Yes", Leaning.ALLOW),
+        ("always", "Yes, and always allow access to /tmp/person/proj (session)", Leaning.ALLOW_ALWAYS),
+        ("always-2", "Yes, and switch to acceptEdits (session)", Leaning.ALLOW_ALWAYS),
+        ("no", "No", Leaning.DENY),
     ]
 
 
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        ("1", {"behavior": "allow"}),
-        ("2", {"behavior": "allow", "updatedPermissions": PERMISSION["permission_suggestions"][:1]}),
-        ("3", {"behavior": "allow", "updatedPermissions": PERMISSION["permission_suggestions"][1:]}),
-        ("4", {"behavior": "deny", "message": "The person said no."}),
+        ("yes", {"behavior": "allow"}),
+        ("always", {"behavior": "allow", "updatedPermissions": PERMISSION["permission_suggestions"][:1]}),
+        ("always-2", {"behavior": "allow", "updatedPermissions": PERMISSION["permission_suggestions"][1:]}),
+        ("no", {"behavior": "deny", "message": "The person said no."}),
     ],
 )
 def test_each_option_is_one_decision(key: str, expected: dict[str, Any]) -> None:
     assert decision(PERMISSION, Choice(option=key)) == expected
 
 
-@pytest.mark.parametrize("key", ["", "0", "5", "-1", "²", "yes"])
+@pytest.mark.parametrize("key", ["", "0", "5", "-1", "²", "always-3"])
 def test_what_is_not_offered_is_no_decision(key: str) -> None:
     assert hook_answer(PERMISSION, Choice(option=key)) is None
     assert hook_answer(asking(COLOUR), Choice(option=key)) is None
@@ -71,7 +71,7 @@ def test_rules_that_would_be_remembered_are_named_and_unknown_ones_are_not_offer
     labels = [option.label for option in question_in(payload, "q").options]
 
     assert labels == ["Yes", "Yes, and don't ask again for Bash(touch:*) (session)", "No"]
-    assert decision(payload, Choice(option="2"))["updatedPermissions"] == [rules]
+    assert decision(payload, Choice(option="always"))["updatedPermissions"] == [rules]
 
 
 def test_a_question_is_answered_by_a_label_or_in_words() -> None:

@@ -1,0 +1,83 @@
+"""Whether a person types this command or an agent does, to whom some things are refused.
+
+Whoever controls a process can make it skip these checks; they hold for an agent that uses our command as it is. Hosts
+judge by themselves who may decide something.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from synapse.cli.hosts import current_folder, state_folder
+from synapse.cli.speech import say
+from synapse.core.errors import PersonRequired
+from synapse.registries.files import FileRegistry
+from synapse.runtime.host_launch import LAUNCHED_BY
+from synapse.runtime.settings import TERMINAL, Settings, load_settings, variables_of_agents
+from synapse.transports.lineage import own_lineage, standing_of, terminal_doubt
+
+
+def objection() -> str:
+    """Why this command is not a person's; empty unless something speaks for an agent."""
+    # Whatever cannot be read speaks for nobody here: a host asks for more before it takes a person's decision.
+    seen = replace(own_lineage(), doubt="")
+    agent_id, doubt = standing_of(seen, _registry().entries())
+    return f"it belongs to the agent {agent_id}" if agent_id else doubt
+
+
+def _registry() -> FileRegistry:
+    return FileRegistry(Path(state_folder(os.environ, current_folder()), "registry"))
+
+
+def require_person(what: str) -> None:
+    """Raises PersonRequired when an agent types this command.
+
+    `what` is the beginning of the sentence that says what only a person does.
+    """
+    why = objection()
+    if why and not load_settings(by_agent=True).agents_may_approve:
+        raise _refusal(what, why)
+
+
+def require_deciding_person(what: str) -> None:
+    """The same for what only people decide: at a terminal, where that is demanded. Raises PersonRequired."""
+    why = objection_to_deciding()
+    if why and not load_settings(by_agent=bool(objection())).agents_may_approve:
+        raise _refusal(what, why)
+
+
+def objection_to_deciding() -> str:
+    """Why this command may not decide what only people decide; empty for a person, at a terminal where it needs one."""
+    if why := objection():
+        return why
+    # A project has no say in this, and settings of its that cannot be used must not keep anybody from revoking it.
+    is_terminal_needed = load_settings(folder="/").terminal_decides
+    doubt = terminal_doubt(own_lineage(), _registry().entries()) if is_terminal_needed else ""
+    return f"{doubt}, and the setting person_proof demands a terminal of a person's" if doubt else ""
+
+
+def launch_settings(folder: str | Path | None = None) -> Settings:
+    """The settings for a host that this command starts or becomes, in `folder` or the current one.
+
+    What an agent starts gets no rights from it.
+    """
+    why = objection()
+    if not why:
+        return load_settings(folder=folder)
+    lineage = own_lineage()
+    # The host keeps it, also when it begins again by itself, and so do all whom it starts.
+    os.environ[LAUNCHED_BY] = lineage.named_agent or "an agent"
+    ignored = sorted(set(os.environ) - set(variables_of_agents(os.environ)))
+    if ignored:
+        say(f"ignored: {', '.join(ignored)}; only a person sets that, and this command is not a person's: {why}")
+    settings = load_settings(folder=folder, by_agent=True).without_grants()
+    # An agent chooses the variables and files that its command finds, but not what its own host demands.
+    return replace(settings, person_proof=TERMINAL) if lineage.demands_terminal else settings
+
+
+def _refusal(what: str, why: str) -> PersonRequired:
+    return PersonRequired(
+        f"{what} by a person, and this command is not a person's: {why}", hint="type it in a terminal of your own"
+    )

@@ -1,0 +1,237 @@
+"""`synapse trust`: the projects whose `.synapse/` may decide what is run, and the question about a new one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from synapse.cli.exit_codes import DONE
+from synapse.cli.hosts import current_folder
+from synapse.cli.person import objection, objection_to_deciding
+from synapse.cli.render import plain, short_path, table
+from synapse.cli.speech import give, give_json, say
+from synapse.cli.verb_parser import VerbParser
+from synapse.core.errors import InvalidRequest, NotFound, PersonRequired, UnknownProfile
+from synapse.runtime.home import PROJECT_FOLDER, find_project
+from synapse.runtime.profiles import profile_names
+from synapse.runtime.settings import (
+    FOR_PROJECTS,
+    ProjectSettings,
+    Settings,
+    load_home,
+    load_settings,
+    profile_in,
+    project_of,
+)
+from synapse.runtime.system_clock import SystemClock
+from synapse.runtime.trust import Decision, Trust, TrustBook, read_project
+
+EXAMPLES = """
+synapse trust                    the project that you are in, as it is now
+synapse trust ~/src/shop         another one
+synapse trust --list             what was decided, and what has changed since
+synapse trust --revoke           not any more
+"""
+MOST_SILENT: Final = 10
+"""So many files that neither run nor set anything are named before a question."""
+_YES: Final = ("y", "yes")
+
+
+def run(arguments: list[str]) -> int:
+    """Trust a project, list the trusted ones or revoke one; return the exit code."""
+    parser = VerbParser("trust", examples=EXAMPLES)
+    parser.add_argument("folder", nargs="?", default="", metavar="FOLDER", help="the project, or a folder in it")
+    wish = parser.add_mutually_exclusive_group()
+    wish.add_argument("--list", action="store_true", help="what was decided about which folder")
+    wish.add_argument("--revoke", action="store_true", help="ignore the project's `.synapse/` from now on")
+    options = parser.parse_args(arguments)
+    # Not all of the settings: those of a project that was trusted by mistake may be the ones that cannot be used.
+    home = load_home(os.environ, current_folder())
+    book = TrustBook(home)
+    if options.list:
+        if options.folder:
+            parser.refuse(options.folder)
+        return _list(book.decisions(), as_json=options.json)
+    _require_person()
+    if options.revoke:
+        return _revoke(book, options.folder, as_json=options.json)
+    return _trust(_project_at(options.folder, home), book, as_json=options.json)
+
+
+def settings_here(
+    profile: str = "",
+    *,
+    uses: Collection[str] = FOR_PROJECTS,
+    load: Callable[[], Settings] = load_settings,
+    asks: bool = True,
+) -> Settings:
+    """Load the settings for a command that uses these settings of a project, and that profile.
+
+    If the project is not trusted, a person at a terminal is asked once; else one line says that it is ignored.
+
+    Raises:
+        InvalidSettings: a file or variable cannot be used.
+        UnknownProfile: only the project has the profile, and it is not trusted.
+    """
+    settings = load()
+    project = settings.project
+    if project is None:
+        return settings
+    # A project replaces no profile, so that one of its own by such a name is used by nobody.
+    own = profile_names([source for source in settings.profile_sources if isinstance(source, Path)])
+    profile = "" if profile in own else profile
+    if asks and not project.is_trusted and project.matters(profile, uses) and _may_ask(project):
+        TrustBook(settings.home).decide(project.project, SystemClock().now(), trusted=_ask(project))
+        settings = load()
+        project = settings.project or project
+    if note := project.note(profile, uses):
+        if profile in project.profiles and not project.is_trusted:
+            raise UnknownProfile(f"the profile '{profile}' is not used: {plain(note)}")
+        say(f"Warning: {plain(note)}")
+    return settings
+
+
+def _may_ask(project: ProjectSettings) -> bool:
+    """Whether the person is there to be asked, and has not been asked about this content before."""
+    if project.trust not in (Trust.UNKNOWN, Trust.CHANGED) or objection():
+        return False
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
+
+
+def _require_person() -> None:
+    """Raises PersonRequired for an agent; no setting of rights changes that, since a project can run anything."""
+    if why := objection_to_deciding():
+        raise PersonRequired(
+            f"which folders are trusted is decided by a person, and this command is not a person's: {why}",
+            hint="type it in a terminal of your own",
+        )
+
+
+def _ask(project: ProjectSettings) -> bool:
+    news = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
+    say(f"{plain(str(project.project.place))} {news}. It wants to decide:")
+    for line in _lines(contents(project)):
+        say(f"  {line}")
+    say("Whoever wrote these files could run programs as you. You are asked again when one of them changes.")
+    sys.stderr.write("Do you trust this folder? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in _YES
+
+
+def _lines(files: Mapping[str, str]) -> list[str]:
+    """What each file does; the files that do nothing by themselves first and only a few, so that they hide nothing."""
+    silent = [plain(name) for name, what in files.items() if not what]
+    more = [f"and {len(silent) - MOST_SILENT} more files"] if len(silent) > MOST_SILENT else []
+    effects = [f"{plain(name):<24} {plain(what)}" for name, what in files.items() if what]
+    return [*silent[:MOST_SILENT], *more, *effects]
+
+
+def contents(project: ProjectSettings) -> dict[str, str]:
+    """Each file of a project, with what it would run or set."""
+    return {name: _effect(name, content, project) for name, content in sorted(project.project.files.items())}
+
+
+def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
+    if name == project.file.name:
+        if project.is_broken:
+            return "is not TOML"
+        wishes = [f"{key} = {value!r}" for key, value in project.wishes.items() if key in FOR_PROJECTS]
+        return f"sets {', '.join(wishes)}" if wishes else "sets nothing that a project may set"
+    if not profile_in(name):
+        return ""
+    try:
+        fields: Mapping[str, Any] = tomllib.loads(content.decode("utf-8"))
+    except ValueError:
+        return "is not TOML"
+    env = fields.get("env")
+    given = cast("dict[str, object]", env) if isinstance(env, dict) else {}
+    variables = [f"{name}={value}" for name, value in given.items()]
+    words = [word for key in ("command", "args") for word in _words(fields.get(key))]
+    return f"runs: {shlex.join([*variables, *words])}"
+
+
+def _words(value: object) -> list[str]:
+    return [str(word) for word in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def _project_at(folder: str, home: Path) -> ProjectSettings:
+    """The project that a folder belongs to.
+
+    Raises:
+        NotFound: it belongs to none.
+    """
+    wanted = Path(folder or current_folder()).resolve()
+    if not wanted.is_dir():
+        raise NotFound(f"there is no folder {wanted}")
+    project = project_of(wanted, home)
+    if project is None:
+        raise NotFound(
+            f"neither {wanted} nor a folder above it has a {PROJECT_FOLDER}/ of yours",
+            hint="there is nothing to trust: only its `.synapse/` lets a folder decide anything",
+        )
+    return project
+
+
+def _trust(project: ProjectSettings, book: TrustBook, *, as_json: bool) -> int:
+    if project.project.problem:
+        raise InvalidRequest(
+            f"{project.project.folder} cannot be trusted: {project.project.problem}",
+            hint="put plain files of your own there",
+        )
+    decision = book.decide(project.project, SystemClock().now(), trusted=True)
+    if as_json:
+        give_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
+        return DONE
+    for line in _lines(contents(project)):
+        give(line)
+    if project.refused:
+        say(f"no project may set these, so they are ignored: {', '.join(project.refused)}")
+    say(
+        f"{plain(str(decision.folder))} is trusted as it is now  (synapse trust --revoke {plain(str(decision.folder))})"
+    )
+    return DONE
+
+
+def _revoke(book: TrustBook, folder: str, *, as_json: bool) -> int:
+    # A project that is gone can be revoked too; it is known by its path alone.
+    wanted = Path(folder or current_folder()).resolve()
+    known = {decision.folder for decision in book.decisions()}
+    place = wanted if wanted in known else Path(find_project(str(wanted)) or wanted)
+    book.revoke(place)
+    if as_json:
+        give_json({"folder": str(place), "state": "not trusted"})
+    else:
+        say(f"{plain(str(place))} is not trusted any more")
+    return DONE
+
+
+def _list(decisions: list[Decision], *, as_json: bool) -> int:
+    if as_json:
+        give_json([_fields(decision) for decision in decisions])
+    elif decisions:
+        rows = [(short_path(str(one.folder)), _state(one), one.at) for one in decisions]
+        give(table(("FOLDER", "STATE", "DECIDED"), rows, elastic=0))
+    else:
+        say("no folder was decided about yet  (synapse trust FOLDER)")
+    return DONE
+
+
+def _fields(decision: Decision) -> dict[str, str]:
+    return {
+        "folder": str(decision.folder),
+        "state": _state(decision),
+        "sha256": decision.digest,
+        "at": decision.at,
+    }
+
+
+def _state(decision: Decision) -> str:
+    if not (decision.folder / PROJECT_FOLDER).is_dir():
+        return "gone"
+    project = read_project(decision.folder)
+    return "cannot be trusted" if project.problem else decision.about(project).value

@@ -1,0 +1,34 @@
+"""Opens the store of a home; a new one is made only when no process has an old one open."""
+
+from __future__ import annotations
+
+from synapse.core.errors import StoreLost
+from synapse.registries.files import FileRegistry
+from synapse.runtime.gateway_place import gateways
+from synapse.runtime.settings import Settings
+from synapse.stores.sqlite import SqliteStore
+
+
+async def open_store(settings: Settings) -> SqliteStore:
+    """Open the store, making it first if it was never there.
+
+    Raises:
+        StoreLost: it is missing, and agents that run have it open: what they stored would be cut off by a new one.
+        StoreFailed: it cannot be opened.
+    """
+    require_no_lost_store(settings)
+    return await SqliteStore.open(settings.store)
+
+
+def require_no_lost_store(settings: Settings) -> None:
+    """Raises StoreLost when the store is missing, and processes that have it open can put it back."""
+    if settings.store.exists():
+        return
+    # Who is listed has opened the store before; agents inside a gateway are listed as well.
+    running = [*FileRegistry(settings.registry).entries(), *gateways(settings.home).entries()]
+    if running:
+        name = running[0].gateway or running[0].agent_id
+        raise StoreLost(
+            f"{settings.store} is missing, and {name} still has it open",
+            hint=f"`synapse restart {name}` puts it back; or `synapse stop --all` and start again",
+        )

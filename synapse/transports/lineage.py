@@ -1,0 +1,289 @@
+"""Whose process connects: an agent's, a person's, or one of which nobody can tell.
+
+A process counts as a person's when all of this was seen while it was certain to be the one that connected:
+
+    it runs, and so do all its ancestors        an exited one leaves nothing to look at
+    none of them is a registered agent          its host, or its CLI
+    none of them has our launch variables       a process that outlives its parents keeps its environment
+    none of them sits at an agent's terminal    a process that strips its environment keeps its terminal
+
+A terminal of tmux, of ssh or of an editor passes: those programs are none of ours. Whatever cannot be read counts
+against the process, except the environment of ancestors that belong to other users.
+
+A process that strips its environment, leaves its parents and leaves its terminal has nothing left that an agent could
+be known by. Where that matters a terminal is demanded that no agent can have opened (`terminal_doubt`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from synapse.core.agent import AgentEntry
+
+LONGEST: Final = 64
+"""A longer chain of ancestors is not followed, and so never whole."""
+TERMINAL_DEMANDED: Final = ("SYNAPSE_PERSON_PROOF", "terminal")
+"""What the environment of an agent's CLI has besides, where its host takes decisions only from a person's terminal."""
+LAUNCH_VARIABLES: Final = (b"SYNAPSE_AGENT_ID", b"SYNAPSE_SOCKET", b"SYNAPSE_LAUNCHED_BY")
+"""What the environment of an agent's CLI has, and that of a host which an agent started."""
+PROC: Final = "/proc"
+_TRIES: Final = 3
+# <asm-generic/socket.h>, Linux 6.5; Python knows no name for it. Two architectures that nobody uses differ.
+_SO_PEERPIDFD: Final = 77
+_NUMBER: Final = struct.Struct("i")
+
+
+class Process(NamedTuple):
+    """One process as /proc shows it."""
+
+    pid: int
+    started: int
+    """Ticks since boot."""
+    terminal: int = 0
+    """The device number of its controlling terminal; 0 when it has none."""
+    session: int = 0
+    """The pid of its session's leader: at a terminal that is the shell, in most cases."""
+    name: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """A process and its ancestors, nearest first. `doubt` says why they are not all, or not surely, known."""
+
+    processes: tuple[Process, ...] = ()
+    named_agent: str = ""
+    """The agent that the launch variables of one of them name."""
+    doubt: str = ""
+    is_entered: bool = False
+    """The last of them has a parent outside of our PID namespace: it was put in here, as by `docker exec`."""
+    demands_terminal: bool = False
+    """It runs in an agent whose host takes decisions only from a terminal of a person's."""
+
+
+UNKNOWN: Final = Lineage(doubt="this system does not tell which process connects")
+
+
+class Standing(NamedTuple):
+    """What a lineage proves: an agent, or nothing that speaks against a person when `doubt` is empty too."""
+
+    agent_id: str
+    doubt: str
+
+
+def standing_of(lineage: Lineage, entries: Iterable[AgentEntry]) -> Standing:
+    """Judge whose process it is. `entries` are the agents that are here."""
+    agents = tuple(entries)
+    if agent_id := agent_of(lineage.processes, agents):
+        return Standing(agent_id, "")
+    if lineage.named_agent:
+        return Standing("", f"its environment is that of the agent {lineage.named_agent}")
+    terminals = {entry.terminal: entry.agent_id for entry in agents if entry.terminal}
+    for process in lineage.processes:
+        if process.terminal in terminals:
+            return Standing("", f"its terminal is that of the agent {terminals[process.terminal]}")
+    return Standing("", lineage.doubt)
+
+
+def terminal_doubt(lineage: Lineage, entries: Iterable[AgentEntry], proc: str = PROC) -> str:
+    """Why an agent could have opened the terminal of a process; empty when only a person can have.
+
+    Whoever opened it stands above the session's leader: a terminal's program, tmux, sshd. What an agent has started is
+    younger than the agent. Init, and systemd in its place, stand above whatever was left behind.
+    """
+    if not lineage.processes or not lineage.processes[0].terminal:
+        return "it has no terminal"
+    agents = [entry for entry in entries if entry.pid_started and not entry.gateway]
+    oldest = min(agents, key=lambda entry: entry.pid_started, default=None)
+    if oldest is None or lineage.is_entered:
+        return ""
+    leader = lineage.processes[0].session
+    above = False
+    for process in lineage.processes:
+        above = above or process.pid == leader
+        if not above or (process.pid != leader and (process.pid == 1 or process.name == _REAPER)):
+            continue
+        if process.started < oldest.pid_started or _is_another_users(process, proc):
+            return ""
+    return f"its terminal was opened by a program that is younger than the agent {oldest.agent_id}"
+
+
+def agent_of(processes: Iterable[Process], entries: Iterable[AgentEntry]) -> str:
+    """Return the agent whose host or CLI is the nearest of these processes, or an empty string."""
+    hosts: dict[int, AgentEntry] = {}
+    clis: dict[int, AgentEntry] = {}
+    for entry in entries:
+        if entry.gateway:
+            continue  # a gateway asks for others, and is none of the agents that live in it
+        hosts[entry.pid] = entry
+        if entry.cli_pid:
+            clis[entry.cli_pid] = entry
+    for process in processes:
+        if process.pid in clis:
+            return clis[process.pid].agent_id
+        # A pid that was given to another process since has another start time.
+        if process.pid in hosts and hosts[process.pid].pid_started in (0, process.started):
+            return hosts[process.pid].agent_id
+    return ""
+
+
+def peer_lineage(connection: socket.socket, pid: int) -> Lineage:
+    """Read the lineage of the process that connected; `pid` is what SO_PEERCRED says of it."""
+    if pid <= 0:
+        return Lineage(doubt="it runs in another PID namespace")
+    try:
+        process = _peer_pidfd(connection, pid)
+    except OSError:
+        return Lineage(doubt=_EXITED)
+    if process is None:
+        return _read_twice(pid)
+    try:
+        return _read_certain(pid, process)
+    finally:
+        os.close(process)
+
+
+def own_lineage() -> Lineage:
+    """The lineage of this process."""
+    if sys.platform != "linux":
+        named = next((value for name in LAUNCH_VARIABLES if (value := os.environ.get(name.decode()))), "")
+        return Lineage(named_agent=named)
+    return read_lineage(os.getpid())
+
+
+def read_lineage(pid: int, proc: str = PROC) -> Lineage:
+    """Read a process and its ancestors; what changes meanwhile is read again, and in the end doubted."""
+    lineage = _read(pid, proc)
+    for _ in range(_TRIES - 1):
+        if not lineage.doubt:
+            break
+        lineage = _read(pid, proc)
+    return lineage
+
+
+_EXITED: Final = "the process that connected has exited"
+_TERMINAL_DEMANDED: Final = "=".join(TERMINAL_DEMANDED).encode()
+_REAPER: Final = b"systemd"
+
+
+def _peer_pidfd(connection: socket.socket, pid: int) -> int | None:
+    """Return a pidfd of the process that connected, or None where the kernel has none. Raises OSError if it is gone."""
+    try:
+        (process,) = _NUMBER.unpack(connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, _NUMBER.size))
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
+    else:
+        return int(process)
+    # A kernel before 6.5. The pid can only be another process's if all pids were used up since it connected.
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return None  # one before 5.3, or a sandbox that does not know the call
+        raise
+
+
+def _read_certain(pid: int, process: int) -> Lineage:
+    """Read what is certain to be about the process of the pidfd: a pid is not given away while its process runs."""
+    lineage = read_lineage(pid)
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return Lineage(doubt=_EXITED) if poll.poll(0) else lineage
+
+
+def _read_twice(pid: int) -> Lineage:
+    """Read what is about one process, as far as start times tell."""
+    lineage = read_lineage(pid)
+    try:
+        now, _ = _stat(pid, PROC)
+    except OSError:
+        return Lineage(doubt=_EXITED)
+    return lineage if lineage.processes[:1] == (now,) else Lineage(doubt=_EXITED)
+
+
+def _read(pid: int, proc: str) -> Lineage:
+    processes: list[Process] = []
+    named = doubt = ""
+    demanded = False
+    at = pid
+    while not doubt:
+        try:
+            process, parent = _stat(at, proc)
+        except OSError as error:
+            # Nobody's parent is init's; where it is hidden from us, so are all other users' processes.
+            doubt = "" if at == 1 and processes else f"process {at} above it cannot be read: {error.strerror}"
+            break
+        if processes and process.started > processes[-1].started:
+            doubt = f"process {at} above it is another one by now"
+            break
+        processes.append(process)
+        try:
+            environment = _content(f"{proc}/{at}/environ")
+            named = named or _agent_in(environment)
+            demanded = demanded or _TERMINAL_DEMANDED in environment.split(b"\0")
+        except OSError as error:
+            doubt = f"its environment cannot be read: {error.strerror}" if at == pid else ""
+        if parent <= 0:
+            return Lineage(tuple(processes), named, doubt, is_entered=at != 1, demands_terminal=demanded)
+        if len(processes) == LONGEST:
+            doubt = f"it has more than {LONGEST} ancestors"
+        at = parent
+    return Lineage(tuple(processes), named, doubt, demands_terminal=demanded)
+
+
+def _stat(pid: int, proc: str) -> tuple[Process, int]:
+    """Return the process and its parent's pid. Raises OSError when it is gone, or hidden."""
+    stat = _content(f"{proc}/{pid}/stat")
+    # The command's name stands in parentheses and may hold anything, so count from the last one.
+    end = stat.rindex(b")")
+    fields = stat[end + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        raise ProcessLookupError(errno.ESRCH, "it has exited")
+    name = stat[stat.index(b"(") + 1 : end]
+    process = Process(pid, int(fields[19]), terminal=int(fields[4]), session=int(fields[3]), name=name)
+    return process, int(fields[1])
+
+
+def _is_another_users(process: Process, proc: str) -> bool:
+    """Whether somebody else runs it. Nobody gets another user's process above their own but by a login."""
+    try:
+        status = _content(f"{proc}/{process.pid}/status")
+        if _stat(process.pid, proc)[0] != process:
+            return False
+    except OSError:
+        return False
+    # The real one: a program that is set to another user keeps it.
+    real = next((line.split()[1] for line in status.splitlines() if line.startswith(b"Uid:")), b"")
+    return real.isdigit() and int(real) != os.getuid()
+
+
+def _agent_in(environment: bytes) -> str:
+    """The agent that launch variables in an environment name, or an empty string."""
+    for name in LAUNCH_VARIABLES:
+        at = (b"\0" + environment).find(b"\0" + name + b"=")
+        if at < 0:
+            continue
+        value = environment[at + len(name) + 1 :].partition(b"\0")[0]
+        if value:
+            return value.decode("utf-8", "replace")
+    return ""
+
+
+def _content(path: str) -> bytes:
+    """What a file of /proc holds. Plain calls: this is done for each connection, for each ancestor."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces: list[bytes] = []
+        while piece := os.read(file, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(file)

@@ -1,0 +1,62 @@
+"""Who may choose the addresses that a host calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.errors import PersonRequired
+from synapse.core.requests import AddExternal, ListExternals, RemoveExternal, SendExternal
+from tests.fakes.desk import CLAUDE, Desk, say
+
+AN_AGENT = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
+LEFT_BEHIND = Caller(via_socket=True, doubt="it was started by an agent")
+ADD, REMOVE = AddExternal(url="http://other:9000"), RemoveExternal("other")
+LIST, SEND = ListExternals(), SendExternal(alias="other", message=say("hello"))
+
+
+class Notes:
+    """External agents of whom only what was asked is noted."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def add(self, request: Any) -> None:
+        self.asked.append(request)
+
+    remove = send = add
+
+    async def list(self) -> None:
+        self.asked.append(LIST)
+
+
+def ask(request: Any, caller: Caller) -> list[Any]:
+    desk, notes = Desk(), Notes()
+    desk.service._externals = notes  # type: ignore[assignment]  # a book and a client are not needed here
+    asyncio.run(_handled(desk, request, caller))
+    return notes.asked
+
+
+async def _handled(desk: Desk, request: Any, caller: Caller) -> None:
+    await desk.service.handle(request, caller)
+
+
+@pytest.mark.parametrize("caller", [AN_AGENT, LEFT_BEHIND], ids=["an agent", "a process that it left behind"])
+@pytest.mark.parametrize("request_", [ADD, REMOVE], ids=["add", "remove"])
+def test_an_agent_does_not_choose_whom_its_host_calls(request_: Any, caller: Caller) -> None:
+    with pytest.raises(PersonRequired, match="added and removed by a person"):
+        ask(request_, caller)
+
+
+@pytest.mark.parametrize("caller", [Caller(via_socket=True), Caller()], ids=["a person", "this user on the port"])
+@pytest.mark.parametrize("request_", [ADD, REMOVE], ids=["add", "remove"])
+def test_a_person_does(request_: Any, caller: Caller) -> None:
+    assert ask(request_, caller) == [request_]
+
+
+@pytest.mark.parametrize("request_", [LIST, SEND], ids=["list", "send"])
+def test_an_agent_sees_and_uses_those_that_are_known(request_: Any) -> None:
+    assert ask(request_, AN_AGENT) == [request_]
