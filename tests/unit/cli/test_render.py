@@ -75,8 +75,8 @@ def test_nothing_acts_on_a_terminal_but_our_own_colours(monkeypatch: pytest.Monk
     out, err = io.BytesIO(), io.BytesIO()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(sys, "stdout", _Screen(out))
-    monkeypatch.setattr(sys, "stderr", _Screen(err))
+    monkeypatch.setattr(sys, "stdout", _Screen(out, encoding="utf-8"))
+    monkeypatch.setattr(sys, "stderr", _Screen(err, encoding="utf-8"))
 
     give(f"{painted('ready', 'ready')} a\x1b[2Jb\x1b[8mc\x9b1m\u202e 日本語 👩\u200d💻\tx\ny")
     give_piece("\x1b]0;title\x07")
