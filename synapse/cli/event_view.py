@@ -6,6 +6,7 @@ from typing import assert_never
 
 from synapse.cli.render import plain
 from synapse.core.envelope import typed_sender
+from synapse.core.errors import WaitCycle
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -23,7 +24,7 @@ from synapse.core.question import open_question
 from synapse.core.task import Task, TaskState
 from synapse.dialects.synapse.projection import STATE_NAMES
 from synapse.service.gateway_directory import left_name
-from synapse.service.outcomes import PARTIAL
+from synapse.service.outcomes import AGENT_EXITED, EXPIRED, INTERRUPTED, PARTIAL
 
 _AGENT_COLUMNS = 13
 _WORD_COLUMNS = 14
@@ -73,14 +74,12 @@ def _logged_state(event: StateChanged) -> tuple[str, str] | None:
         return None
     if event.state.is_interrupted:
         return STATE_NAMES[event.state], "synapse approvals shows the question"
-    is_own_note = bool(event.reason) and event.reason not in _QUOTING
+    is_own_note = event.reason in _OWN_REASONS
     return STATE_NAMES[event.state], ": ".join(filter(None, (event.reason, event.note if is_own_note else "")))
 
 
-_QUOTING = frozenset(
-    {"rejected", "replied_failed", "external_agent_failed", "external_task_canceled", "direct_message"}
-)
-"""Reasons whose note is what the agent said."""
+_OWN_REASONS = frozenset({AGENT_EXITED, EXPIRED, INTERRUPTED, WaitCycle.code})
+"""Reasons whose note is a sentence of ours; with others, it may be what the agent or its script said."""
 
 
 def _size(message: Message) -> str:

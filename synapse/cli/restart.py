@@ -13,6 +13,7 @@ from synapse.cli.hosts import find_agent, open_registry
 from synapse.cli.list_agents import as_fields
 from synapse.cli.person import launch_settings, objection
 from synapse.cli.speech import give_json, say
+from synapse.cli.start import SCRIPTED
 from synapse.cli.survey import ask_all
 from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser, split_at_dashes
@@ -43,7 +44,9 @@ def run(arguments: list[str]) -> int:
     launch = as_it_was(entry, command_line(entry.pid))
     # Asked before it ends: an agent whose project is not trusted any more could not be started again.
     settings = settings_here(
-        entry.agent_type, load=lambda: launch_settings(folder=launch.folder), asks=not options.json
+        "" if entry.agent_type == SCRIPTED else entry.agent_type,
+        load=lambda: launch_settings(folder=launch.folder),
+        asks=not options.json,
     )
     if objection() and not options.force:
         again = let_begin_again(entry, registry, settings.logs)

@@ -45,7 +45,9 @@ def run(arguments: list[str]) -> int:
         require_profile(options.profile, load_settings())
         if options.script:
             parser.refuse(options.script)
-    settings = settings_here(options.profile, load=launch_settings, asks=not options.json)
+    # A script is no profile, though a project may have one of that name.
+    profile = "" if options.profile == SCRIPTED else options.profile
+    settings = settings_here(profile, load=launch_settings, asks=not options.json)
     launch = Launch(
         verb=[options.profile, *([options.script] if options.script else [])],
         name=options.name,

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from synapse.registries.private_folders import make_private, write_private
+
 BASH_ENV: Final = "BASH_ENV"
 PERSON_BASH_ENV: Final = "SYNAPSE_PERSON_BASH_ENV"
 """The person's own BASH_ENV; an agent that another agent starts takes it from here."""
@@ -50,8 +52,8 @@ class AgentCommand:
         if os.pathsep in str(bin_folder):
             # No PATH can name it; the agent's instructions do.
             return dict(env)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        bin_folder.mkdir(mode=0o700, exist_ok=True)
+        for folder in (self._folder.parent, self._folder, bin_folder):
+            make_private(folder)
         _write_program(_made_in(self._folder))
         launches = self._folder.parent
         others = [one for one in (env.get("PATH") or os.defpath).split(os.pathsep) if not _is_below(one, launches)]
@@ -59,7 +61,7 @@ class AgentCommand:
         file = self._folder / "bash_env"
         if _EXPANDED_BY_BASH.isdisjoint(str(file)):
             theirs = _bash_env_of_person(env, launches)
-            file.write_text(_bash_env(bin_folder, theirs), encoding="utf-8")
+            write_private(file, _bash_env(bin_folder, theirs))
             found |= {BASH_ENV: str(file), PERSON_BASH_ENV: theirs}
         return found
 

@@ -25,6 +25,11 @@ def raise_file_limit() -> Limit:
     return before
 
 
+def set_file_limit(limit: Limit) -> None:
+    """Give this process the limit that it began with."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
 def give_file_limit(pid: int, limit: Limit) -> None:
     """Give a child that has just been started the limit that this process began with, where the system can do that."""
     if sys.platform != "linux":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from synapse import __version__
 from synapse.core.agent import AgentEntry
 from synapse.core.clock import Clock
 from synapse.core.errors import PortTaken
@@ -67,6 +68,7 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
         endpoint=config.public_url or own_url(config.host, port, tls=tls),
         working_dir=str(Path.cwd()),
         started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        version=__version__,
     )
     return Place(entry=entry, tcp=tcp, unix=unix)
 

@@ -19,7 +19,7 @@ from synapse.core.extension import to_text
 from synapse.registries.files import FileRegistry
 from synapse.registries.processes import controlling_terminal
 from synapse.runtime.agent_parts import AgentParts
-from synapse.runtime.file_limit import raise_file_limit
+from synapse.runtime.file_limit import Limit, raise_file_limit, set_file_limit
 from synapse.runtime.host_launch import begin_again
 from synapse.runtime.open_store import open_store
 from synapse.runtime.place import Place, leave_inbox, take_inbox
@@ -39,9 +39,6 @@ AGAIN: Final = signal.SIGUSR1
 """Tells a host to end and begin again as it was started. Whoever sends it adds nothing to what the host may do."""
 
 
-log = logging.getLogger(__name__)
-
-
 class Host:
     """One agent and everything that serves it."""
 
@@ -52,12 +49,14 @@ class Host:
         self._registry = registry
         self._settings = settings
         self.begins_again = False
+        self.given_limit: Limit | None = None
+        """The limit of open files that this process was started with, once it was raised."""
 
     async def run(self, start: StartAgent, *, instructions: bool) -> int:
         """Run the agent until it ends or this process is told to; return the agent's exit status."""
         agent = await start(self._me)
         # Behind the start: the program has the limit that its user gave it.
-        raise_file_limit()
+        self.given_limit = raise_file_limit()
         self._me.cli_pid = agent.cli_pid
         self._me.terminal = controlling_terminal(agent.cli_pid)
         self._me.takes = agent.acceptance.as_text
@@ -156,6 +155,8 @@ async def run_host(place: Place, start: StartAgent, settings: Settings, *, instr
     finally:
         place.leave()
     if host.begins_again:
+        if host.given_limit is not None:
+            set_file_limit(host.given_limit)
         begin_again(place.entry.port)
     return status
 

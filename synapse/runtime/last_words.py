@@ -11,12 +11,11 @@ from typing import Final
 
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.envelope import sanitise
+from synapse.core.envelope import sanitise, typed_sender
 from synapse.core.task import Task
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.running_program import RunningProgram
 from synapse.drivers.pty.station import end_of
-from synapse.service.origin import sender_in
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ def tell_left(me: AgentEntry, tasks: Sequence[Task], *, is_person_there: bool) -
     name = short_name(me)
     wait = "1 message waits" if len(tasks) == 1 else f"{len(tasks)} messages wait"
     shown = [
-        f"  {task.short_id} from {sanitise(sender_in(task.metadata).sender_id)}: {_beginning(task.message.text)}"
+        f"  {task.short_id} from {typed_sender(task.metadata)}: {_beginning(task.message.text)}"
         for task in tasks[:_MOST_LEFT]
     ]
     if len(tasks) > _MOST_LEFT:

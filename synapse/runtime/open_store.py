@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synapse.core.errors import StoreLost
 from synapse.registries.files import FileRegistry
-from synapse.runtime.gateway_place import gateways
+from synapse.runtime.gateway_place import GATEWAY, gateways
 from synapse.runtime.settings import Settings
 from synapse.stores.sqlite import SqliteStore
 
@@ -27,8 +27,11 @@ def require_no_lost_store(settings: Settings) -> None:
     # Who is listed has opened the store before; agents inside a gateway are listed as well.
     running = [*FileRegistry(settings.registry).entries(), *gateways(settings.home).entries()]
     if running:
-        name = running[0].gateway or running[0].agent_id
+        first = running[0]
+        name = first.gateway or first.agent_id
+        is_gateway = bool(first.gateway) or first.agent_type == GATEWAY
+        again = "`synapse stop gateway`" if is_gateway else f"`synapse restart {name}`"
         raise StoreLost(
             f"{settings.store} is missing, and {name} still has it open",
-            hint=f"`synapse restart {name}` puts it back; or `synapse stop --all` and start again",
+            hint=f"{again} puts it back; or `synapse stop --all` and start again",
         )

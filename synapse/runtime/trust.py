@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.core.errors import InvalidRequest, NotFound
+from synapse.registries.private_folders import make_private, write_private
 from synapse.runtime.home import PROJECT_FOLDER, is_ours
 
 FOLDER: Final = "trust"
@@ -153,14 +154,11 @@ class TrustBook:
             raise InvalidRequest(f"{project.folder} cannot be trusted: {project.problem}")
         at = now.isoformat(timespec="seconds").replace("+00:00", "Z")
         decision = Decision(folder=project.folder, digest=project.digest, trusted=trusted, at=at)
-        # One after the other: `parents=True` would make the upper one open to all.
-        for folder in (self._folder.parent, self._folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._folder)
         path = self._path(project.folder)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         text = json.dumps({"folder": str(project.folder), "sha256": decision.digest, "trusted": trusted, "at": at})
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+        write_private(draft, text + "\n")
         draft.replace(path)
         return decision
 

@@ -181,7 +181,9 @@ class StoreFiles:
 
     def _save_copy(self, connection: sqlite3.Connection) -> bool:
         """Write all of it to a new file, and give that the store's own name if nothing has it."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Each by itself: with `parents=True` the umask would decide who may write above it.
+        for folder in reversed((self.path.parent, *self.path.parent.parents)):
+            folder.mkdir(mode=0o700, exist_ok=True)
         saved = self.path.with_name(f"{self.path.name}{SAVED}{os.getpid()}")
         saved.unlink(missing_ok=True)
         os.close(os.open(saved, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -114,6 +114,7 @@ class HttpApp:
         self.limits = limits or HttpLimits()
         self._observe = observe
         self._patience = Patience()
+        self._refusals = _RefusalLog()
         self._closing: asyncio.Future[None] | None = None
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
@@ -148,7 +149,7 @@ class HttpApp:
             answer = await self._exchange(scope, receive, send, words)
         except SynapseError as error:
             words.error = error.code
-            _log_refusal(scope, error, words.caller)
+            self._refusals.note(scope, error, words.caller)
             answer = (words.encode_error or self._worded_for(scope, words))(error)
             # What is left of such a body is not read.
             last = isinstance(error, BodyTooLarge | BodyTooSlow)
@@ -291,6 +292,7 @@ class HttpApp:
         except ChannelClosed:
             return
         except SynapseError as error:
+            self._refusals.note(scope, error, None)
             await channel.fail(error, self._worded_for(scope, _Words())(error))
         except Exception:
             # As for requests: logged whole, told without detail.
@@ -334,6 +336,8 @@ def _nothing(wire: WireRequest) -> WireAnswer:
     raise RouteNotFound(f"nothing is served at {wire.path}")
 
 
+REFUSALS_A_MINUTE: Final = 60
+LONGEST_LOGGED_PATH: Final = 200
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _NO_ROUTE: Final = DocumentRoute(method="", path="", answer=_nothing)
 """Stands for the route of a dialect that is only asked for its words."""
@@ -356,17 +360,41 @@ class _Words:
         self.dialect = dialect.name
 
 
-def _log_refusal(scope: Scope, error: SynapseError, caller: Caller | None) -> None:
-    """Log a refused request that would have changed something, or that was not admitted."""
-    if scope["method"] in _READING and not isinstance(error, AccessDenied):
-        return
-    facts = {"method": scope["method"], "path": scope["path"], "error": error.code}
+class _RefusalLog:
+    """Logs refused requests that would have changed something, or that were not admitted.
+
+    Only so many a minute: strangers must not push out of the log what a person looks for there.
+    """
+
+    def __init__(self) -> None:
+        self._begun = float("-inf")
+        self._logged = self._left_out = 0
+
+    def note(self, scope: Scope, error: SynapseError, caller: Caller | None) -> None:
+        """Log one, unless it only asked."""
+        method = scope.get("method", "GET")
+        if method in _READING and not isinstance(error, AccessDenied):
+            return
+        now = perf_counter()
+        if now - self._begun > 60:
+            if self._left_out:
+                log.info("requests_refused", extra={"count": self._left_out})
+            self._begun, self._logged, self._left_out = now, 0, 0
+        if self._logged >= REFUSALS_A_MINUTE:
+            self._left_out += 1
+            return
+        self._logged += 1
+        log.info("request_refused", extra=_refusal_facts(method, scope["path"], error, caller))
+
+
+def _refusal_facts(method: str, path: str, error: SynapseError, caller: Caller | None) -> dict[str, str]:
+    facts = {"method": method, "path": path[:LONGEST_LOGGED_PATH], "error": error.code}
     if caller is not None and (caller.agent_id or caller.name):
         facts["caller"] = caller.agent_id or caller.name
     if not isinstance(error, InvalidRequest):
         # What is said of an invalid request may quote it, and no log has texts of messages.
-        facts["why"] = str(error)
-    log.info("request_refused", extra=facts)
+        facts["why"] = str(error)[:LONGEST_LOGGED_PATH]
+    return facts
 
 
 async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:

@@ -52,8 +52,8 @@ class Place:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """`bare` lacks both by its own script; `quiet` lacks them only at the gateway; `played` is in the gateway."""
     home = tmp_path_factory.mktemp("g")
-    (home / "bare.toml").write_text(SWITCHES + PLAIN)
-    (home / "quiet.toml").write_text(PLAIN)
+    (home / "bare.toml").write_text(SWITCHES + PLAIN, encoding="utf-8")
+    (home / "quiet.toml").write_text(PLAIN, encoding="utf-8")
     config = f"""
 [[agents]]
 id = "quiet"

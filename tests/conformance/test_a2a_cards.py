@@ -160,7 +160,7 @@ def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(running: Ru
 
 
 def test_a_default_agent_that_nobody_knows_is_told_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text(f'default_agent = "tkc"\n{RESIDENT}')
+    (tmp_path / "gateway.toml").write_text(f'default_agent = "tkc"\n{RESIDENT}', encoding="utf-8")
     command = [*COMMAND, "gateway", "--port", "0", "--no-auth"]
 
     done = subprocess.run(

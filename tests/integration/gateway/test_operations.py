@@ -127,13 +127,13 @@ def test_grpc_takes_a_trace_too_and_is_counted(running: RunningGateway, key: str
 
 def test_the_log_is_lines_of_json_without_secrets(running: RunningGateway, key: str, tmp_path: Path) -> None:
     running.ask("GET", "/agents/list.json", key="sk-not-a-key")
-    asked = [*COMMAND, "logs", "gateway", "-n", "1000"]
+    asked = [*COMMAND, "logs", "gateway", "-n", "1000", "--json"]
 
     said = subprocess.run(
         asked, env=environ(running.home), cwd=tmp_path, check=True, capture_output=True, timeout=PATIENCE
     )
 
-    lines = [json.loads(line) for line in said.stdout.decode().splitlines()]
+    lines = [json.loads(line) for line in json.loads(said.stdout)["lines"]]
     assert {"at", "level", "event", "room"} <= lines[0].keys()
     assert {"gateway_started", "credentials_refused"} <= {line["event"] for line in lines}
     assert "sk-not-a-key" not in said.stdout.decode()

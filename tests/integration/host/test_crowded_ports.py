@@ -107,7 +107,7 @@ def test_the_program_of_an_agent_keeps_the_limit_of_its_user(tmp_path: Path, mon
     with cli.session(tmp_path / "home") as home:
         monkeypatch.setattr(cli, "COMMAND", limited(cli.COMMAND, LIMIT, 4 * LIMIT))
         home.start("limited")
-        (entry,) = (json.loads(path.read_text()) for path in (home.home / "registry").glob("*.json"))
+        (entry,) = (json.loads(path.read_text(encoding="utf-8")) for path in (home.home / "registry").glob("*.json"))
 
         assert resource.prlimit(entry["pid"], resource.RLIMIT_NOFILE) == (4 * LIMIT, 4 * LIMIT)
         assert resource.prlimit(entry["cli_pid"], resource.RLIMIT_NOFILE) == (LIMIT, 4 * LIMIT)

@@ -116,7 +116,7 @@ def test_two_agents_that_would_wait_for_each_other_are_told_at_once() -> None:
                 code, said, seconds = ended(second, bound=10)
 
             assert (code, seconds < 5) == (REFUSED, True)
-            circle = [bert.entry.agent_id, anna.entry.agent_id, bert.entry.agent_id]
+            circle = ["bert", "anna", "bert"]
             assert " waits for ".join(circle) in said
             told = waiting_tasks(anna)[0]["metadata"]["attention"]
             assert " waits for ".join(circle) in told
