@@ -19,6 +19,7 @@ from synapse.terminal.reading import read_prompt
 
 _AGAIN_SECONDS: Final = 0.25
 """How long a press may take to show. Some programs clear one row of several for each press."""
+_UNERASED_SECONDS: Final = 1.0
 
 
 class Withdrawal:
@@ -67,6 +68,16 @@ class Withdrawal:
         self._wait_until(self._undisturbed_since + self._profile.times.echo, now)
         return self.is_over and self._may_be_ours(seen)
 
+    @property
+    def _patience(self) -> float:
+        """How long presses that take nothing away go on.
+
+        A kernel that edits the line empties it at once, but erases one column for each wide letter: its rest stays on
+        the screen for good.
+        """
+        echo = self._profile.times.echo
+        return min(echo, _UNERASED_SECONDS) if self._profile.reads_lines else echo
+
     def _wait_behind(self, now: float) -> bool:
         self._undisturbed_since = now
         return self._wait_until(self._since + self._profile.times.dialog, now)
@@ -83,7 +94,7 @@ class Withdrawal:
             self._undisturbed_since = now
         elif now < self._pressed_at + _AGAIN_SECONDS:
             return self._wait_until(self._pressed_at + _AGAIN_SECONDS, now)
-        elif now >= self._undisturbed_since + self._profile.times.echo:
+        elif now >= self._undisturbed_since + self._patience:
             self.is_over = True
             return False
         self._pressed_at, self._left = now, left
