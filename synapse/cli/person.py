@@ -32,19 +32,17 @@ def _registry() -> FileRegistry:
 
 
 def require_person(what: str) -> None:
-    """Raises PersonRequired when an agent types this command.
+    """Raises PersonRequired when an agent types this command; no setting lets it, since an agent can choose the files.
 
     `what` is the beginning of the sentence that says what only a person does.
     """
-    why = objection()
-    if why and not load_settings(by_agent=True).agents_may_approve:
+    if why := objection():
         raise _refusal(what, why)
 
 
 def require_deciding_person(what: str) -> None:
     """The same for what only people decide: at a terminal, where that is demanded. Raises PersonRequired."""
-    why = objection_to_deciding()
-    if why and not load_settings(by_agent=bool(objection())).agents_may_approve:
+    if why := objection_to_deciding():
         raise _refusal(what, why)
 
 

@@ -199,9 +199,19 @@ class Settings:
         return self.person_proof == TERMINAL
 
     def without_grants(self) -> Settings:
-        """The settings of a host that an agent starts: the defaults for all that grants something."""
+        """The settings of a host that an agent starts: the defaults for all that grants something.
+
+        A limit that protects others may be tighter than its default, but not looser.
+        """
+        usual = Settings()
         granted = ("agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents")
-        return replace(self, **{name: getattr(Settings(), name) for name in granted})
+        # 0 is no limit.
+        loose = [
+            name
+            for name in ("loop_limit_per_minute", "agent_quota_bytes")
+            if not 0 < getattr(self, name) <= getattr(usual, name)
+        ]
+        return replace(self, **{name: getattr(usual, name) for name in (*granted, *loose)})
 
     def as_rows(self) -> list[tuple[str, object, str, str]]:
         """Name, value, source and meaning of each setting, in their order."""
@@ -224,7 +234,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
     "attention_after": "seconds that messages may be held, without the agent at work, before a person is called",
     "instructions": "whether agents are told at their start how to send and reply",
-    "agents_may_approve": "whether agents may do what only a person may (approve, resolve, attach)",
+    "agents_may_approve": "whether agents may approve, resolve and attach, which else only a person may",
     "person_proof": "what proves a person: process (none of an agent's), or terminal (also one that no agent opened)",
     "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
     "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",

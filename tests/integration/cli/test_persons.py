@@ -194,6 +194,20 @@ def test_an_agent_opens_no_gateway_and_makes_no_key(house: House, line: str) -> 
     assert "by a person" in " ".join(said.split())
 
 
+@pytest.mark.parametrize(
+    "line", ["keys create mine", "external add http://127.0.0.1:9 --alias mine", "gateway --port 0"]
+)
+def test_an_agent_gets_no_rights_from_a_settings_file_that_it_chooses(house: House, line: str) -> None:
+    chosen = house.folder / "chosen" / "synapse"
+    chosen.mkdir(parents=True)
+    (chosen / "config.toml").write_text("agents_may_approve = true\n", encoding="utf-8")
+
+    said = house.inside(f"XDG_CONFIG_HOME=$PWD/chosen ./typed {line}")
+
+    assert "code=7" in said
+    assert "by a person" in " ".join(said.split())
+
+
 def test_a_connector_that_has_exited_is_no_person(house: House) -> None:
     house.begin_asker()
     task_id = house.ask_permission()

@@ -308,6 +308,23 @@ def test_what_an_agent_starts_has_no_grant_of_its_persons_either(tmp_path: Path)
     assert (settings.agents_may_approve, settings.host, settings.terminal_decides) == (False, "127.0.0.1", True)
 
 
+@pytest.mark.parametrize(
+    ("written", "counts"), [((0, 0), (30, 1024**3)), ((31, 2**40), (30, 1024**3)), ((5, 7), (5, 7))]
+)
+def test_what_an_agent_starts_has_no_looser_limits_than_the_defaults(
+    tmp_path: Path, written: tuple[int, int], counts: tuple[int, int]
+) -> None:
+    (tmp_path / "synapse").mkdir()
+    file = tmp_path / "synapse" / "config.toml"
+    file.write_text(f"loop_limit_per_minute = {written[0]}\nagent_quota_bytes = {written[1]}\n", encoding="utf-8")
+
+    settings = load_settings(
+        environ={"XDG_CONFIG_HOME": str(tmp_path)}, folder=tmp_path, by_agent=True
+    ).without_grants()
+
+    assert (settings.loop_limit_per_minute, settings.agent_quota_bytes) == counts
+
+
 @pytest.mark.parametrize("word", ["code", "", "TERMINAL"])
 def test_a_proof_that_does_not_exist_is_refused(tmp_path: Path, word: str) -> None:
     (tmp_path / "synapse").mkdir()
