@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from synapse.cli.exit_codes import DONE
 from synapse.cli.hosts import current_folder
-from synapse.cli.person import objection, objection_to_deciding
+from synapse.cli.person import objection_to_deciding
 from synapse.cli.render import plain, short_path, table
 from synapse.cli.speech import give, give_json, say
 from synapse.cli.verb_parser import VerbParser
@@ -97,8 +97,8 @@ def settings_here(
 
 
 def _may_ask(project: ProjectSettings) -> bool:
-    """Whether the person is there to be asked, and has not been asked about this content before."""
-    if project.trust not in (Trust.UNKNOWN, Trust.CHANGED) or objection():
+    """Whether a person who may decide it is there to be asked, and has not been asked about this content before."""
+    if project.trust not in (Trust.UNKNOWN, Trust.CHANGED) or objection_to_deciding():
         return False
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,23 @@ def test_an_agent_may_look_but_not_decide(
         assert ran.code == 7
         assert "decided by a person, and this command is not a person's: it belongs to the agent" in ran.err
     assert synapse("trust", "--list").code == 0
+
+
+def test_who_is_not_at_a_persons_terminal_is_not_asked_where_one_is_demanded(
+    synapse: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYNAPSE_PERSON_PROOF", "terminal")
+    monkeypatch.setattr("synapse.cli.person.terminal_doubt", lambda *_: "it has no terminal")
+    said = io.StringIO("y\n")
+    monkeypatch.setattr(said, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", said)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+
+    ran = synapse("calc")
+
+    assert "Do you trust this folder?" not in ran.err
+    assert "because you have not trusted it" in ran.err
+    assert states(synapse) == {}
 
 
 def test_a_profile_of_an_untrusted_project_is_not_used_and_says_what_to_do(synapse: Cli, project: Path) -> None:
