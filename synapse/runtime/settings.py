@@ -1,6 +1,7 @@
 """What can be set, and where each value comes from: flag > environment > project file > user file > default.
 
-A project's file counts only in a project that the person trusts, and only for the settings of FOR_PROJECTS.
+A project's file counts only in a project that the person trusts, and only for the settings of FOR_PROJECTS. Where the
+user file demands a person's terminal (`person_proof`), nothing else takes that back.
 """
 
 from __future__ import annotations
@@ -262,6 +263,9 @@ def load_settings(
     user, own = _from_user(environ, place)
     given = {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
     stronger = {**_from_environment(variables_of_agents(environ) if by_agent else environ), **given}
+    if own.get("person_proof", ("",))[0] == TERMINAL:
+        # A process sets its own variables, so one of them may demand more of people, but not less.
+        stronger.pop("person_proof", None)
     home = _safe_home({**own, **stronger}, place)
     project = project_of(place, home)
     theirs = _from_project(project) if project and project.is_trusted else {}

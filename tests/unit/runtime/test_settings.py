@@ -325,6 +325,29 @@ def test_what_an_agent_starts_has_no_looser_limits_than_the_defaults(
     assert (settings.loop_limit_per_minute, settings.agent_quota_bytes) == counts
 
 
+@pytest.mark.parametrize(
+    ("written", "variable", "is_demanded"),
+    [
+        ("terminal", "process", True),
+        ("terminal", "", True),
+        ("process", "terminal", True),
+        ("process", "process", False),
+    ],
+)
+def test_a_variable_demands_a_terminal_but_does_not_spare_it(
+    tmp_path: Path, written: str, variable: str, is_demanded: bool
+) -> None:
+    (tmp_path / "synapse").mkdir()
+    (tmp_path / "synapse" / "config.toml").write_text(f"person_proof = '{written}'", encoding="utf-8")
+
+    settings = load_settings(
+        environ={"XDG_CONFIG_HOME": str(tmp_path), "SYNAPSE_PERSON_PROOF": variable}, folder=tmp_path
+    )
+
+    assert settings.terminal_decides is is_demanded
+    assert settings.sources["person_proof"].startswith("user file" if written == "terminal" else "environment")
+
+
 @pytest.mark.parametrize("word", ["code", "", "TERMINAL"])
 def test_a_proof_that_does_not_exist_is_refused(tmp_path: Path, word: str) -> None:
     (tmp_path / "synapse").mkdir()
