@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from synapse.transports.lineage import Lineage
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 
@@ -121,7 +122,7 @@ def test_who_is_not_at_a_persons_terminal_is_not_asked_where_one_is_demanded(
     synapse: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYNAPSE_PERSON_PROOF", "terminal")
-    monkeypatch.setattr("synapse.cli.person.terminal_doubt", lambda *_: "it has no terminal")
+    monkeypatch.setattr("synapse.cli.person.own_lineage", Lineage)
     said = io.StringIO("y\n")
     monkeypatch.setattr(said, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", said)
