@@ -346,14 +346,19 @@ class Gateway:
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
         """Who comes over the Unix socket is this user, as at a host; everybody else comes through the gate."""
-        own = Gate(uid=os.getuid(), hosts=loopback_hosts(self._me.port), entries=self._registry.entries)
+        own = Gate(
+            uid=os.getuid(),
+            hosts=loopback_hosts(self._me.port),
+            entries=self._registry.entries,
+            terminal_decides=self._settings.terminal_decides,
+        )
 
         def admit(scope: Scope) -> Caller | Awaitable[Caller]:
             peer: Any = scope["state"].get(PEER)
             if peer is None or not peer.via_socket:
                 return self.gate.admit(scope)
             caller = own.admit(scope)
-            return caller if caller.is_person else replace(caller, actions=_AN_AGENTS_ACTIONS)
+            return caller if caller.may_decide else replace(caller, actions=_AN_AGENTS_ACTIONS)
 
         return admit
 

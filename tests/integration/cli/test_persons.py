@@ -54,6 +54,9 @@ class Handed(socket.socket):
 socket.socket = Handed
 """
 
+# A terminal of its own, which is the controlling one of what runs there.
+AT_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
 
 class House(Session):
     """A session with an agent that runs what it is told (`runner`), and one that asks for permission (`asker`)."""
@@ -103,6 +106,26 @@ class House(Session):
         path = self.folder / out
         self.inside(line)
         return awaited(path)
+
+    def without_terminal(self, *command: str, **environ: str) -> str:
+        """What a command of nobody's terminal says, and its exit code."""
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environ | environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            timeout=PATIENCE,
+            check=False,
+            start_new_session=True,
+        )
+        return f"{done.stdout}code={done.returncode}"
+
+    def at_terminal(self, *command: str, **environ: str) -> str:
+        """The same in a terminal of a person's, when no agent is there."""
+        return self.without_terminal(sys.executable, "-c", AT_TERMINAL, *command, **environ)
 
     def is_asked(self) -> bool:
         return bool(self.run("approvals", "--json").json)
@@ -312,6 +335,27 @@ def test_an_agent_does_not_start_another_that_demands_less_than_its_own_host(hou
 
     assert "code=7" in said
     assert "it has no terminal" in " ".join(said.split())
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Iterator[House]:
+    """No agents, and a settings file that demands a terminal."""
+    with session(tmp_path / "h", House) as opened:
+        assert isinstance(opened, House)
+        file = opened.home / "config" / "synapse" / "config.toml"
+        file.write_text("person_proof = 'terminal'\n", encoding="utf-8")
+        yield opened
+        opened.run("stop", "gateway", "--force")
+
+
+def test_a_gateways_socket_registers_agents_only_for_a_terminal_where_one_is_demanded(strict: House) -> None:
+    said = strict.at_terminal("./typed", "start", "gateway", "--port", "0", "--grpc-port", "0", "--json")
+    assert "code=0" in said, said
+    sock = json.loads(said.partition("\n")[0])["socket"]
+    ask = (sys.executable, "-c", ASK, sock, "POST", "/agents", json.dumps({"id": "mine", "url": "no address"}))
+
+    assert "HTTP/1.1 403" in strict.without_terminal(*ask)
+    assert "HTTP/1.1 400" in strict.at_terminal(*ask)
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
