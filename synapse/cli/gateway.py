@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synapse.cli.person import require_person
+from synapse.cli.person import launch_settings, require_deciding_person
 from synapse.cli.speech import say
 from synapse.cli.trust import settings_here
 from synapse.cli.verb_parser import VerbParser
@@ -36,8 +36,9 @@ def run(arguments: list[str]) -> int:
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
-    require_person(OPENED)
-    plan = _plan(options, settings_here(asks=not options.headless))
+    # A gateway in the background has no terminal; the person typed `synapse start gateway` at theirs.
+    require_deciding_person(OPENED, judges_starter=options.headless)
+    plan = _plan(options, settings_here(load=launch_settings, asks=not options.headless))
     from synapse.runtime.gateway import run_gateway
     from synapse.runtime.logs import log_to
     from synapse.runtime.loop import new_loop

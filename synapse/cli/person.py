@@ -31,28 +31,32 @@ def _registry() -> FileRegistry:
     return FileRegistry(Path(state_folder(os.environ, current_folder()), "registry"))
 
 
-def require_person(what: str) -> None:
-    """Raises PersonRequired when an agent types this command; no setting lets it, since an agent can choose the files.
+def require_deciding_person(what: str, *, judges_starter: bool = False) -> None:
+    """Raises PersonRequired unless a person types this command, at a terminal where that is demanded.
 
-    `what` is the beginning of the sentence that says what only a person does.
+    No setting lets an agent pass, since an agent chooses the files that its command finds. `what` is the beginning of
+    the sentence that says what only a person does.
     """
-    if why := objection():
-        raise _refusal(what, why)
+    if why := objection_to_deciding(judges_starter=judges_starter):
+        raise PersonRequired(
+            f"{what} by a person, and this command is not a person's: {why}", hint="type it in a terminal of your own"
+        )
 
 
-def require_deciding_person(what: str) -> None:
-    """The same for what only people decide: at a terminal, where that is demanded. Raises PersonRequired."""
-    if why := objection_to_deciding():
-        raise _refusal(what, why)
+def objection_to_deciding(*, judges_starter: bool = False) -> str:
+    """Why this command may not decide what only people decide; empty for a person, at a terminal where it needs one.
 
-
-def objection_to_deciding() -> str:
-    """Why this command may not decide what only people decide; empty for a person, at a terminal where it needs one."""
+    With `judges_starter` the terminal is that of the process which started this one, as `synapse start` does.
+    """
     if why := objection():
         return why
     # A project has no say in this, and settings of its that cannot be used must not keep anybody from revoking it.
-    is_terminal_needed = load_settings(folder="/").terminal_decides
-    doubt = terminal_doubt(own_lineage(), _registry().entries()) if is_terminal_needed else ""
+    if not load_settings(folder="/").terminal_decides:
+        return ""
+    lineage = own_lineage()
+    if judges_starter:
+        lineage = replace(lineage, processes=lineage.processes[1:])
+    doubt = terminal_doubt(lineage, _registry().entries())
     return f"{doubt}, and the setting person_proof demands a terminal of a person's" if doubt else ""
 
 
@@ -73,9 +77,3 @@ def launch_settings(folder: str | Path | None = None) -> Settings:
     settings = load_settings(folder=folder, by_agent=True).without_grants()
     # An agent chooses the variables and files that its command finds, but not what its own host demands.
     return replace(settings, person_proof=TERMINAL) if lineage.demands_terminal else settings
-
-
-def _refusal(what: str, why: str) -> PersonRequired:
-    return PersonRequired(
-        f"{what} by a person, and this command is not a person's: {why}", hint="type it in a terminal of your own"
-    )

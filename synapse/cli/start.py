@@ -6,7 +6,7 @@ from synapse.cli.background import start_host
 from synapse.cli.hosts import open_registry
 from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
 from synapse.cli.list_agents import as_fields
-from synapse.cli.person import launch_settings, require_person
+from synapse.cli.person import launch_settings, require_deciding_person
 from synapse.cli.speech import give_json, say
 from synapse.cli.survey import ask_all
 from synapse.cli.trust import settings_here
@@ -74,8 +74,8 @@ def _start_gateway(arguments: list[str]) -> int:
     parser = VerbParser("start gateway", summary="start the gateway in the background", examples=GATEWAY_EXAMPLES)
     add_gateway_options(parser)
     options = parser.parse_args(arguments)
-    require_person(OPENED)
-    settings = settings_here(asks=not options.json)
+    require_deciding_person(OPENED)
+    settings = settings_here(load=launch_settings, asks=not options.json)
     launch = Launch(verb=["gateway", *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:

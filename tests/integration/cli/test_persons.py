@@ -348,6 +348,16 @@ def strict(tmp_path: Path) -> Iterator[House]:
         opened.run("stop", "gateway", "--force")
 
 
+@pytest.mark.parametrize("words", [["start", "gateway"], ["gateway"], ["gateway", "--headless"]])
+def test_a_gateway_is_opened_only_at_a_terminal_where_one_is_demanded(strict: House, words: list[str]) -> None:
+    # Refused before that is looked at, so that none is left running.
+    said = strict.without_terminal("./typed", *words, "--config", "no-such-file")
+
+    assert "code=7" in said, said
+    assert "a gateway is opened by a person" in said
+    assert "it has no terminal" in said
+
+
 def test_a_gateways_socket_registers_agents_only_for_a_terminal_where_one_is_demanded(strict: House) -> None:
     said = strict.at_terminal("./typed", "start", "gateway", "--port", "0", "--grpc-port", "0", "--json")
     assert "code=0" in said, said
