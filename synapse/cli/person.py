@@ -16,7 +16,7 @@ from synapse.core.errors import PersonRequired
 from synapse.registries.files import FileRegistry
 from synapse.runtime.host_launch import LAUNCHED_BY
 from synapse.runtime.settings import TERMINAL, Settings, load_settings, variables_of_agents
-from synapse.transports.lineage import own_lineage, standing_of, terminal_doubt
+from synapse.transports.lineage import TERMINAL_DEMANDED, own_lineage, standing_of, terminal_doubt
 
 
 def objection() -> str:
@@ -71,9 +71,14 @@ def launch_settings(folder: str | Path | None = None) -> Settings:
     lineage = own_lineage()
     # The host keeps it, also when it begins again by itself, and so do all whom it starts.
     os.environ[LAUNCHED_BY] = lineage.named_agent or "an agent"
-    ignored = sorted(set(os.environ) - set(variables_of_agents(os.environ)))
+    ignored = set(os.environ) - set(variables_of_agents(os.environ))
+    variable, demand = TERMINAL_DEMANDED
+    if os.environ.get(variable) == demand and lineage.demands_terminal:
+        ignored.discard(variable)
     if ignored:
-        say(f"ignored: {', '.join(ignored)}; only a person sets that, and this command is not a person's: {why}")
+        say(
+            f"ignored: {', '.join(sorted(ignored))}; only a person sets that, and this command is not a person's: {why}"
+        )
     settings = load_settings(folder=folder, by_agent=True).without_grants()
     # An agent chooses the variables and files that its command finds, but not what its own host demands.
     return replace(settings, person_proof=TERMINAL) if lineage.demands_terminal else settings

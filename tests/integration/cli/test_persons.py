@@ -209,6 +209,16 @@ def test_what_an_agent_may_not_set_is_said(house: House) -> None:
     assert "code=0" in said
 
 
+def test_what_its_own_host_demands_is_not_said_to_be_ignored(house: House) -> None:
+    assert house.run("start", "runner", "--name", "strict", SYNAPSE_PERSON_PROOF="terminal").code == 0
+    line = f"./typed start scripted {EXAMPLE} --name other; echo code=$?"
+
+    ran = house.run("send", "strict", line, "--response", "--timeout", str(PATIENCE))
+
+    assert "code=0" in ran.out, ran
+    assert "ignored" not in ran.out
+
+
 @pytest.mark.parametrize("line", ["start gateway --port 0 --grpc-port 0", "gateway --port 0", "keys create mine"])
 def test_an_agent_opens_no_gateway_and_makes_no_key(house: House, line: str) -> None:
     said = house.inside(f"SYNAPSE_AGENTS_MAY_APPROVE=1 ./typed {line}")
