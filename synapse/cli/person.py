@@ -15,7 +15,7 @@ from synapse.cli.speech import say
 from synapse.core.errors import PersonRequired
 from synapse.registries.files import FileRegistry
 from synapse.runtime.host_launch import LAUNCHED_BY
-from synapse.runtime.settings import TERMINAL, Settings, load_settings, variables_of_agents
+from synapse.runtime.settings import TERMINAL, Settings, account_demands_terminal, load_settings, variables_of_agents
 from synapse.transports.lineage import TERMINAL_DEMANDED, own_lineage, standing_of, terminal_doubt
 
 
@@ -51,7 +51,7 @@ def objection_to_deciding(*, judges_starter: bool = False) -> str:
     if why := objection():
         return why
     # A project has no say in this, and settings of its that cannot be used must not keep anybody from revoking it.
-    if not load_settings(folder="/").terminal_decides:
+    if not (load_settings(folder="/").terminal_decides or account_demands_terminal()):
         return ""
     lineage = own_lineage()
     if judges_starter:

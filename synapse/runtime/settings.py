@@ -7,6 +7,7 @@ user file demands a person's terminal (`person_proof`), nothing else takes that 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shlex
 import tomllib
@@ -277,6 +278,24 @@ def load_settings(
     trusted = [project.project] if project and project.is_trusted else []
     profiles: tuple[ProfileSource, ...] = (user / "profiles", BUNDLED_PROFILES, *trusted)
     return Settings(**values, profile_sources=profiles, project=project, sources=sources)
+
+
+def account_demands_terminal() -> bool:
+    """Whether the file in the user's home folder, as the system knows it, demands a person's terminal.
+
+    Variables choose the settings file that `load_settings` reads, and a process sets its own variables.
+
+    Raises:
+        InvalidSettings: the file cannot be used.
+    """
+    try:
+        folder = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return False  # the system does not know this user, as in some containers
+    file = folder / ".config" / "synapse" / USER_FILE
+    # Some accounts have /dev/null for a home.
+    own = _from_file(file) if os.access(file, os.F_OK) else {}
+    return bool(own.get("person_proof", ("",))[0] == TERMINAL)
 
 
 def variables_of_agents(environ: Mapping[str, str]) -> dict[str, str]:

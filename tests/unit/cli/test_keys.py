@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.registries.files import FileRegistry
+from synapse.transports.lineage import Lineage
 from tests.unit.cli.conftest import Cli
 
 
@@ -98,3 +100,26 @@ def test_an_agent_lets_nobody_in(
     (home / "config" / "synapse").mkdir(parents=True)
     (home / "config" / "synapse" / "config.toml").write_text("agents_may_approve = true", encoding="utf-8")
     assert synapse("keys", *arguments).code == 7, "an agent chooses the files that its command finds"
+
+
+def test_another_settings_file_does_not_spare_the_terminal_that_the_accounts_own_demands(
+    synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = home / "account"
+    me = list(pwd.getpwuid(os.getuid()))
+    me[5] = str(account)
+
+    def user(_uid: int) -> pwd.struct_passwd:
+        return pwd.struct_passwd(me)
+
+    monkeypatch.setattr(pwd, "getpwuid", user)
+    monkeypatch.setattr("synapse.cli.person.own_lineage", Lineage)
+    monkeypatch.setenv("HOME", str(home))
+    assert synapse("keys", "create", "before").code == 0
+    (account / ".config" / "synapse").mkdir(parents=True)
+    (account / ".config" / "synapse" / "config.toml").write_text("person_proof = 'terminal'", encoding="utf-8")
+
+    ran = synapse("keys", "create", "after")
+
+    assert ran.code == 7
+    assert "it has no terminal" in ran.err
