@@ -80,7 +80,8 @@ def test_logs_tell_of_starts_states_deliveries_and_refusals_but_no_texts(here: S
     assert [told.count(event) for event in ("host_started", "request_refused", "host_stopping")] == [1, 1, 1]
     delivery = ["message", "typed", "submitted", "turn_started", "answer", "completed"]
     assert [event for event in told if event in delivery] == delivery
-    assert {entry.get("state") for entry in entries if entry["event"] == "agent_state"} >= {"starting", "ready"}
+    # A quick program is ready before anybody has looked at it starting.
+    assert "ready" in {entry.get("state") for entry in entries if entry["event"] == "agent_state"}
     assert "submitted       screen: " in lines
     assert here.run("logs", "ada", "--since", "1d").out == lines
     assert here.run("logs", "ada", "--since", "soon").code == 2
