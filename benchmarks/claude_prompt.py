@@ -23,11 +23,9 @@ from urllib.parse import urlsplit
 from benchmarks.processes import wait_until
 from benchmarks.rounds import interleave
 from benchmarks.rows import QUICK, Effort, Figure, Row, at_most, within
-from synapse.calibration.ledger import Fact, Ledger
-from synapse.calibration.model_server import ModelServer
-from synapse.calibration.recipe import load_recipe, places
-from synapse.calibration.workbench import AGENT, Workbench
-from synapse.runtime.system_clock import SystemClock
+from synapse.calibration.model_server import Fact, Ledger, ModelServer
+from synapse.calibration.sandbox import AGENT, Workbench, load_recipe, places
+from synapse.config.process import SystemClock
 from synapse.terminal.signals.claude import HOOKS
 
 TITLE = "A prompt for Claude Code"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import SAID, SYNAPSE, running, wait_until
-from synapse.transports.client import HostAddress, NoAnswer, request
+from synapse.client.http import HostAddress, NoAnswer, request
 
 _ANSWER_SECONDS = 20.0
 # As long as a benchmark lasts, and longer.

@@ -14,8 +14,8 @@ from synapse.core.events import StateChanged, TaskEvent, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.store import TaskQuery
 from synapse.core.task import TaskId, TaskState
-from synapse.service.journal import rebuild
-from synapse.stores.sqlite import SqliteStore
+from synapse.store.sqlite import SqliteStore
+from synapse.tasks.journal import rebuild
 
 TITLE = "Listing stored tasks"
 LIMIT_MS = 10.0

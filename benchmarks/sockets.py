@@ -16,9 +16,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from benchmarks.hosts import temporary_home
 from benchmarks.processes import SYNAPSE, memory, running, wait_until
 from benchmarks.rows import QUICK, Effort, Figure, Row, within
+from synapse.auth.api_keys import Grant, KeyFile
+from synapse.config.process import SystemClock
 from synapse.core.agent import entry_from
-from synapse.runtime.keys import Grant, KeyFile
-from synapse.runtime.system_clock import SystemClock
 
 TITLE = "WebSocket clients of one gateway"
 GROWTH_LIMIT_MB = 8.0

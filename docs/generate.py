@@ -18,16 +18,15 @@ from docs.openapi import openapi_text
 from synapse import core
 from synapse.cli import exit_codes
 from synapse.cli.main import VERBS, find_verb
+from synapse.config.settings import FOR_PROJECTS, MEANINGS, PREFIX, Settings
 from synapse.core import errors
 from synapse.core.lifecycle import NEXT_STATES
-from synapse.dialects.a2a_v0_3.errors import fault_of as former_fault_of
-from synapse.dialects.a2a_v1.errors import fault_of
-from synapse.dialects.hub.errors import fault_of as hub_fault_of
-from synapse.dialects.supervisor.errors import fault_of as supervisor_fault_of
-from synapse.dialects.synapse.card import CardFacts
-from synapse.dialects.synapse.errors import status_of
-from synapse.dialects.synapse.routes import synapse_dialect
-from synapse.runtime.settings import FOR_PROJECTS, MEANINGS, PREFIX, Settings
+from synapse.dialects.a2a_v0_3.routes import fault_of as former_fault_of
+from synapse.dialects.a2a_v1.routes import fault_of
+from synapse.dialects.hub.encode import fault_of as hub_fault_of
+from synapse.dialects.supervisor.routes import fault_of as supervisor_fault_of
+from synapse.dialects.synapse.encode import status_of
+from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
 
 DOCS: Final = Path(__file__).parent
 NOTICE: Final = "<!-- written by scripts/docs; edit docs/generate.py instead -->\n\n"

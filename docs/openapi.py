@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 
 from synapse.core.agent import AgentEntry
-from synapse.core.auth_methods import AuthMethods
+from synapse.core.caller import AuthMethods
 from synapse.dialects.hub.routes import hub_dialect
-from synapse.runtime.gateway_cards import GatewayCards
-from synapse.runtime.gateway_config import GatewayConfig
-from synapse.runtime.gateway_dialects import gateway_dialects
-from synapse.runtime.gateway_discovery import status_dialect
-from synapse.runtime.gateway_operations import operations_dialect
-from synapse.runtime.metrics import Metrics
-from synapse.runtime.openapi import openapi_document
-from synapse.transports.web_names import Addresses
+from synapse.gateway.cards import GatewayCards, status_dialect
+from synapse.gateway.config import GatewayConfig
+from synapse.gateway.metrics import Metrics
+from synapse.gateway.openapi import openapi_document, operations_dialect
+from synapse.gateway.routes import gateway_dialects
+from synapse.server.middleware import Addresses
 
 
 def openapi_text() -> str:

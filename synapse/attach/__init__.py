@@ -1,1 +1,1 @@
-"""A person's terminal on an agent."""
+"""People at an agent's terminal."""

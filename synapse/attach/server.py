@@ -2,21 +2,28 @@
 
 The first who wishes to type does; a later one may take that over. At an agent that has a person's terminal of its own
 that person types, until somebody takes it over; the size is that terminal's then, otherwise the typist's.
+
+The keys of somebody who looks on: what their terminal answers by itself is not among them.
+
+The program's queries reach every terminal that shows it, and each would answer. One answer is right, and the agent's
+own terminal has given it already.
+
+One who looks at an agent's terminal: a bounded buffer between the pump and a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
 from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, ToHost, ToViewer, decode_to_host, encode
-from synapse.attach.keyboard import Keyboard
-from synapse.attach.viewer import Viewer
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
+from synapse.terminal.keys import Key, KeyParser, Kind
 
 # Undoes the modes that a picture may set; a picture is painted onto a plain terminal. The alternate screen stays: the
 # viewer's own command has switched to it, so that the shell's screen comes back when it leaves.
@@ -213,3 +220,98 @@ class AttachServer:
             other.told.put_nowait(Size(*seat.size))
             # Only full-screen programs paint anew for another size; the picture of before may not have fitted.
             self._watch(other)
+
+
+_ESCAPE_SECONDS: Final = 0.05
+"""A sequence that is cut comes whole within this time, or it was the Escape key."""
+
+
+class Keyboard:
+    """Passes a viewer's keys on, without the answers of their terminal."""
+
+    def __init__(self, pass_on: Callable[[bytes], None]) -> None:
+        self._pass_on = pass_on
+        self._parser = KeyParser()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def receive(self, data: bytes) -> None:
+        self.close()
+        self._pass(self._parser.feed(data))
+        if self._parser.pending:
+            self._timer = asyncio.get_running_loop().call_later(_ESCAPE_SECONDS, self._flush)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _flush(self) -> None:
+        self._pass(self._parser.flush())
+
+    def _pass(self, keys: list[Key]) -> None:
+        data = b"".join(key.raw for key in keys if key.kind is not Kind.REPORT)
+        if data:
+            self._pass_on(data)
+
+
+MOST_WAITING: Final = 256 * 1024
+"""A viewer that is further behind than this gets a fresh picture instead of what it has missed."""
+
+
+class Viewer:
+    """Takes bytes from the pump's thread and hands them to the loop's."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._waiting = bytearray()
+        self._is_behind = False
+        self._there = asyncio.Event()
+        self._is_told = False
+        self._is_over = False
+
+    @property
+    def is_behind(self) -> bool:
+        """True if it has missed something: then only a fresh picture helps."""
+        return self._is_behind
+
+    def receive(self, data: bytes) -> None:
+        """Take what the program printed; never waits. The pump's thread."""
+        with self._lock:
+            if len(self._waiting) + len(data) > MOST_WAITING:
+                self._waiting.clear()
+                self._is_behind = True
+            elif not self._is_behind:
+                self._waiting += data
+            if self._is_told:
+                return
+            self._is_told = True
+        # The loop may be closed by now.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._there.set)
+
+    def begin(self, picture: bytes) -> None:
+        """Start anew with a picture; what was waiting is older than it. The loop's thread."""
+        with self._lock:
+            self._waiting[:] = picture
+            self._is_behind = False
+        self._there.set()
+
+    def end(self, _reason: object = None) -> None:
+        """Nothing more will come. The loop's thread."""
+        self._is_over = True
+        self._there.set()
+
+    async def take(self) -> bytes | None:
+        """Wait for bytes and return all that are there: none when the viewer is behind, None after the last."""
+        while True:
+            with self._lock:
+                data = bytes(self._waiting)
+                self._waiting.clear()
+                if data or self._is_behind:
+                    return data
+                if self._is_over:
+                    return None
+                self._there.clear()
+                self._is_told = False
+            await self._there.wait()

@@ -1,1 +1,1 @@
-"""Does Synapse still understand this CLI? The real program is run against a scripted model, and both are compared."""
+"""Checks a real CLI against a scripted model: is its state still read correctly?"""

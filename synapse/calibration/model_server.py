@@ -2,6 +2,8 @@
 
 A thread for each connection and a connection for each request: nothing is shared but the ledger, so an answer that is
 held back holds nobody else.
+
+The truth: what the scripted model was asked and what it did, with the time of each.
 """
 
 from __future__ import annotations
@@ -11,20 +13,30 @@ import json
 import select
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, assert_never, cast
 
-from synapse.calibration.acts import SCENES, Act, CallTool, Hold, Refuse, Say, Scene, act_for
-from synapse.calibration.asked import Asked, Body, table
-from synapse.calibration.ledger import Fact, Ledger
-from synapse.calibration.tool_calls import call_for
-from synapse.calibration.wires.anthropic import Anthropic
-from synapse.calibration.wires.chat import Chat
-from synapse.calibration.wires.gemini import Gemini
-from synapse.calibration.wires.responses import Responses
-from synapse.calibration.wires.wire import Wire
-from synapse.core.overriding import override
+from synapse.calibration.scripted_model import (
+    SCENES,
+    Act,
+    Body,
+    CallTool,
+    Hold,
+    ModelRequest,
+    Refuse,
+    Say,
+    Scene,
+    act_for,
+    call_for,
+    table,
+)
+from synapse.calibration.vendor_apis import Anthropic, Chat, Gemini, Responses, Wire
+from synapse.core.override import override
+from synapse.core.types import Clock
 
 _WIRES: Final[tuple[tuple[str, Wire], ...]] = (
     ("/messages", Anthropic()),
@@ -140,7 +152,7 @@ class _Connection(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the parent has it
         """Nothing: the ledger tells it better, and stderr is for people."""
 
-    def _play(self, wire: Wire, asked: Asked, scene: str, turn: str) -> None:
+    def _play(self, wire: Wire, asked: ModelRequest, scene: str, turn: str) -> None:
         ledger = self._model.ledger
         if asked.results:
             ledger.note(turn, Fact.RESULT, asked.results[-1])
@@ -152,7 +164,7 @@ class _Connection(BaseHTTPRequestHandler):
             ledger.note(turn, Fact.LEFT)
             self.close_connection = True
 
-    def _do(self, act: Act, wire: Wire, asked: Asked, turn: str) -> None:
+    def _do(self, act: Act, wire: Wire, asked: ModelRequest, turn: str) -> None:
         ledger, number = self._model.ledger, self._model.next_number()
         match act:
             case Say():
@@ -184,7 +196,7 @@ class _Connection(BaseHTTPRequestHandler):
                 raise _HungUp
         yield act.end
 
-    def _answer_side_request(self, wire: Wire, asked: Asked) -> None:
+    def _answer_side_request(self, wire: Wire, asked: ModelRequest) -> None:
         text = _SIDE_JSON if asked.structured else _SIDE_TEXT
         number = self._model.next_number()
         if not asked.streams:
@@ -233,3 +245,75 @@ class _Connection(BaseHTTPRequestHandler):
         except ValueError:
             return {}
         return table(value)
+
+
+class Fact(StrEnum):
+    """What happened at the model."""
+
+    ASKED = "asked"
+    """A request of the turn came; the text is the prompt."""
+    RESULT = "result"
+    """A request came that brings what a tool answered; the text is that."""
+    SAID = "said"
+    """The last byte of a text is going out; the text is all of it."""
+    CALLED = "called"
+    """The last byte of a tool call is going out; the text is the tool's name."""
+    LACKED = "lacked"
+    """The CLI offers no tool for what the scene wants."""
+    HELD = "held"
+    """The beginning of an answer is out, and the rest is held back."""
+    LEFT = "left"
+    """The CLI hung up in the middle of an answer."""
+    REFUSED = "refused"
+    """An error is going out; the text is its status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One fact of one turn. The time is the wall clock's: the one that two processes share."""
+
+    at: datetime
+    turn: str
+    fact: Fact
+    text: str
+
+
+class Ledger:
+    """All facts, in their order; written by the server's threads, read by whoever compares."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._entries: list[Entry] = []
+
+    def note(self, turn: str, fact: Fact, text: str = "") -> None:
+        with self._changed:
+            self._entries.append(Entry(self._clock.now(), turn, fact, text))
+            self._changed.notify_all()
+
+    def of(self, turn: str) -> list[Entry]:
+        """The facts of one turn."""
+        with self._changed:
+            return [entry for entry in self._entries if entry.turn == turn]
+
+    def last(self, turn: str, *facts: Fact) -> Entry | None:
+        """The newest of these facts of a turn."""
+        return next((entry for entry in reversed(self.of(turn)) if entry.fact in facts), None)
+
+    def first(self, turn: str, fact: Fact) -> Entry | None:
+        """The oldest fact of this kind of a turn."""
+        return next((entry for entry in self.of(turn) if entry.fact is fact), None)
+
+    def wait_for(self, turn: str, *facts: Fact, seconds: float) -> Entry | None:
+        """The newest of these facts, as soon as there is one; None when none came in time."""
+        self._wait(lambda: any(entry.turn == turn and entry.fact in facts for entry in self._entries), seconds)
+        return self.last(turn, *facts)
+
+    @property
+    def entries(self) -> list[Entry]:
+        with self._changed:
+            return list(self._entries)
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(condition, seconds)

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from synapse.calibration.findings import Finding, Verdict, compared
-from synapse.calibration.ledger import Ledger
-from synapse.calibration.model_server import ModelServer
-from synapse.calibration.recipe import Recipe, places
-from synapse.calibration.rows import EXIT_SECONDS, ROWS
+from synapse.calibration.checks import EXIT_SECONDS, ROWS
+from synapse.calibration.model_server import Ledger, ModelServer
+from synapse.calibration.sandbox import AGENT, Recipe, Workbench, places
 from synapse.calibration.terminals import TerminalKind
-from synapse.calibration.trial import Trial
-from synapse.calibration.workbench import AGENT, Workbench
+from synapse.calibration.trial import Finding, Trial, Verdict, compared
 from synapse.core.agent import READY
-from synapse.core.clock import Clock
 from synapse.core.errors import AgentFailed, CommandMissing
-from synapse.drivers.pty.spawn import locate
+from synapse.core.types import Clock
+from synapse.drivers.pty.process import locate
 from synapse.terminal.profile import Profile
 
 _START_SECONDS: Final = 60.0

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
-from synapse.core.clock import Clock
-from synapse.core.overriding import override
-from synapse.runtime.settings import USUAL_SIZE, TerminalSize
+from synapse.config.settings import USUAL_SIZE, TerminalSize
+from synapse.core.override import override
+from synapse.core.types import Clock
 from synapse.terminal.theme import Theme, theme_in
 
 _VARIABLES: Final = (

@@ -1,21 +1,29 @@
-"""One agent under trial: what the rows do with it, and how a turn's truth is compared with what Synapse concluded."""
+"""One agent under trial: what the rows do with it, and how a turn's truth is compared with what Synapse concluded.
+
+The events of one task, from its first one on, read from the agent's host as any follower would.
+
+What came out: one line for each thing that Synapse concluded, beside what was true.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import count
-from typing import Final
+from statistics import median
+from typing import Any, Final
 
-from synapse.calibration.findings import Finding, compared, delay_between
-from synapse.calibration.following import FINISHED, Following, Seen
-from synapse.calibration.ledger import Fact, Ledger
-from synapse.calibration.model_server import ModelServer
-from synapse.calibration.workbench import AGENT, Workbench
-from synapse.core.clock import Clock
+from synapse.calibration.model_server import Fact, Ledger, ModelServer
+from synapse.calibration.sandbox import AGENT, Workbench
+from synapse.client.events import EventStream, ServerEvent, open_stream
+from synapse.client.http import Answer, HostAddress, NoAnswer
 from synapse.core.errors import AgentFailed
 from synapse.core.json_text import object_in, objects_in
+from synapse.core.types import Clock
 
 TAKEN_SECONDS: Final = 25.0
 ANSWER_SECONDS: Final = 25.0
@@ -163,3 +171,153 @@ def reason(seen: Seen) -> str:
 
 def size(text: str) -> str:
     return f"{len(text.encode())} bytes"
+
+
+FINISHED = ("completed", "failed", "canceled")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One thing that Synapse concluded, and the task as it then was."""
+
+    name: str
+    fields: dict[str, Any]
+    task: dict[str, Any]
+
+    @property
+    def at(self) -> datetime | None:
+        text = str(self.fields.get("at", ""))
+        return datetime.fromisoformat(text) if text else None
+
+    @property
+    def status(self) -> str:
+        return str(self.task.get("status", ""))
+
+    def says(self, name: str, key: str, value: str) -> bool:
+        return self.name == name and self.fields.get(key) == value
+
+
+class Following:
+    """All that was seen of a task so far."""
+
+    def __init__(self, address: HostAddress, task_id: str, clock: Clock) -> None:
+        self._address = address
+        self._path = f"/tasks/{task_id}/subscribe"
+        self._clock = clock
+        self._stream: EventStream | None = None
+        self._last_id = "0"
+        self.task_id = task_id
+        self.seen: list[Seen] = []
+
+    @property
+    def status(self) -> str:
+        """The task's state as it was last seen."""
+        return self.seen[-1].status if self.seen else "unknown"
+
+    def until(self, condition: Callable[[Seen], bool], seconds: float) -> Seen | None:
+        """The first event that fulfils the condition, also one of the past; None when none came in time."""
+        deadline = self._clock.monotonic() + seconds
+        checked = 0
+        while True:
+            for event in self.seen[checked:]:
+                if condition(event):
+                    return event
+            checked = len(self.seen)
+            if not self._read(deadline):
+                return None
+
+    def until_finished(self, seconds: float) -> Seen | None:
+        return self.until(lambda seen: seen.status in FINISHED, seconds)
+
+    def first(self, name: str, key: str, value: str) -> Seen | None:
+        """The first event of the past that says so."""
+        return next((seen for seen in self.seen if seen.says(name, key, value)), None)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _read(self, deadline: float) -> bool:
+        """Take one more event; False when none can come any more."""
+        try:
+            event = self._opened(deadline).next(deadline)
+        except (TimeoutError, NoAnswer):
+            return False
+        if event is None:
+            # A stream also ends where the task waits for a person; what follows is on the next one.
+            self.close()
+            return self.status not in FINISHED
+        self._take(event)
+        return True
+
+    def _opened(self, deadline: float) -> EventStream:
+        if self._stream is None:
+            monotonic = self._clock.monotonic
+            opened = open_stream(self._address, self._path, after=self._last_id, deadline=deadline, monotonic=monotonic)
+            if isinstance(opened, Answer):
+                raise NoAnswer(f"the host refuses: {opened.body}", sent=True)
+            self._stream = opened
+        return self._stream
+
+    def _take(self, event: ServerEvent) -> None:
+        data: dict[str, Any] = json.loads(event.data)
+        self._last_id = event.id or self._last_id
+        self.seen.append(Seen(event.name, object_in(data, "event"), object_in(data, "task")))
+
+
+class Verdict(StrEnum):
+    """Whether a conclusion was right."""
+
+    RIGHT = "ok"
+    WRONG = "WRONG"
+    NOT_OFFERED = "not offered"
+    """The CLI has nothing that could be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One conclusion. `delay` counts from what happened at the model to the event; it may be negative."""
+
+    row: str
+    event: str
+    expected: str
+    seen: str
+    source: str = ""
+    delay: timedelta | None = None
+    verdict: Verdict = Verdict.RIGHT
+
+    @property
+    def milliseconds(self) -> int | None:
+        return None if self.delay is None else round(self.delay.total_seconds() * 1000)
+
+    def as_fields(self) -> dict[str, Any]:
+        return {
+            "row": self.row,
+            "event": self.event,
+            "expected": self.expected,
+            "seen": self.seen,
+            "source": self.source,
+            "delay_ms": self.milliseconds,
+            "verdict": self.verdict.value,
+        }
+
+
+def compared(row: str, event: str, expected: str, seen: str, **more: Any) -> Finding:
+    """A finding that is right when what was seen is what was expected."""
+    verdict = Verdict.RIGHT if seen == expected else Verdict.WRONG
+    return Finding(row=row, event=event, expected=expected, seen=seen, verdict=verdict, **more)
+
+
+def delay_between(truth: datetime | None, seen: datetime | None) -> timedelta | None:
+    return None if truth is None or seen is None else seen - truth
+
+
+def wrong(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.verdict is Verdict.WRONG]
+
+
+def median_delay(findings: Sequence[Finding]) -> int | None:
+    """The median delay in milliseconds; what was known before it happened at the model counts as no delay."""
+    delays = [max(0, finding.milliseconds) for finding in findings if finding.milliseconds is not None]
+    return round(median(delays)) if delays else None

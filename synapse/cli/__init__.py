@@ -1,1 +1,1 @@
-"""What a person types."""
+"""The `synapse` command: a module for each verb, or family of verbs."""

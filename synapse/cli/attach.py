@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from synapse.cli.exit_codes import NOT_RESPONDING
-from synapse.cli.hosts import find_agent, not_responding, open_registry, stands_still
-from synapse.cli.speech import say
+from synapse.cli.output import print_notice
+from synapse.cli.parser import VerbParser
 from synapse.cli.trust import settings_here
-from synapse.cli.verb_parser import VerbParser
+from synapse.client.hosts import find_agent, not_responding, open_registry, stands_still
+from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
-from synapse.runtime.settings import load_settings
 
 EXAMPLES = """
 synapse attach codex                 look and type; the detach key (ctrl-]) leaves it running
@@ -21,7 +21,7 @@ SCRIPTED = "scripted"
 CONTROL_KEYS = "abcdefghijklmnopqrstuvwxyz[\\]^_@"
 
 
-def run(arguments: list[str]) -> int:
+def run_attach(arguments: list[str]) -> int:
     """Attach until the person detaches or the agent ends; return the exit code."""
     parser = VerbParser("attach", examples=EXAMPLES, json=False)
     parser.add_argument("agent", metavar="AGENT")
@@ -44,11 +44,9 @@ def run(arguments: list[str]) -> int:
     from synapse.attach.client import AttachOptions, attach
     from synapse.attach.person import PersonTerminal
 
-    wishes = AttachOptions(
-        types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key)
-    )
+    wishes = AttachOptions(types=not options.read_only, take=options.adopt, detach_key=control_key(settings.detach_key))
     ended = attach(entry.socket, wishes, PersonTerminal())
-    say(f"[{short_name(entry)}] {ended.why}")
+    print_notice(f"[{short_name(entry)}] {ended.why}")
     if ended.lost:
         return NOT_RESPONDING
     return ended.status or 0

@@ -6,13 +6,13 @@ import os
 from typing import Any
 
 from synapse.cli.exit_codes import DONE, exit_code
-from synapse.cli.hosts import ACCEPT_SECONDS, AGENT_VARIABLE, current_folder, open_registry, sender_fields
 from synapse.cli.options import Options
+from synapse.cli.output import give_json, print_notice
+from synapse.cli.parser import VerbParser
 from synapse.cli.send import message_body
-from synapse.cli.speech import give_json, say
-from synapse.cli.survey import Asked, ask_all
-from synapse.cli.task_view import short_id
-from synapse.cli.verb_parser import VerbParser
+from synapse.cli.views import short_id
+from synapse.client.fan_out import HostReply, ask_all
+from synapse.client.hosts import ACCEPT_SECONDS, AGENT_VARIABLE, current_folder, open_registry, sender_fields
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotFound, NotFound
@@ -24,7 +24,7 @@ synapse broadcast --all --priority 4 "save your work"
 """
 
 
-def run(arguments: list[str]) -> int:
+def run_broadcast(arguments: list[str]) -> int:
     """Send to each agent and return the exit code: of the first failure, if any."""
     parser = VerbParser("broadcast", examples=EXAMPLES)
     parser.add_argument("message", nargs="*", metavar="MESSAGE", help="`-` reads standard input")
@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> int:
         give_json([_as_fields(one) for one in asked])
     else:
         for one in asked:
-            say(_line(one))
+            print_notice(_line(one))
     return next((exit_code(one.error.code) for one in asked if one.error is not None), DONE)
 
 
@@ -71,7 +71,7 @@ def _nobody(running: list[AgentEntry], *, everywhere: bool) -> NotFound:
     return error
 
 
-def _tell_of_doubt(one: Asked, message_id: str) -> None:
+def _tell_of_doubt(one: HostReply, message_id: str) -> None:
     """Add to the error whether the message may still arrive, and how it is sent again without coming twice."""
     if one.error is None:
         return
@@ -82,13 +82,13 @@ def _tell_of_doubt(one: Asked, message_id: str) -> None:
     one.error.hint = f"{told}; {one.error.hint}" if one.error.hint else told
 
 
-def _line(one: Asked) -> str:
+def _line(one: HostReply) -> str:
     if one.error is not None:
         return f"Error: {one.error}\n{one.error.hint}"
     return f"[→ {short_name(one.entry)}] sent  (task {short_id(object_in(one.body, 'task'))})"
 
 
-def _as_fields(one: Asked) -> dict[str, Any]:
+def _as_fields(one: HostReply) -> dict[str, Any]:
     if one.error is not None:
         error = {"code": one.error.code, "message": str(one.error), "hint": one.error.hint}
         return {"agent_id": one.entry.agent_id, "error": error}

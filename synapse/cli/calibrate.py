@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from synapse.calibration.findings import Finding, Verdict, compared, median_delay, wrong
-from synapse.calibration.recipe import load_recipe, recipe_names
-from synapse.calibration.rows import ROWS
+from synapse.calibration.checks import ROWS
 from synapse.calibration.run import CalibrationPlan, calibrate, require_program
+from synapse.calibration.sandbox import load_recipe, recipe_names
 from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind, own_terminal
+from synapse.calibration.trial import Finding, Verdict, compared, median_delay, wrong
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.launch import require_profile
-from synapse.cli.render import plain, table
-from synapse.cli.speech import give, give_json, say
+from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.parser import VerbParser
+from synapse.cli.tables import plain, table
 from synapse.cli.trust import settings_here
-from synapse.cli.verb_parser import VerbParser
+from synapse.config.process import SystemClock
+from synapse.config.settings import Settings, load_profile, load_settings
 from synapse.core.errors import AgentFailed, CommandMissing
-from synapse.runtime.profiles import load_profile
-from synapse.runtime.settings import Settings, load_settings
-from synapse.runtime.system_clock import SystemClock
 
 EXAMPLES = """
 synapse calibrate claude                    all rows, in a terminal like yours; your own files and keys are not used
@@ -70,7 +69,7 @@ class Run:
         }
 
 
-def run(arguments: list[str]) -> int:
+def run_calibrate(arguments: list[str]) -> int:
     """Run the rows, print the table, and return the exit code: FAILED when any conclusion was wrong."""
     parser = VerbParser("calibrate", examples=EXAMPLES)
     parser.add_argument("profile", metavar="PROFILE", nargs="?", default="")
@@ -142,7 +141,7 @@ def _installed(settings: Settings) -> list[str]:
         try:
             require_program(load_profile(name, settings.profile_sources), os.environ.get("PATH"))
         except CommandMissing as missing:
-            say(f"left out: {missing}")
+            print_notice(f"left out: {missing}")
         else:
             names.append(name)
     if not names:
@@ -153,7 +152,7 @@ def _installed(settings: Settings) -> list[str]:
 def _carried_out(plan: CalibrationPlan, *, keep: bool) -> Run:
     # Short: sockets lie in it, and their paths may not be long.
     folder = Path(tempfile.mkdtemp(prefix="synapse-"))
-    say(f"{plan.recipe.name} in a terminal: {plan.terminal}")
+    print_notice(f"{plan.recipe.name} in a terminal: {plan.terminal}")
     try:
         findings = calibrate(plan, folder, SystemClock(), _tell)
     except AgentFailed as error:
@@ -166,7 +165,7 @@ def _carried_out(plan: CalibrationPlan, *, keep: bool) -> Run:
 
 
 def _tell(finding: Finding) -> None:
-    say(f"{finding.verdict.value:<6} {finding.row}: {finding.event}")
+    print_notice(f"{finding.verdict.value:<6} {finding.row}: {finding.event}")
 
 
 def _show(run: Run, *, as_json: bool) -> None:
@@ -174,10 +173,10 @@ def _show(run: Run, *, as_json: bool) -> None:
     if as_json:
         give_json(run.as_fields())
         return
-    give(table(TITLES, [_cells(finding) for finding in run.findings], elastic=_SEEN_COLUMN))
+    print_result(table(TITLES, [_cells(finding) for finding in run.findings], elastic=_SEEN_COLUMN))
     delay = median_delay(run.findings)
     measured = "" if delay is None else f", median delay {delay} ms"
-    give(f"\n{run.profile}: {run.right} right{measured}")
+    print_result(f"\n{run.profile}: {run.right} right{measured}")
     _name_wrongs(run, run.profile)
 
 
@@ -187,18 +186,18 @@ def _show_all(runs: list[Run], *, as_json: bool) -> None:
     if as_json:
         give_json({"wrong": wrongs, "runs": [run.as_fields() for run in runs]})
         return
-    give(table(RUN_TITLES, [_run_cells(run) for run in runs], elastic=_WRONG_COLUMN))
+    print_result(table(RUN_TITLES, [_run_cells(run) for run in runs], elastic=_WRONG_COLUMN))
     right = sum(not wrong(run.findings) for run in runs)
-    give(f"\n{right} of {len(runs)} runs right")
+    print_result(f"\n{right} of {len(runs)} runs right")
     for run in runs:
         _name_wrongs(run, f"{run.profile} in {run.terminal}")
 
 
 def _name_wrongs(run: Run, where: str) -> None:
     for finding in wrong(run.findings):
-        give(f"wrong: {where}: {finding.row}, {finding.event}: {plain(finding.seen)}")
+        print_result(f"wrong: {where}: {finding.row}, {finding.event}: {plain(finding.seen)}")
     if run.folder:
-        say(f"its folder is {run.folder}")
+        print_notice(f"its folder is {run.folder}")
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:

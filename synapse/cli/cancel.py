@@ -1,26 +1,28 @@
-"""`synapse cancel`: stop a task, or take back a message that still waits."""
+"""`synapse cancel`: stop a task, or take back a message that still waits.
+
+`synapse resolve`: a person decides about a message of which it is not certain that the agent took it.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from synapse.cli.exit_codes import DONE, exit_code
-from synapse.cli.hosts import ask, open_registry
-from synapse.cli.show_queue import Waiting, waiting_for_one
-from synapse.cli.speech import complain, described, give_json, say
-from synapse.cli.stored import take_back_each
-from synapse.cli.survey import find_task
-from synapse.cli.task_view import short_id, status_of
-from synapse.cli.verb_parser import VerbParser
+from synapse.cli.output import described, give_json, print_error, print_notice
+from synapse.cli.parser import VerbParser
+from synapse.cli.tasks import Waiting, take_back_each, waiting_for_one
+from synapse.cli.views import short_id, status_of
+from synapse.client.fan_out import find_task
+from synapse.client.hosts import ask, open_registry
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import SynapseError
+from synapse.core.errors import Conflict, SynapseError
 from synapse.core.json_text import object_in
 
 Canceled = dict[str, Any] | SynapseError
 """The task as it is now, or why it could not be canceled."""
 
-EXAMPLES = """
+CANCEL_EXAMPLES = """
 synapse queue                      shows what waits
 synapse cancel 54241e7e            the short id is enough
 synapse cancel 54241e7e 9e20dd1e   several
@@ -28,9 +30,9 @@ synapse cancel --queue codex       all that waits for codex; what it works on go
 """
 
 
-def run(arguments: list[str]) -> int:
+def run_cancel(arguments: list[str]) -> int:
     """Cancel tasks and return the exit code: of the first failure, if any."""
-    parser = VerbParser("cancel", examples=EXAMPLES)
+    parser = VerbParser("cancel", examples=CANCEL_EXAMPLES)
     parser.add_argument("tasks", nargs="*", metavar="TASK")
     parser.add_argument("--queue", metavar="AGENT", help="take back every message that waits for this agent")
     options = parser.parse_args(arguments)
@@ -48,7 +50,7 @@ def run(arguments: list[str]) -> int:
         told = [_as_fields(task) for _, task in canceled]
         give_json(told[0] if len(options.tasks) == 1 else told)
     elif not found:
-        say("nothing waits")
+        print_notice("nothing waits")
     else:
         for entry, task in canceled:
             _tell(entry, task)
@@ -75,6 +77,36 @@ def _as_fields(task: Canceled) -> dict[str, Any]:
 
 def _tell(entry: AgentEntry, task: Canceled) -> None:
     if isinstance(task, SynapseError):
-        complain(task, as_json=False)
+        print_error(task, as_json=False)
     else:
-        say(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
+        print_notice(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
+
+
+RESOLVE_EXAMPLES = """
+synapse attach codex                      look whether the message is there
+synapse resolve 54241e7e --delivered      it was taken
+synapse resolve 54241e7e --retry          it was not; type it again
+synapse resolve 54241e7e --fail           give it up
+"""
+
+
+def run_resolve(arguments: list[str]) -> int:
+    """Tell the host what was decided and return the exit code."""
+    parser = VerbParser("resolve", examples=RESOLVE_EXAMPLES)
+    parser.add_argument("task", metavar="TASK")
+    verdict = parser.add_mutually_exclusive_group(required=True)
+    for word, meaning in (("delivered", "the agent took it"), ("retry", "type it again"), ("fail", "give it up")):
+        verdict.add_argument(f"--{word}", dest="verdict", action="store_const", const=word, help=meaning)
+    options = parser.parse_args(arguments)
+    entry, found = find_task(options.task, open_registry())
+    if not entry.pid:
+        raise Conflict(
+            f"{entry.agent_id} does not run, so nothing can be decided about task {short_id(found)} now",
+            hint="start the agent first; it asks again",
+        )
+    task = object_in(ask(entry, "POST", f"/tasks/{found['id']}/resolve", {"verdict": options.verdict}), "task")
+    if options.json:
+        give_json({"task": task})
+    else:
+        print_notice(f"[{short_name(entry)}] task {short_id(task)} is {status_of(task)}")
+    return 0

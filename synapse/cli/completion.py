@@ -7,13 +7,12 @@ import re
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
-from synapse.cli.hosts import open_registry
 from synapse.cli.main import VERBS, find_verb
-from synapse.cli.speech import give
-from synapse.cli.verb_parser import VerbParser
+from synapse.cli.output import print_result
+from synapse.cli.parser import VerbParser
+from synapse.client.hosts import open_registry
+from synapse.config.settings import PROFILE_NAME, load_settings, profile_names
 from synapse.core.address import short_name
-from synapse.runtime.profiles import profile_names
-from synapse.runtime.settings import PROFILE_NAME, load_settings
 
 EXAMPLES = """
 source <(synapse completion bash)                                            in ~/.bashrc
@@ -48,7 +47,7 @@ complete -o default -F _synapse synapse
 ZSH_HEAD = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n"
 
 
-def run(arguments: list[str]) -> int:
+def run_completion(arguments: list[str]) -> int:
     """Print a script, or the names that one asks for, and return the exit code."""
     parser = VerbParser("completion", examples=EXAMPLES, json=False)
     parser.add_argument("shell", choices=("bash", "zsh", "fish", "agents"), help="`agents` is for the scripts")
@@ -56,11 +55,11 @@ def run(arguments: list[str]) -> int:
     if shell == "agents":
         names = {name for entry in open_registry().entries() for name in (short_name(entry), entry.agent_type)}
         # A shell expands the words that it is given.
-        give("\n".join(sorted(name for name in names if PROFILE_NAME.fullmatch(name))))
+        print_result("\n".join(sorted(name for name in names if PROFILE_NAME.fullmatch(name))))
     elif shell == "fish":
-        give(fish_script())
+        print_result(fish_script())
     else:
-        give((ZSH_HEAD if shell == "zsh" else "") + bash_script())
+        print_result((ZSH_HEAD if shell == "zsh" else "") + bash_script())
     return 0
 
 

@@ -9,12 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from synapse.cli.background import stop_host
 from synapse.cli.exit_codes import DONE, FAILED
-from synapse.cli.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
-from synapse.cli.speech import give, say
-from synapse.cli.verb_parser import VerbParser
-from synapse.registries.files import FileRegistry
+from synapse.cli.output import print_notice, print_result
+from synapse.cli.parser import VerbParser
+from synapse.client.hosts import AGENT_VARIABLE, SOCKET_VARIABLE
+from synapse.host.background import stop_host
+from synapse.registry.files import FileRegistry
 
 EXAMPLES = """
 synapse demo
@@ -29,7 +29,7 @@ STORY = (
 )
 
 
-def run(arguments: list[str]) -> int:
+def run_demo(arguments: list[str]) -> int:
     """Play the demo and return the exit code."""
     VerbParser("demo", examples=EXAMPLES, json=False).parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="synapse-demo-") as folder:
@@ -39,22 +39,24 @@ def run(arguments: list[str]) -> int:
         finally:
             for entry in registry.entries():
                 stop_host(entry, registry, force=True)
-    give("\nBoth have ended, and their folder is gone.")
-    give('Now your own: `synapse claude` here, `synapse codex` there, then `synapse send codex "hello" --response`.')
+    print_result("\nBoth have ended, and their folder is gone.")
+    print_result(
+        'Now your own: `synapse claude` here, `synapse codex` there, then `synapse send codex "hello" --response`.'
+    )
     return FAILED if failed else DONE
 
 
 def _play(said: str, command: str, folder: str) -> bool:
     """Show a command and run it; False when it failed."""
     if said:
-        give(f"\n{said}")
-    give(f"$ synapse {command}")
+        print_result(f"\n{said}")
+    print_result(f"$ synapse {command}")
     timeout = ["--timeout", "30"] if command.startswith("send") else []
     words = [sys.executable, "-P", "-m", "synapse.cli.main", *shlex.split(command), *timeout]
     instructions = ["--no-instructions"] if command.startswith("start") else []
     done = subprocess.run([*words, *instructions], env=_environment(folder), check=False)  # noqa: S603 - our own command
     if done.returncode != DONE:
-        say(f"(that failed with exit code {done.returncode}; `synapse doctor` may know why)")
+        print_notice(f"(that failed with exit code {done.returncode}; `synapse doctor` may know why)")
     return done.returncode == DONE
 
 

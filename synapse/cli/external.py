@@ -10,18 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT, WAITING_FOR_PERSON
+from synapse.cli.output import give_json, give_piece, print_notice, print_result
+from synapse.cli.parser import VerbParser, seconds
 from synapse.cli.person import require_deciding_person
-from synapse.cli.render import plain, safe, table
-from synapse.cli.speech import give, give_json, give_piece, say
-from synapse.cli.verb_parser import VerbParser, seconds
+from synapse.cli.tables import plain, safe, table
+from synapse.config import process
+from synapse.config.settings import load_settings
 from synapse.core.errors import ExternalAgentFailed, InvalidRequest
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.requests import AddExternal, RemoveExternal, SendExternal
-from synapse.core.status import ExternalAgent, ExternalAnswer
-from synapse.runtime import loop
-from synapse.runtime.externals import open_externals
-from synapse.runtime.settings import load_settings
-from synapse.service.externals import Externals
+from synapse.core.requests import AddExternal, ExternalAgent, ExternalAnswer, RemoveExternal, SendExternal
+from synapse.external.agents import Externals
+from synapse.external.client import open_externals
 
 EXAMPLES = """
 synapse external add http://other-agent:9000 --alias other
@@ -43,17 +42,17 @@ EXITS = {
 }
 
 
-def run(arguments: list[str]) -> int:
+def run_external(arguments: list[str]) -> int:
     """Do what is asked about external agents and return the exit code."""
     options = _parser().parse_args(arguments)
     settings = load_settings()
     externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
     try:
-        return loop.run(_act(externals, options))
+        return process.run(_act(externals, options))
     except KeyboardInterrupt:
         if options.action != "send":
             raise
-        say(f"\nno longer waiting; {options.alias} may go on with what was sent  (synapse external list)")
+        print_notice(f"\nno longer waiting; {options.alias} may go on with what was sent  (synapse external list)")
         return INTERRUPTED
 
 
@@ -104,7 +103,7 @@ async def _add(externals: Externals, options: Namespace) -> int:
     if options.json:
         give_json(asdict(agent))
     else:
-        say(f'{agent.alias}: {plain(agent.name)} at {agent.url}  (synapse external send {agent.alias} "…")')
+        print_notice(f'{agent.alias}: {plain(agent.name)} at {agent.url}  (synapse external send {agent.alias} "…")')
     return DONE
 
 
@@ -113,9 +112,11 @@ async def _list(externals: Externals, options: Namespace) -> int:
     if options.json:
         give_json([asdict(agent) for agent in agents])
     elif agents:
-        give(table(("ALIAS", "NAME", "PROTOCOL", "URL", "DESCRIPTION"), [_row(agent) for agent in agents], elastic=4))
+        print_result(
+            table(("ALIAS", "NAME", "PROTOCOL", "URL", "DESCRIPTION"), [_row(agent) for agent in agents], elastic=4)
+        )
     else:
-        say("no external agent is known  (synapse external add URL)")
+        print_notice("no external agent is known  (synapse external add URL)")
     return DONE
 
 
@@ -130,14 +131,18 @@ async def _send(externals: Externals, options: Namespace) -> int:
         if options.json:
             give_json(asdict(answer))
         elif answer.text:
-            give(safe(answer.text))
+            print_result(safe(answer.text))
     if not answer.text and not options.json:
-        say(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
+        print_notice(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
     if EXITS.get(answer.state) == WAITING_FOR_PERSON:
         its_task = plain(answer.task_id)
-        say(f'{answer.alias} waits for an answer  (synapse external send {answer.alias} "…" --task {its_task})')
+        print_notice(
+            f'{answer.alias} waits for an answer  (synapse external send {answer.alias} "…" --task {its_task})'
+        )
     if EXITS.get(answer.state) == TIMED_OUT:
-        say(f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout waits longer)")
+        print_notice(
+            f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout waits longer)"
+        )
     return EXITS.get(answer.state, DONE)
 
 
@@ -155,7 +160,7 @@ async def _streamed(externals: Externals, request: SendExternal, options: Namesp
                 give_piece(safe(more))
                 shown = answer.text
     if shown:
-        give("")
+        print_result("")
     if answer is None:
         raise ExternalAgentFailed(f"'{request.alias}' said nothing")
     return answer
@@ -166,7 +171,7 @@ async def _cancel(externals: Externals, options: Namespace) -> int:
     if options.json:
         give_json(asdict(answer))
     else:
-        say(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
+        print_notice(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
     return DONE
 
 
@@ -176,7 +181,7 @@ async def _remove(externals: Externals, options: Namespace) -> int:
     if options.json:
         give_json(asdict(agent))
     else:
-        say(f"{agent.alias} is forgotten")
+        print_notice(f"{agent.alias} is forgotten")
     return DONE
 
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synapse.cli.output import print_notice
+from synapse.cli.parser import VerbParser
 from synapse.cli.person import launch_settings, require_deciding_person
-from synapse.cli.speech import say
 from synapse.cli.trust import settings_here
-from synapse.cli.verb_parser import VerbParser
-from synapse.runtime.settings import Settings
+from synapse.config.settings import Settings
 
 if TYPE_CHECKING:
-    from synapse.runtime.gateway import Gateway
-    from synapse.runtime.gateway_place import GatewayPlan
+    from synapse.gateway.config import GatewayPlan
+    from synapse.gateway.gateway import Gateway
 
 EXAMPLES = """
 synapse gateway
@@ -28,7 +28,7 @@ synapse start gateway                            in the background; `synapse sto
 OPENED = "a gateway is opened"
 
 
-def run(arguments: list[str]) -> int:
+def run_gateway(arguments: list[str]) -> int:
     """Serve until Ctrl-C or `synapse stop gateway`; return the exit code."""
     parser = VerbParser("gateway", examples=EXAMPLES, json=False)
     add_gateway_options(parser)
@@ -39,15 +39,14 @@ def run(arguments: list[str]) -> int:
     # A gateway in the background has no terminal; the person typed `synapse start gateway` at theirs.
     require_deciding_person(OPENED, judges_starter=options.headless)
     plan = _plan(options, settings_here(load=launch_settings, asks=not options.headless))
-    from synapse.runtime.gateway import run_gateway
-    from synapse.runtime.logs import log_to
-    from synapse.runtime.loop import new_loop
+    from synapse.config.process import log_to, new_loop
+    from synapse.gateway.gateway import run_gateway
 
     log_to(plan.settings.logs, plan.place.entry.agent_id)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run_gateway(plan, _introduce))
     if not options.headless:
-        say("the gateway has ended")
+        print_notice("the gateway has ended")
     return 0
 
 
@@ -65,12 +64,10 @@ def add_gateway_options(parser: VerbParser) -> None:
 
 
 def _plan(options: Namespace, settings: Settings) -> GatewayPlan:
-    from synapse.runtime.access_settings import ACCESS_KEYS, read_access
-    from synapse.runtime.agent_keeper import check_startable
-    from synapse.runtime.gateway_config import FILE, load_config, require_file
-    from synapse.runtime.gateway_place import GatewayPlan, take_gateway_place
-    from synapse.runtime.gateway_safety import check_exposure
-    from synapse.runtime.system_clock import SystemClock
+    from synapse.auth.settings import ACCESS_KEYS, check_exposure, read_access
+    from synapse.config.process import SystemClock
+    from synapse.gateway.autostart import check_startable
+    from synapse.gateway.config import FILE, GatewayPlan, load_config, require_file, take_gateway_place
 
     path = Path(options.config).absolute() if options.config else settings.home / FILE
     if options.config:
@@ -96,7 +93,7 @@ def _file(name: str | None) -> Path | None:
 
 def _introduce(gateway: Gateway) -> None:
     for line in introduction(gateway):
-        say(line)
+        print_notice(line)
 
 
 def introduction(gateway: Gateway) -> list[str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from synapse.cli.speech import give
-from synapse.cli.verb_parser import VerbParser
-from synapse.service.instructions import guide
+from synapse.cli.output import print_result
+from synapse.cli.parser import VerbParser
+from synapse.tasks.instructions import guide
 
 EXAMPLES = """
 synapse guide
 """
 
 
-def run(arguments: list[str]) -> int:
+def run_guide(arguments: list[str]) -> int:
     """Print the primer and return the exit code."""
     VerbParser("guide", examples=EXAMPLES, json=False).parse_args(arguments)
-    give(guide())
+    print_result(guide())
     return 0

@@ -2,7 +2,7 @@
 
 from synapse.cli.exit_codes import MEANINGS
 from synapse.cli.main import VERBS, find_verb
-from synapse.cli.speech import give
+from synapse.cli.output import print_result
 
 USAGE = """\
 usage: synapse PROFILE [--name NAME] [--port PORT] [--no-instructions] [-- ARGUMENTS]
@@ -75,11 +75,11 @@ examples:
 TEXTS = {"send": SEND, "reply": REPLY}
 
 
-def run(arguments: "list[str]") -> int:
+def run_help(arguments: "list[str]") -> int:
     """Show the overview, or the help of the verb that is named."""
     words = [word for word in arguments if not word.startswith("-")]
     if not words or words[0] == "help":
-        give(overview())
+        print_result(overview())
         return 0
     if words[0] in TEXTS:
         return show(words[0])
@@ -88,7 +88,7 @@ def run(arguments: "list[str]") -> int:
 
 def show(verb: str) -> int:
     """Show the help of `send` or `reply`."""
-    give(TEXTS[verb] + "\n" + exit_code_lines())
+    print_result(TEXTS[verb] + "\n" + exit_code_lines())
     return 0
 
 

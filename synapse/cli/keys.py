@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from synapse.auth.api_keys import PREFIX, ApiKey, Grant, KeyFile, checked_actions, read_expiry
 from synapse.cli.exit_codes import DONE
+from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.parser import VerbParser
 from synapse.cli.person import require_deciding_person
-from synapse.cli.render import plain, table
-from synapse.cli.speech import give, give_json, say
-from synapse.cli.verb_parser import VerbParser
+from synapse.cli.tables import plain, table
+from synapse.config.process import SystemClock
+from synapse.config.settings import load_settings
 from synapse.core.caller import ACTIONS, LOCAL_SCOPE, ORDINARY
-from synapse.runtime.keys import Grant, KeyFile
-from synapse.runtime.settings import load_settings
-from synapse.runtime.system_clock import SystemClock
-from synapse.service.api_keys import PREFIX, ApiKey, checked_actions, read_expiry
 
 EXAMPLES = """
 synapse keys create ci
@@ -28,7 +27,7 @@ synapse keys revoke ci
 ALL = "all"
 
 
-def run(arguments: list[str]) -> int:
+def run_keys(arguments: list[str]) -> int:
     """Do what is asked about API keys and return the exit code."""
     options = _parser().parse_args(arguments)
     return _ACTIONS[options.action](KeyFile(load_settings().home, SystemClock()), options)
@@ -76,8 +75,10 @@ def _create(keys: KeyFile, options: Namespace) -> int:
     if options.json:
         give_json({**_facts(key, None), "key": text})
     else:
-        give(text)
-        say(f"this is the key '{key.name}'; it is shown once and kept nowhere  (synapse keys revoke {key.name})")
+        print_result(text)
+        print_notice(
+            f"this is the key '{key.name}'; it is shown once and kept nowhere  (synapse keys revoke {key.name})"
+        )
     return DONE
 
 
@@ -87,9 +88,9 @@ def _list(keys: KeyFile, options: Namespace) -> int:
         give_json([_facts(key, used) for key, used in known])
     elif known:
         titles = ("NAME", "KEY", "ACTIONS", "AGENTS", "TASKS", "CREATED", "EXPIRES", "LAST USED")
-        give(table(titles, [_row(key, used) for key, used in known], elastic=3))
+        print_result(table(titles, [_row(key, used) for key, used in known], elastic=3))
     else:
-        say("there is no API key  (synapse keys create NAME)")
+        print_notice("there is no API key  (synapse keys create NAME)")
     return DONE
 
 
@@ -100,7 +101,7 @@ def _revoke(keys: KeyFile, options: Namespace) -> int:
     if options.json:
         give_json(_facts(key, None))
     else:
-        say(f"the key '{key.name}' lets nobody in any more")
+        print_notice(f"the key '{key.name}' lets nobody in any more")
     return DONE
 
 

@@ -1,18 +1,24 @@
-"""`synapse PROFILE`: run a program in this terminal, exactly as without Synapse, and make it an agent."""
+"""`synapse PROFILE`: run a program in this terminal, exactly as without Synapse, and make it an agent.
+
+`synapse scripted FILE`: run an agent whose behaviour is a file.
+"""
 
 from __future__ import annotations
 
 from argparse import SUPPRESS
+from pathlib import Path
 
 from synapse.cli.main import VERBS
+from synapse.cli.output import print_notice
+from synapse.cli.parser import VerbParser, split_at_dashes
 from synapse.cli.person import launch_settings
 from synapse.cli.trust import settings_here
-from synapse.cli.verb_parser import VerbParser, split_at_dashes
-from synapse.core.address import nearest
+from synapse.config.settings import Settings, load_settings
+from synapse.core.address import nearest, short_name
+from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, UnknownProfile
-from synapse.runtime.settings import Settings, load_settings
 
-EXAMPLES = """
+PROFILE_EXAMPLES = """
 synapse claude
 synapse claude --name reviewer
 synapse codex --port 8125
@@ -22,7 +28,7 @@ VALUED_OPTIONS = ("--name", "--port")
 """Those of `add_host_options` that a word follows."""
 
 
-def run(arguments: list[str]) -> int:
+def run_profile(arguments: list[str]) -> int:
     """Run the agent until its program ends; return that program's exit code."""
     ours, theirs = split_at_dashes(arguments)
     profile = ours[0]
@@ -32,13 +38,13 @@ def run(arguments: list[str]) -> int:
     require_profile(profile, load_settings())
     settings = settings_here(profile, load=launch_settings, asks=not {"--headless", "--json"} & set(ours))
     summary = f"run {profile} in this terminal, as an agent"
-    parser = VerbParser(profile, summary=summary, examples=EXAMPLES, json=False, program=profile)
+    parser = VerbParser(profile, summary=summary, examples=PROFILE_EXAMPLES, json=False, program=profile)
     add_host_options(parser)
     # How `synapse start` runs a host: without a terminal, and with errors that it can read.
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(ours[1:])
-    from synapse.runtime.pty_agent import run_agent
+    from synapse.host.pty import run_agent
 
     return run_agent(
         profile,
@@ -60,7 +66,7 @@ def add_host_options(parser: VerbParser) -> None:
 
 def require_profile(name: str, settings: Settings) -> None:
     """Raises UnknownProfile, with the word that was probably meant, unless there is a profile of that name."""
-    from synapse.runtime.profiles import profile_names
+    from synapse.config.settings import profile_names
 
     known = profile_names(settings.profile_sources)
     # Whether the project is trusted is said by whoever uses the profile.
@@ -71,3 +77,32 @@ def require_profile(name: str, settings: Settings) -> None:
         raise UnknownProfile(f"there is no profile '{name}'", hint=settings.project.note())
     guess = f"Did you mean '{meant}'?  " if meant else f"profiles: {', '.join(known)}  "
     raise UnknownProfile(f"'{name}' is neither a verb nor a profile", hint=f"{guess}(synapse --help)")
+
+
+SCRIPTED_EXAMPLES = """
+synapse scripted docs/examples/hello.toml
+synapse scripted docs/examples/hello.toml --name hello --port 8180
+"""
+
+
+def run_scripted(arguments: list[str]) -> int:
+    """Play the script until it exits or is told to; return its exit code."""
+    parser = VerbParser("scripted", examples=SCRIPTED_EXAMPLES, json=False)
+    parser.add_argument("script", metavar="FILE", help="a script (docs/howto/scripted-agents.md)")
+    parser.add_argument("--name", default="", help="a name that `synapse send` accepts")
+    parser.add_argument("--port", type=int, help="the TCP port; found by itself if not given")
+    # What `synapse start` adds; a script has no terminal, and needs no instructions.
+    for hidden in ("--headless", "--no-instructions", "--json"):
+        parser.add_argument(hidden, action="store_true", help=SUPPRESS)
+    options = parser.parse_args(arguments)
+    from synapse.host.scripted import run_script
+
+    def introduce(me: AgentEntry) -> None:
+        # Whoever starts it in the background is told by `synapse start`.
+        if not options.headless:
+            name = short_name(me)
+            print_notice(f'{name} plays {script.name} on port {me.port}  (Ctrl-C ends it; synapse send {name} "…")')
+
+    script = Path(options.script)
+    settings = settings_here(load=launch_settings, asks=not options.headless)
+    return run_script(script, name=options.name, port=options.port, settings=settings, introduce=introduce)

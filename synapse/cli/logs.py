@@ -18,23 +18,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, cast
 
-from synapse.cli.event_view import logged
-from synapse.cli.hosts import open_gateways, open_registry
-from synapse.cli.render import cut, line_width, plain
-from synapse.cli.speech import give, give_json, say
-from synapse.cli.verb_parser import VerbParser, whole_number
-from synapse.cli.watching import LOOK_SECONDS, updates_of
+from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.parser import VerbParser, whole_number
+from synapse.cli.tables import cut, line_width, plain
+from synapse.cli.watch import LOOK_SECONDS, logged, updates_of
+from synapse.client.hosts import open_gateways, open_registry
+from synapse.config.process import SystemClock
+from synapse.config.settings import load_settings
 from synapse.core.address import matching
 from synapse.core.errors import AmbiguousTarget, NotFound
 from synapse.core.events import TaskEvent, Update
 from synapse.core.store import TaskQuery
-from synapse.registries.files import FileRegistry
-from synapse.runtime.settings import load_settings
-from synapse.runtime.system_clock import SystemClock
-from synapse.service.feed import Feed
-from synapse.service.journal import Journal
-from synapse.service.store_tail import StoreTail
-from synapse.stores.sqlite import SqliteStore
+from synapse.registry.files import FileRegistry
+from synapse.store.sqlite import SqliteStore
+from synapse.tasks.feed import Feed, LogFollower
+from synapse.tasks.journal import Journal
 
 EXAMPLES = """
 synapse logs codex                  starts, states, deliveries and refusals
@@ -84,7 +82,7 @@ class Entry:
         return plain(line).rstrip()
 
 
-def run(arguments: list[str]) -> int:
+def run_logs(arguments: list[str]) -> int:
     """Show a log and return the exit code."""
     parser = VerbParser("logs", examples=EXAMPLES)
     parser.add_argument("agent", metavar="AGENT")
@@ -117,7 +115,7 @@ async def _show(agent: LoggedAgent, store_path: Path | None, options: argparse.N
             return 0
         if not entries and not options.follow:
             when = "in that time" if options.since else "yet"
-            say(f"nothing was logged {when}  ({', '.join(map(str, agent.files))})")
+            print_notice(f"nothing was logged {when}  ({', '.join(map(str, agent.files))})")
         _print(entries, as_json=options.json)
         if options.follow:
             async with asyncio.TaskGroup() as group:
@@ -133,7 +131,7 @@ def _print(entries: Iterable[Entry], *, as_json: bool) -> None:
         if as_json:
             give_json(entry.as_json())
         else:
-            give(cut(entry.as_line(), line_width()))
+            print_result(cut(entry.as_line(), line_width()))
 
 
 def find_logs(target: str, registries: Iterable[FileRegistry], folder: Path) -> LoggedAgent:
@@ -204,7 +202,7 @@ def task_entry(event: TaskEvent) -> Entry | None:
 
 async def _follow_tasks(agent: LoggedAgent, store: SqliteStore, seq: int, *, as_json: bool) -> None:
     journal = Journal(store)
-    tail = StoreTail(store, journal, look_seconds=LOOK_SECONDS)
+    tail = LogFollower(store, journal, look_seconds=LOOK_SECONDS)
     feed = Feed(journal, store, source=tail)
     async with tail.running(), aclosing(updates_of(feed, None, agent.inbox, seq)) as updates:
         async for update in updates:

@@ -12,31 +12,31 @@ if TYPE_CHECKING:
 # Verb → its module in this folder, and what it does. A module is imported when its verb is typed, and not before.
 VERBS = {
     "start": ("start", "start an agent in the background"),
-    "stop": ("stop", "end an agent"),
-    "restart": ("restart", "end a background agent and start it again as it was"),
-    "list": ("list_agents", "who is here, and what they do"),
-    "status": ("status", "one agent or task in detail; --explain says how its state is known"),
+    "stop": ("start", "end an agent"),
+    "restart": ("start", "end a background agent and start it again as it was"),
+    "list": ("agents", "who is here, and what they do"),
+    "status": ("agents", "one agent or task in detail; --explain says how its state is known"),
     "attach": ("attach", "look at an agent's terminal and type into it"),
-    "watch": ("watching", "what happens to tasks, while it happens"),
+    "watch": ("watch", "what happens to tasks, while it happens"),
     "logs": ("logs", "what happened to an agent: starts, states, deliveries, refusals"),
     "send": ("send", "leave a message with an agent; --response waits for the answer"),
     "reply": ("reply", "answer the request that this agent works on"),
     "broadcast": ("broadcast", "send a message to all agents of this folder"),
-    "queue": ("show_queue", "what waits for the agents"),
-    "tasks": ("show_tasks", "what was sent lately, and what became of it"),
+    "queue": ("tasks", "what waits for the agents"),
+    "tasks": ("tasks", "what was sent lately, and what became of it"),
     "cancel": ("cancel", "stop a task, or take a queued message back"),
     "approvals": ("approvals", "what all agents need a person for: questions, doubts, messages that are held"),
-    "approve": ("approve", "allow what an agent asks for"),
-    "deny": ("deny", "turn down what an agent asks for"),
-    "answer": ("answer", "answer what an agent wants to know"),
-    "resolve": ("resolve", "decide about a message in doubt"),
+    "approve": ("approvals", "allow what an agent asks for"),
+    "deny": ("approvals", "turn down what an agent asks for"),
+    "answer": ("approvals", "answer what an agent wants to know"),
+    "resolve": ("cancel", "decide about a message in doubt"),
     "gateway": ("gateway", "one address for all agents, for other machines and programs"),
     "external": ("external", "agents elsewhere: add, list, send, cancel, remove"),
     "push": ("push", "what became of push notifications"),
     "keys": ("keys", "API keys for the gateway: create, list, revoke"),
-    "scripted": ("scripted", "run an agent whose behaviour is a file"),
+    "scripted": ("launch", "run an agent whose behaviour is a file"),
     "trust": ("trust", "projects whose `.synapse/` may decide what is run"),
-    "config": ("config", "the settings, and where each value comes from"),
+    "config": ("doctor", "the settings, and where each value comes from"),
     "doctor": ("doctor", "check this machine, and say what to do"),
     "calibrate": ("calibrate", "check against a real CLI and a scripted model that its state is seen rightly"),
     "demo": ("demo", "two built-in agents talk; no AI tool needed"),
@@ -82,12 +82,12 @@ def main(argv: "list[str]") -> int:
 
 def _complain(error: "SynapseError | OSError", *, as_json: bool) -> int:
     """Say what went wrong: on stderr as well when the output, where it belongs, cannot be written."""
-    from synapse.cli.speech import complain
+    from synapse.cli.output import print_error
 
     try:
-        return complain(error, as_json=as_json)
+        return print_error(error, as_json=as_json)
     except OSError:
-        return complain(error, as_json=False)
+        return print_error(error, as_json=False)
 
 
 def _first(errors: "BaseExceptionGroup[BaseException]") -> BaseException:
@@ -112,9 +112,9 @@ def find_verb(arguments: "list[str]") -> "Callable[[], int]":
     if verb in ("-V", "--version"):
         return _show_version
     if verb in VERBS:
-        run = _run_of(VERBS[verb][0])
+        run = _load(VERBS[verb][0], verb)
         return lambda: run(rest)
-    run = _run_of("launch")
+    run = _load("launch", "profile")
     return lambda: run(arguments)
 
 
@@ -124,17 +124,18 @@ def wants_json(arguments: "list[str]") -> bool:
     return "--json" in arguments[:end]
 
 
-def _run_of(module: str) -> "Callable[[list[str]], int]":
+def _load(module: str, verb: str) -> "Callable[[list[str]], int]":
     # Not importlib: loading it would cost `synapse send` more than finding the module does.
-    run: Callable[[list[str]], int] = __import__(f"synapse.cli.{module}", fromlist=["run"]).run
+    name = f"run_{verb}"
+    run: Callable[[list[str]], int] = getattr(__import__(f"synapse.cli.{module}", fromlist=[name]), name)
     return run
 
 
 def _show_version() -> int:
     from synapse import __version__
-    from synapse.cli.speech import give
+    from synapse.cli.output import print_result
 
-    give(f"synapse {__version__}")
+    print_result(f"synapse {__version__}")
     return 0
 
 

@@ -1,12 +1,19 @@
-"""The options of `send` and `reply`, read by hand: argparse alone would cost them more than all the rest."""
+"""The options of `send` and `reply`, read by hand: argparse alone would cost them more than all the rest.
+
+What is said of a message once an agent's host has it. `synapse send` imports this file: nothing of weight here.
+"""
 
 import os
 import sys
 
+from synapse.cli.output import give_json, print_notice
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 STANDARD_INPUT = "-"
 HELP = "--help"
@@ -109,3 +116,19 @@ def _refuse_unknown(options: Options, name: str, known: "list[str]") -> "NoRetur
 def _read(path: str) -> str:
     with open(os.path.expanduser(path), "rb") as file:
         return file.read().decode("utf-8", "replace")
+
+
+def report_sent(entry: AgentEntry, task: "dict[str, Any]", options: Options, *, replied: bool = False) -> None:
+    """Say that the message is with the agent's host."""
+    if options.has("--json"):
+        give_task(task)
+        return
+    done = "replied" if replied else "sent"
+    print_notice(f"[→ {short_name(entry)}] {done}  (task {str(task.get('id', ''))[:8]})")
+
+
+def give_task(task: "dict[str, Any]") -> None:
+    """The task for a machine."""
+    from synapse.cli.views import receipt_of
+
+    give_json({"task": task, "reply": None, "receipt": receipt_of(task)})

@@ -10,13 +10,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from synapse.cli.hosts import current_folder, state_folder
-from synapse.cli.speech import say
+from synapse.cli.output import print_notice
+from synapse.client.hosts import current_folder, state_folder
+from synapse.config.settings import TERMINAL, Settings, account_demands_terminal, load_settings, variables_of_agents
 from synapse.core.errors import PersonRequired
-from synapse.registries.files import FileRegistry
-from synapse.runtime.host_launch import LAUNCHED_BY
-from synapse.runtime.settings import TERMINAL, Settings, account_demands_terminal, load_settings, variables_of_agents
-from synapse.transports.lineage import TERMINAL_DEMANDED, own_lineage, standing_of, terminal_doubt
+from synapse.host.background import LAUNCHED_BY
+from synapse.registry.files import FileRegistry
+from synapse.server.lineage import TERMINAL_DEMANDED, own_lineage, standing_of, terminal_doubt
 
 
 def objection() -> str:
@@ -76,7 +76,7 @@ def launch_settings(folder: str | Path | None = None) -> Settings:
     if os.environ.get(variable) == demand and lineage.demands_terminal:
         ignored.discard(variable)
     if ignored:
-        say(
+        print_notice(
             f"ignored: {', '.join(sorted(ignored))}; only a person sets that, and this command is not a person's: {why}"
         )
     settings = load_settings(folder=folder, by_agent=True).without_grants()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from synapse.cli.hosts import current_folder
-from synapse.cli.render import plain, table
-from synapse.cli.speech import give, give_json, say
-from synapse.cli.verb_parser import VerbParser, whole_number
+from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.parser import VerbParser, whole_number
+from synapse.cli.tables import plain, table
+from synapse.client.hosts import current_folder
+from synapse.config import process
+from synapse.config.settings import load_settings
 from synapse.core.push import Delivery, Push, shown_url
 from synapse.core.task import SHORT_ID_LENGTH
-from synapse.runtime import loop
-from synapse.runtime.open_store import require_no_lost_store
-from synapse.runtime.settings import load_settings
-from synapse.stores.sqlite import SqliteStore
+from synapse.host.open_store import require_no_lost_store
+from synapse.store.sqlite import SqliteStore
 
 EXAMPLES = """
 synapse push list
@@ -23,7 +23,7 @@ TITLES = ("TASK", "EVENT", "STATE", "ATTEMPTS", "STATUS", "LAST TRY", "NEXT TRY"
 WAITING = "waiting"
 
 
-def run(arguments: list[str]) -> int:
+def run_push(arguments: list[str]) -> int:
     """Show what is asked about push notifications and return the exit code."""
     parser = VerbParser("push", examples=EXAMPLES, json=False)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
@@ -31,13 +31,13 @@ def run(arguments: list[str]) -> int:
     listing = actions.add_parser("list", help=summary, summary=summary)
     listing.add_argument("--limit", type=whole_number(1), default=100, metavar="N", help="how many to show (100)")
     options = parser.parse_args(arguments)
-    known = loop.run(_deliveries(options.limit))
+    known = process.run(_deliveries(options.limit))
     if options.json:
         give_json([_fields(push, delivery) for push, delivery in known])
     elif known:
-        give(table(TITLES, [_row(push, delivery) for push, delivery in known], elastic=8))
+        print_result(table(TITLES, [_row(push, delivery) for push, delivery in known], elastic=8))
     else:
-        say("no webhook was told anything  (docs/howto/push-notifications.md)")
+        print_notice("no webhook was told anything  (docs/howto/push-notifications.md)")
     return 0
 
 

@@ -2,9 +2,9 @@
 
 import os
 
-from synapse.cli.hosts import ask, open_registry, require_own_agent
 from synapse.cli.options import HELP, parse
-from synapse.cli.speech import give_json, say
+from synapse.cli.output import give_json, print_notice
+from synapse.client.hosts import ask, open_registry, require_own_agent
 from synapse.core.agent import AgentEntry
 
 CARRY_SECONDS = 20.0
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def run(arguments: "list[str]") -> int:
+def run_reply(arguments: "list[str]") -> int:
     """Reply and return the exit code."""
     options = parse("reply", arguments, ("--to", "--file", "--timeout"), ("--failed", "--json"))
     if options.has(HELP):
@@ -27,7 +27,7 @@ def run(arguments: "list[str]") -> int:
     if options.has("--json"):
         give_json({"replied": replied})
     else:
-        say(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
+        print_notice(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
     return 0
 
 

@@ -5,7 +5,9 @@ What waits (`--response`, `--wait`, `--receipt`) is in `cli.waiting` and is load
 
 import os
 
-from synapse.cli.hosts import (
+from synapse.cli.options import HELP, Options, give_task, parse, report_sent
+from synapse.cli.output import print_notice
+from synapse.client.hosts import (
     ACCEPT_SECONDS,
     ask,
     find_agent,
@@ -14,11 +16,8 @@ from synapse.cli.hosts import (
     require_own_agent,
     sender_fields,
 )
-from synapse.cli.options import HELP, Options, parse
-from synapse.cli.sent import give_task, report_sent
-from synapse.cli.speech import say
 from synapse.core.address import PERSON, is_marked
-from synapse.registries.files import FileRegistry
+from synapse.registry.files import FileRegistry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ SWITCHES = ("--response", "--no-response", "--json", "--receipt", "--queue", "--
 WAIT_LEVELS = ("submitted", "answered")
 
 
-def run(arguments: "list[str]") -> int:
+def run_send(arguments: "list[str]") -> int:
     """Send a message and return the exit code."""
     options = parse("send", arguments, VALUED, SWITCHES)
     if options.has(HELP):
@@ -62,11 +61,11 @@ def run(arguments: "list[str]") -> int:
     except _absent():
         if not options.has("--queue"):
             raise
-        from synapse.cli.leaving import leave
+        from synapse.cli.send_later import leave
 
         return leave(target, past, body, options)
     if _waits(options):
-        from synapse.cli.waiting import send_and_wait
+        from synapse.cli.wait import send_and_wait
 
         return send_and_wait(entry, body, options, registry)
     task = post_message(
@@ -154,5 +153,5 @@ def _answer_asker(asker: str, options: Options, words: "list[str]", registry: Fi
         task = ask(own, "GET", f"/tasks/{replied['task_id']}")
         give_task(task)
     else:
-        say(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
+        print_notice(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
     return 0

@@ -1,21 +1,34 @@
-"""`synapse start`: an agent in the background, without a terminal."""
+"""`synapse start`: an agent in the background, without a terminal.
+
+`synapse stop`: end an agent, and its program with it.
+
+`synapse restart`: end a background agent and start it again as it was: same name, port, folder and arguments.
+
+a person restarts it    it is ended and started anew, with the environment of the person's shell
+an agent restarts it    its host is told to begin again by itself, so that it keeps the rights that it was given
+"""
 
 from __future__ import annotations
 
-from synapse.cli.background import start_host
-from synapse.cli.hosts import open_registry
-from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
-from synapse.cli.list_agents import as_fields
-from synapse.cli.person import launch_settings, require_deciding_person
-from synapse.cli.speech import give_json, say
-from synapse.cli.survey import ask_all
-from synapse.cli.trust import settings_here
-from synapse.cli.verb_parser import VerbParser, split_at_dashes
-from synapse.core.address import short_name
-from synapse.runtime.host_launch import Launch
-from synapse.runtime.settings import load_settings
+from pathlib import Path
 
-EXAMPLES = """
+from synapse.cli.agents import as_fields
+from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
+from synapse.cli.output import give_json, print_notice
+from synapse.cli.parser import VerbParser, split_at_dashes
+from synapse.cli.person import launch_settings, objection, require_deciding_person
+from synapse.cli.tasks import stored_queue
+from synapse.cli.trust import settings_here
+from synapse.client.fan_out import ask_all
+from synapse.client.hosts import GATEWAY, find_agent, open_gateways, open_registry
+from synapse.config.settings import load_settings
+from synapse.core.address import matching, short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import NotFound, StoreFailed, UnsupportedOperation
+from synapse.host.background import Launch, let_begin_again, require_own_process, start_host, stop_host
+from synapse.registry.files import FileRegistry
+
+START_EXAMPLES = """
 synapse start codex
 synapse start codex --name reviewer
 synapse start claude -- --resume    what follows -- is for claude
@@ -26,7 +39,7 @@ synapse attach codex                look at it
 SCRIPTED = "scripted"
 
 
-def run(arguments: list[str]) -> int:
+def run_start(arguments: list[str]) -> int:
     """Start an agent, wait until it accepts messages, and return the exit code."""
     if arguments[:1] == ["gateway"]:
         return _start_gateway(arguments[1:])
@@ -34,7 +47,7 @@ def run(arguments: list[str]) -> int:
     # The parser wants to know it before it has parsed anything.
     words = (word for before, word in zip(["", *ours], ours, strict=False) if before not in VALUED_OPTIONS)
     wanted = next((word for word in words if not word.startswith("-")), "PROFILE")
-    parser = VerbParser("start", examples=EXAMPLES, program="" if wanted == SCRIPTED else wanted)
+    parser = VerbParser("start", examples=START_EXAMPLES, program="" if wanted == SCRIPTED else wanted)
     parser.add_argument("profile", metavar="PROFILE", help="or `scripted`, or `gateway`")
     parser.add_argument("script", nargs="?", metavar="FILE", help="the script, after `scripted`")
     add_host_options(parser)
@@ -62,14 +75,14 @@ def run(arguments: list[str]) -> int:
         name = short_name(entry)
         # A script has no terminal to look at.
         then = f'synapse send {name} "…"' if options.profile == SCRIPTED else f"synapse attach {name}"
-        say(f"{name} runs in the background (pid {entry.pid}, port {entry.port})  ({then})")
+        print_notice(f"{name} runs in the background (pid {entry.pid}, port {entry.port})  ({then})")
     return 0
 
 
 def _start_gateway(arguments: list[str]) -> int:
     from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
     from synapse.cli.gateway import OPENED, add_gateway_options
-    from synapse.runtime.gateway_place import gateways
+    from synapse.registry.files import gateways
 
     parser = VerbParser("start gateway", summary="start the gateway in the background", examples=GATEWAY_EXAMPLES)
     add_gateway_options(parser)
@@ -81,5 +94,138 @@ def _start_gateway(arguments: list[str]) -> int:
     if options.json:
         give_json(entry.as_dict())
     else:
-        say(f"the gateway serves {entry.endpoint} (pid {entry.pid})  (synapse stop gateway)")
+        print_notice(f"the gateway serves {entry.endpoint} (pid {entry.pid})  (synapse stop gateway)")
     return 0
+
+
+STOP_EXAMPLES = """
+synapse stop codex
+synapse stop codex-8121 reviewer
+synapse stop --all
+synapse stop gateway
+"""
+
+
+def run_stop(arguments: list[str]) -> int:
+    """End agents and return the exit code."""
+    parser = VerbParser("stop", examples=STOP_EXAMPLES)
+    parser.add_argument("agents", nargs="*", metavar="AGENT")
+    parser.add_argument("--all", action="store_true", help="all agents of this user")
+    parser.add_argument("--force", action="store_true", help="kill what does not end by itself")
+    options = parser.parse_args(arguments)
+    if bool(options.agents) == options.all:
+        parser.error("name the agents to stop, or say --all")
+    registry = open_registry()
+    entries = _all(registry) if options.all else _found(options.agents, registry)
+    for entry in entries:
+        stop_host(entry, open_gateways() if entry.agent_type == GATEWAY else registry, force=options.force)
+        if not options.json:
+            print_notice(f"{short_name(entry)} has ended{_left_for(entry)}")
+    if options.all and not entries and not options.json:
+        print_notice("no agent is running")
+    if options.json:
+        give_json([entry.as_dict() for entry in entries])
+    return 0
+
+
+def _left_for(entry: AgentEntry) -> str:
+    """What waits for its next start, as the end of a sentence."""
+    try:
+        left = sum(owner.inbox == entry.inbox for owner, _ in stored_queue({})) if entry.inbox else 0
+    except StoreFailed:
+        return ""
+    if not left:
+        return ""
+    return (
+        f"; {left} message{'' if left == 1 else 's'} wait{'s' if left == 1 else ''} for its next start  (synapse queue)"
+    )
+
+
+def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
+    # All are found before the first is ended: a wrong name ends nobody.
+    gateways = open_gateways()
+    if GATEWAY in names and not matching(GATEWAY, [*gateways.entries(), *registry.written()]):
+        raise NotFound("no gateway is running", hint="`synapse start gateway` starts one")
+    found = (find_agent(name, gateways if matching(name, gateways.entries()) else registry) for name in names)
+    entries = list({entry.agent_id: entry for entry in found}.values())
+    for entry in entries:
+        require_own_process(entry)
+    return entries
+
+
+def _all(registry: FileRegistry) -> list[AgentEntry]:
+    """All but those that end with their gateway, which is no agent."""
+    return [entry for entry in registry.entries() if not entry.gateway]
+
+
+RESTART_EXAMPLES = """
+synapse restart codex
+synapse restart reviewer --force
+"""
+
+
+def run_restart(arguments: list[str]) -> int:
+    """Restart an agent and return the exit code."""
+    parser = VerbParser("restart", examples=RESTART_EXAMPLES)
+    parser.add_argument("agent", metavar="AGENT")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="kill it if it does not end by itself; then it has only the caller's rights",
+    )
+    options = parser.parse_args(arguments)
+    registry = open_registry()
+    entry = find_agent(options.agent, registry)
+    require_own_process(entry)
+    launch = as_it_was(entry, command_line(entry.pid))
+    # Asked before it ends: an agent whose project is not trusted any more could not be started again.
+    settings = settings_here(
+        "" if entry.agent_type == SCRIPTED else entry.agent_type,
+        load=lambda: launch_settings(folder=launch.folder),
+        asks=not options.json,
+    )
+    if objection() and not options.force:
+        again = let_begin_again(entry, registry, settings.logs)
+    else:
+        stop_host(entry, registry, force=options.force)
+        again = start_host(launch, registry, settings.logs)
+    if options.json:
+        give_json(as_fields(ask_all([again], "GET", "/status")[0]))
+    else:
+        print_notice(f"{short_name(again)} runs again (pid {again.pid}, port {again.port})")
+    return 0
+
+
+def command_line(pid: int) -> list[str]:
+    """The arguments that a process was started with; nothing where the system does not tell."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+    return [word.decode("utf-8", "surrogateescape") for word in words[:-1]]
+
+
+def as_it_was(entry: AgentEntry, words: list[str]) -> Launch:
+    """How to start the agent again.
+
+    Raises:
+        UnsupportedOperation: it runs in a person's terminal, which we cannot give to a new one.
+    """
+    ours, theirs = split_at_dashes(words)
+    if words and "--headless" not in ours:
+        named = f" --name {entry.name}" if entry.name else ""
+        raise UnsupportedOperation(
+            f"{entry.agent_id} runs in a terminal; only a background agent can be restarted from here",
+            hint=f"end it there, or: synapse stop {entry.agent_id} && synapse start {entry.agent_type}{named}",
+        )
+    verb = [entry.agent_type]
+    if "scripted" in ours:
+        verb = ours[ours.index("scripted") : ours.index("scripted") + 2]
+    return Launch(
+        verb=verb,
+        name=entry.name,
+        port=entry.port,
+        instructions="--no-instructions" not in ours,
+        arguments=theirs,
+        folder=entry.working_dir or None,
+    )

@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.cli.exit_codes import DONE
-from synapse.cli.hosts import current_folder
+from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.parser import VerbParser
 from synapse.cli.person import objection_to_deciding
-from synapse.cli.render import plain, short_path, table
-from synapse.cli.speech import give, give_json, say
-from synapse.cli.verb_parser import VerbParser
-from synapse.core.errors import InvalidRequest, NotFound, PersonRequired, UnknownProfile
-from synapse.runtime.home import PROJECT_FOLDER, find_project
-from synapse.runtime.profiles import profile_names
-from synapse.runtime.settings import (
+from synapse.cli.tables import plain, short_path, table
+from synapse.client.hosts import current_folder
+from synapse.config.paths import PROJECT_FOLDER, find_project
+from synapse.config.process import SystemClock
+from synapse.config.settings import (
     FOR_PROJECTS,
     ProjectSettings,
     Settings,
     load_home,
     load_settings,
     profile_in,
+    profile_names,
     project_of,
 )
-from synapse.runtime.system_clock import SystemClock
-from synapse.runtime.trust import Decision, Trust, TrustBook, read_project
+from synapse.config.trust import Decision, Trust, TrustBook, read_project
+from synapse.core.errors import InvalidRequest, NotFound, PersonRequired, UnknownProfile
 
 EXAMPLES = """
 synapse trust                    the project that you are in, as it is now
@@ -42,7 +42,7 @@ MOST_SILENT: Final = 10
 _YES: Final = ("y", "yes")
 
 
-def run(arguments: list[str]) -> int:
+def run_trust(arguments: list[str]) -> int:
     """Trust a project, list the trusted ones or revoke one; return the exit code."""
     parser = VerbParser("trust", examples=EXAMPLES)
     parser.add_argument("folder", nargs="?", default="", metavar="FOLDER", help="the project, or a folder in it")
@@ -92,7 +92,7 @@ def settings_here(
     if note := project.note(profile, uses):
         if profile in project.profiles and not project.is_trusted:
             raise UnknownProfile(f"the profile '{profile}' is not used: {plain(note)}")
-        say(f"Warning: {plain(note)}")
+        print_notice(f"Warning: {plain(note)}")
     return settings
 
 
@@ -114,10 +114,10 @@ def _require_person() -> None:
 
 def _ask(project: ProjectSettings) -> bool:
     news = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
-    say(f"{plain(str(project.project.place))} {news}. It wants to decide:")
+    print_notice(f"{plain(str(project.project.place))} {news}. It wants to decide:")
     for line in _lines(contents(project)):
-        say(f"  {line}")
-    say("Whoever wrote these files could run programs as you. You are asked again when one of them changes.")
+        print_notice(f"  {line}")
+    print_notice("Whoever wrote these files could run programs as you. You are asked again when one of them changes.")
     sys.stderr.write("Do you trust this folder? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in _YES
@@ -188,10 +188,10 @@ def _trust(project: ProjectSettings, book: TrustBook, *, as_json: bool) -> int:
         give_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
         return DONE
     for line in _lines(contents(project)):
-        give(line)
+        print_result(line)
     if project.refused:
-        say(f"no project may set these, so they are ignored: {', '.join(project.refused)}")
-    say(
+        print_notice(f"no project may set these, so they are ignored: {', '.join(project.refused)}")
+    print_notice(
         f"{plain(str(decision.folder))} is trusted as it is now  (synapse trust --revoke {plain(str(decision.folder))})"
     )
     return DONE
@@ -206,7 +206,7 @@ def _revoke(book: TrustBook, folder: str, *, as_json: bool) -> int:
     if as_json:
         give_json({"folder": str(place), "state": "not trusted"})
     else:
-        say(f"{plain(str(place))} is not trusted any more")
+        print_notice(f"{plain(str(place))} is not trusted any more")
     return DONE
 
 
@@ -215,9 +215,9 @@ def _list(decisions: list[Decision], *, as_json: bool) -> int:
         give_json([_fields(decision) for decision in decisions])
     elif decisions:
         rows = [(short_path(str(one.folder)), _state(one), one.at) for one in decisions]
-        give(table(("FOLDER", "STATE", "DECIDED"), rows, elastic=0))
+        print_result(table(("FOLDER", "STATE", "DECIDED"), rows, elastic=0))
     else:
-        say("no folder was decided about yet  (synapse trust FOLDER)")
+        print_notice("no folder was decided about yet  (synapse trust FOLDER)")
     return DONE
 
 

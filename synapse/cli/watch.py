@@ -1,139 +1,210 @@
-"""Following a task on its host until something holds for it: over broken streams, but not for ever."""
+"""`synapse watch`: what happens to tasks, while it happens; of all agents, of one, or of one task until its end.
+
+One event of a task as a line for people.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final, assert_never
+from urllib.parse import quote
 
-from synapse.cli.hosts import address_of, not_responding, refusal_of
-from synapse.core.agent import AgentEntry
-from synapse.core.json_text import decode_object, object_in
-from synapse.registries.files import FileRegistry, is_alive
-from synapse.transports.client import Answer, NoAnswer
-from synapse.transports.events import EventStream, ServerEvent, open_stream
+from synapse.cli import exit_codes
+from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.parser import VerbParser
+from synapse.cli.tables import cut, line_width, plain
+from synapse.client.fan_out import ask_all
+from synapse.client.hosts import current_folder, find_agent, open_gateways, open_registry
+from synapse.config import process
+from synapse.config.settings import load_settings
+from synapse.core.errors import AgentNotFound, FeedLagged, WaitCycle
+from synapse.core.events import (
+    ArtifactAdded,
+    AttentionChanged,
+    MessageAdded,
+    MetadataChanged,
+    ReceiptChanged,
+    StateChanged,
+    TaskEvent,
+    TaskHidden,
+    TaskOpened,
+    Update,
+)
+from synapse.core.json_text import decode_object
+from synapse.core.message import Message, TextPart
+from synapse.core.question import open_question
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.text import typed_sender
+from synapse.dialects.synapse.encode import STATE_NAMES, encode_update
+from synapse.gateway.directory import left_name
+from synapse.host.open_store import open_store
+from synapse.tasks.feed import Feed, LogFollower
+from synapse.tasks.journal import Journal
+from synapse.tasks.outcomes import AGENT_EXITED, EXPIRED, INTERRUPTED, PARTIAL
 
-MOST_BROKEN_STREAMS: Final = 5
-ERROR_EVENT: Final = "error"
-"""The last event of a stream that its server could not bring to its end."""
-PULSE_SECONDS: Final = 2.0
-MOST_MISSED_PULSES: Final = 2
-"""A host that is restarted is away for a moment."""
-TaskFields = dict[str, Any]
+EXAMPLES = """
+synapse watch                      all agents, until Ctrl-C
+synapse watch --agent codex        what one of them does
+synapse watch --task 54241e7e      one task from its beginning, until it has ended
+synapse watch --json | jq .event   one object for each event
+"""
+LOOK_SECONDS: Final = 0.05
+_EXITS: Final = {TaskState.COMPLETED: exit_codes.DONE, TaskState.REJECTED: exit_codes.REFUSED}
 
 
-class Watch:
-    """Follows one task on `host`. Its answer comes from `receiver`, which may be another, and may be killed."""
+def run_watch(arguments: list[str]) -> int:
+    """Follow, and return the exit code."""
+    parser = VerbParser("watch", examples=EXAMPLES)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--task", metavar="TASK", default="", help="this task, until it has ended")
+    what.add_argument("--agent", metavar="AGENT", default="", help="the tasks of this agent")
+    options = parser.parse_args(arguments)
+    inbox = _inbox_of(options.agent) if options.agent else ""
+    return process.run(_watch(options.task, inbox, as_json=options.json))
 
-    def __init__(
-        self,
-        host: AgentEntry,
-        receiver: AgentEntry,
-        registry: FileRegistry,
-        monotonic: Callable[[], float],
-        deadline: float,
-        pulse: Callable[[AgentEntry], None] = lambda _receiver: None,
-    ) -> None:
-        """`pulse` is given the receiver when the wait begins, and whenever the task has been silent for a while."""
-        self._host = host
-        self._receiver = receiver
-        self._registry = registry
-        self._monotonic = monotonic
-        self._deadline = deadline
-        self._pulse = pulse
-        self._stream: EventStream | None = None
-        self._last_seen = ""
-        self._missed = 0
 
-    @property
-    def receiver(self) -> AgentEntry:
-        """As it was seen last: one that was started again may have another port."""
-        return self._receiver
+def _inbox_of(agent: str) -> str:
+    """Raises AgentNotFound, AmbiguousTarget or AgentNotResponding."""
+    try:
+        return find_agent(agent, open_registry()).inbox
+    except AgentNotFound:
+        # One that a gateway runs itself has no entry of its own; its inbox has its name.
+        asked = ask_all(open_gateways().entries(), "GET", f"/agents/{quote(agent, safe='')}")
+        if any(one.body.get("id") == agent for one in asked):
+            return agent
+        raise
 
-    def follow(self, task_id: str) -> None:
-        """Open the stream, after the last event that was seen.
 
-        Raises:
-            AgentNotResponding: the host is gone.
-            TimeoutError: the deadline passed.
-        """
-        self.close()
+async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
+    store = await open_store(load_settings(folder=current_folder()))
+    try:
+        journal = Journal(store)
+        tail = LogFollower(store, journal, look_seconds=LOOK_SECONDS)
+        feed = Feed(journal, store, source=tail)
+        task_id = await journal.resolve_id(prefix) if prefix else None
+        async with tail.running(), aclosing(updates_of(feed, task_id, inbox, 0 if task_id else None)) as updates:
+            if not task_id:
+                print_notice("watching; Ctrl-C ends it")
+            async for update in updates:
+                _show(update, as_json=as_json)
+        return _EXITS.get((await store.load(task_id)).state, exit_codes.FAILED) if task_id else exit_codes.DONE
+    finally:
+        await store.close()
+
+
+async def updates_of(
+    feed: Feed, task_id: TaskId | None, inbox: str, after: int | None = None
+) -> AsyncGenerator[Update, None]:
+    """Yields what happens to one task, or to the tasks of an inbox (empty: of all), from now on or after a seq."""
+    while True:
+        updates = feed.follow(task_id, after) if task_id else feed.follow_all(after, inbox=inbox)
         try:
-            opened = open_stream(
-                address_of(self._host),
-                f"/tasks/{task_id}/subscribe",
-                after=self._last_seen,
-                deadline=self._deadline,
-                monotonic=self._monotonic,
-            )
-        except NoAnswer as silence:
-            now = self._as_registered(self._host)
-            if now.socket == self._host.socket:
-                raise not_responding(self._host, silence) from silence
-            # It was started again at another port, and has taken its tasks over.
-            self._host, self._receiver = now, self._as_registered(self._receiver)
-            self.follow(task_id)
-            return
-        if isinstance(opened, Answer):
-            raise refusal_of(opened)
-        self._stream = opened
+            async with aclosing(updates):
+                async for update in updates:
+                    yield update
+                return
+        except FeedLagged as lagged:
+            # The reader of our output was slow; the log has what it missed.
+            after = lagged.last_seq
 
-    def wait(self, task_id: str, until: Callable[[TaskFields], bool], seen: Callable[[TaskFields], None]) -> TaskFields:
-        """Return the task once `until` holds for it; `seen` is told of each of its states.
 
-        Raises:
-            AgentNotResponding: the host, or the receiver, is gone.
-            TimeoutError: the deadline passed.
-            SynapseError: the host refuses.
-        """
-        broken, is_first = 0, True
-        while broken < MOST_BROKEN_STREAMS:
-            event = self._next(task_id)
-            if event is None or event.name == ERROR_EVENT:
-                # Whatever cut the stream off: opening it again goes on behind it, or tells what is wrong.
-                broken += 1
-                self.follow(task_id)
-                continue
-            # A stream that begins with the same event again and again has not gone on.
-            broken = broken if event.id == self._last_seen else 0
-            self._last_seen = event.id or self._last_seen
-            task = object_in(decode_object(event.data.encode()), "task")
-            seen(task)
-            if until(task):
-                return task
-            if is_first:
-                self._pulse(self._receiver)
-            is_first = False
-        raise not_responding(self._host)
+def _show(update: Update, *, as_json: bool) -> None:
+    if as_json:
+        told = decode_object(encode_update(update).data)
+        give_json({"seq": update.seq, "agent": left_name(update.task), **told})
+    elif line := line_of(update):
+        print_result(cut(line, line_width()))
 
-    def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
 
-    def _next(self, task_id: str) -> ServerEvent | None:
-        """The next event, or None when the stream is broken."""
-        while True:
-            if self._stream is None:
-                self.follow(task_id)
-            pulse = min(self._deadline, self._monotonic() + PULSE_SECONDS)
-            try:
-                return self._stream.next(pulse) if self._stream else None
-            except NoAnswer:
-                return None
-            except TimeoutError:
-                if self._monotonic() >= self._deadline:
-                    raise
-                self._look_after_receiver()
-                self._pulse(self._receiver)
+_AGENT_COLUMNS = 13
+_WORD_COLUMNS = 14
 
-    def _look_after_receiver(self) -> None:
-        """A receiver that was killed answers nobody, and our own host would not know."""
-        self._receiver = self._as_registered(self._receiver)
-        self._missed = 0 if is_alive(self._receiver) else self._missed + 1
-        if self._missed >= MOST_MISSED_PULSES:
-            raise not_responding(self._receiver)
 
-    def _as_registered(self, agent: AgentEntry) -> AgentEntry:
-        """The agent as it is here now, also at another port, else as it was."""
-        known = [entry for entry in self._registry.written() if entry.is_agent_of(agent.inbox, agent.agent_id)]
-        return max(known, key=is_alive, default=agent)
+def line_of(update: Update) -> str:
+    """When, whose, which task, what; empty for what concerns no person."""
+    told = _told(update.event, update.task)
+    if told is None:
+        return ""
+    word, detail = told
+    at = update.event.at if update.event is not None else update.task.updated_at
+    task = update.task
+    agent = left_name(task).removeprefix("synapse-")
+    begin = f"{at.astimezone():%H:%M:%S}  {agent:{_AGENT_COLUMNS}}  {task.short_id}  {word:{_WORD_COLUMNS}}"
+    return f"{begin}  {plain(detail)}".rstrip()
+
+
+def logged(event: TaskEvent) -> tuple[str, str] | None:  # noqa: PLR0911 - one case per event
+    """Return a word and a detail for a log, which never has the text of a message; None for what a log leaves out.
+
+    A receipt's last step is left out, because the change of state that comes with it says why.
+    """
+    match event:
+        case TaskOpened():
+            return "message", f"from {typed_sender(event.metadata)}, {_size(event.message)}, priority {event.priority}"
+        case MessageAdded():
+            return "message", f"from the {event.message.role.value}, {_size(event.message)}"
+        case StateChanged():
+            return _logged_state(event)
+        case ArtifactAdded() if event.last_chunk and not event.artifact.metadata.get(PARTIAL):
+            source = event.artifact.metadata.get("source", "")
+            size = f"{len(event.artifact.text)} characters"
+            return "answer", f"{size}, source: {source}" if source else size
+        case ReceiptChanged() if not event.step.is_final:
+            return event.step.value, f"{event.source}: {event.evidence}" if event.evidence else event.source
+        case AttentionChanged() if event.attention:
+            return "needs a person", event.attention
+        case TaskHidden():
+            return "deleted", ""
+        case _:
+            return None
+
+
+def _logged_state(event: StateChanged) -> tuple[str, str] | None:
+    if event.state in (TaskState.SUBMITTED, TaskState.WORKING):
+        return None
+    if event.state.is_interrupted:
+        return STATE_NAMES[event.state], "synapse approvals shows the question"
+    is_own_note = event.reason in _OWN_REASONS
+    return STATE_NAMES[event.state], ": ".join(filter(None, (event.reason, event.note if is_own_note else "")))
+
+
+_OWN_REASONS = frozenset({AGENT_EXITED, EXPIRED, INTERRUPTED, WaitCycle.code})
+"""Reasons whose note is a sentence of ours; with others, it may be what the agent or its script said."""
+
+
+def _size(message: Message) -> str:
+    files = sum(not isinstance(part, TextPart) for part in message.parts)
+    return f"{len(message.text)} characters" + (f" and {files} files or data" if files else "")
+
+
+def _told(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  # noqa: PLR0911 - one case per event
+    match event:
+        case None:
+            return STATE_NAMES[task.state], task.note or task.message.text
+        case TaskOpened():
+            return "opened", f"{typed_sender(task.metadata)}: {event.message.text}"
+        case StateChanged():
+            return STATE_NAMES[event.state], event.note or event.reason
+        case MessageAdded():
+            return "message", f"{event.message.role.value}: {event.message.text}"
+        case ArtifactAdded():
+            is_whole = not event.append and event.last_chunk
+            return "answer" if is_whole else "says", event.artifact.text or event.artifact.name
+        case ReceiptChanged():
+            return event.step.value, f"{event.source}: {event.evidence}" if event.evidence else event.source
+        case _:
+            return _told_rest(event, task)
+
+
+def _told_rest(event: MetadataChanged | AttentionChanged | TaskHidden, task: Task) -> tuple[str, str] | None:
+    match event:
+        case MetadataChanged():
+            asked = open_question(task)
+            return ("asks", asked.title) if asked is not None and "question" in event.metadata else None
+        case AttentionChanged():
+            return ("needs a person", event.attention) if event.attention else None
+        case TaskHidden():
+            return "deleted", ""
+        case _:
+            assert_never(event)

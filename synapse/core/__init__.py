@@ -1,1 +1,1 @@
-"""Words and rules: pure, standard library only, no I/O."""
+"""Values, rules and ports. Pure: standard library only, no I/O."""

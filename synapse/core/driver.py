@@ -1,17 +1,20 @@
-"""How an agent is run, as its worker sees it."""
+"""How an agent is run, as its worker sees it.
+
+Why messages wait for an agent that is not at work on one of them: a reason, since when, and whether for too long.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Final, Protocol
 
-from synapse.core.hold import HoldReason
 from synapse.core.message import Artifact, Message, Part
 from synapse.core.question import Choice, Question
 from synapse.core.task import TaskId
-from synapse.core.value import value
+from synapse.core.types import frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class NotNow:
+class Deferred:
     """The gate closed again before anything was written. The turn ends; the message stays queued."""
 
     why: str
@@ -58,7 +61,7 @@ class TurnStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubted:
+class DeliveryUncertain:
     """It is not certain that the message was taken. Nothing is typed again; a person is asked. The turn goes on."""
 
     why: str
@@ -72,7 +75,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PartialAnswer:
     """The text of the answer as far as it has come; the next one, and the answer at the end, take its place.
 
     `source` says where it was taken from, as for the answer.
@@ -83,7 +86,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
+class ArtifactProduced:
     """The agent handed over an artifact, or a chunk of one."""
 
     artifact: Artifact
@@ -92,7 +95,7 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
-class Questioned:
+class QuestionRaised:
     """The program waits for a person in the middle of the turn. The turn goes on: `Resumed` follows, or its end."""
 
     question: Question
@@ -106,14 +109,14 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InputRequested:
     """The agent needs an answer, or an authorization, before it goes on; ends the turn."""
 
     parts: tuple[Part, ...]
     authorization: bool = False
 
 
-@value
+@frozen
 class Answered:
     """The turn is over. `source` says where the text was taken from: `signal`, `transcript`, `screen`, `script`."""
 
@@ -139,17 +142,17 @@ class Failed:
 
 
 TurnEvent = (
-    NotNow
+    Deferred
     | Typing
     | Submitted
     | TurnStarted
-    | Doubted
+    | DeliveryUncertain
     | Progress
-    | Said
-    | Handed
-    | Questioned
+    | PartialAnswer
+    | ArtifactProduced
+    | QuestionRaised
     | Resumed
-    | Asked
+    | InputRequested
     | Answered
     | Refused
     | Failed
@@ -202,7 +205,7 @@ class Driver(Protocol):
         ...
 
     def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        """Deliver one message and yield what comes back; ends with NotNow, Asked, Answered, Refused or Failed.
+        """Deliver one message and yield what comes back; ends with Deferred, Asked, Answered, Refused or Failed.
 
         After `drop` it may end without any of these.
 
@@ -231,3 +234,46 @@ class Driver(Protocol):
     def confirm(self) -> None:
         """A person saw that the agent took the message in doubt: the turn goes on as if there were proof."""
         ...
+
+
+class HoldReason(StrEnum):
+    """What keeps the next message from being delivered."""
+
+    STARTING = "starting"
+    """The program was not seen ready yet."""
+    WORKING = "working"
+    """The program works on something that is not from this queue. That may take any time, so nobody is called."""
+    DIALOG = "dialog"
+    """The program asks a person."""
+    PERSON = "person"
+    """A person types, or has text in the prompt."""
+    NO_PROMPT = "no_prompt"
+    """The prompt is not visible, and nothing else says that the program works."""
+    NEVER_RESTS = "never_rests"
+    """The program prints again and again, so it is never seen to be done."""
+    UNSEEN = "screen_unknown"
+    """Nothing is known of the screen."""
+    STORE = "store"
+    """The store cannot be written, as on a full disk: nothing is typed whose intent is not durable."""
+    IN_DOUBT = "in_doubt"
+    """A message before it was typed, and nothing proves that the agent took it."""
+    UNREACHABLE = "unreachable"
+    """The agent is elsewhere and does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Messages that wait."""
+
+    reason: HoldReason
+    why: str
+    """The same as a sentence."""
+    since: datetime
+    messages: int
+    """How many wait, the one included whose turn has begun and is not typed yet."""
+    task_id: str = ""
+    """The task that is next, or that is in the way."""
+    hint: str = ""
+    """What to do about it, where the reason alone does not tell."""
+    is_overdue: bool = False
+    """It lasts longer than it should, so a person should look."""

@@ -22,7 +22,51 @@ Each class has a stable `code`, used in wire errors, logs and tests; `str(error)
 `hint` the next step. No status codes here: each dialect has its own table.
 
 `synapse send` imports this file, so it imports nothing itself.
+
+What can go wrong between a caller and us before anything is asked of the agent; the same tree as `core.errors`.
+
+InvalidRequest
+├── InvalidField              one field of the request, by its name
+├── MalformedJson · MalformedCall
+├── VersionNotSupported · ExtensionRequired
+└── UnsupportedOperation      PushNotSupported · ExtendedCardMissing
+
+What can go wrong with who asks, at a gateway; the same tree as `core.errors`.
+
+AccessDenied
+├── Forbidden                       known, but not allowed that
+└── Unauthenticated
+    └── CredentialsRefused          nobody is known by these credentials; says which ones are taken
+Conflict
+└── RateLimited                     too many requests for now
+    └── TooManyStreams              too many that are open at once
+NotFound
+└── KeyNotFound                     no API key has that name
+
+What can go wrong with the addresses of agents from elsewhere; the same tree as `core.errors`.
+
+InvalidRequest
+└── InvalidField
+    └── NoAgentThere              somebody registers an address where no agent is found
+AgentFailed
+└── ExternalAgentFailed
+    └── ExternalAddressRefused    an agent that was registered leads to an address that is not called
+
+What can go wrong with push notifications; the same tree as `core.errors`.
+
+NotFound
+└── TaskNotFound              PushConfigNotFound
+
+What can go wrong when somebody answers what an agent asks; the same tree as `core.errors`.
+
+Conflict          NothingAsked · QuestionGone
+InvalidRequest    InvalidChoice
 """
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
 
 
 class SynapseError(Exception):
@@ -72,7 +116,7 @@ class MethodNotAllowed(InvalidRequest):
 
     code = "method_not_allowed"
 
-    def __init__(self, method: str, path: str, allowed: "list[str]") -> None:
+    def __init__(self, method: str, path: str, allowed: list[str]) -> None:
         self.allowed = allowed
         super().__init__(f"{path} does not take {method}", hint="use " + " or ".join(allowed))
 
@@ -127,7 +171,7 @@ class AmbiguousTarget(Ambiguous):
 
     code = "ambiguous_target"
 
-    def __init__(self, target: str, candidates: "list[str]") -> None:
+    def __init__(self, target: str, candidates: list[str]) -> None:
         self.candidates = candidates
         super().__init__(
             f"Ambiguous target '{target}'. Multiple agents found.",
@@ -140,7 +184,7 @@ class AmbiguousTask(Ambiguous):
 
     code = "ambiguous_task"
 
-    def __init__(self, prefix: str, candidates: "list[str]") -> None:
+    def __init__(self, prefix: str, candidates: list[str]) -> None:
         self.candidates = candidates
         super().__init__(f"'{prefix}' fits more than one task", hint="use one of: " + ", ".join(candidates))
 
@@ -237,7 +281,7 @@ class WaitCycle(Conflict):
 
     code = "wait_cycle"
 
-    def __init__(self, agents: "tuple[str, ...]") -> None:
+    def __init__(self, agents: tuple[str, ...]) -> None:
         self.agents = agents
         super().__init__(
             "waiting for a reply would never end: " + " waits for ".join(agents),
@@ -440,3 +484,158 @@ class InternalFailure(SynapseError):
     """Something went wrong here; it was logged."""
 
     code = "internal"
+
+
+class InvalidField(InvalidRequest):
+    """A field of the request is missing, or is not what it should be."""
+
+    code = "invalid_field"
+
+    def __init__(self, field: str, why: str, *, hint: str = "") -> None:
+        self.field = field
+        self.why = why
+        super().__init__(f"{field}: {why}" if field else why, hint=hint)
+
+
+class MalformedJson(InvalidRequest):
+    """The body is not JSON."""
+
+    code = "malformed_json"
+
+
+class MalformedCall(InvalidRequest):
+    """The body is JSON, but not a JSON-RPC 2.0 call."""
+
+    code = "malformed_call"
+
+
+class VersionNotSupported(InvalidRequest):
+    """The protocol version that the request names is not spoken here."""
+
+    code = "version_not_supported"
+
+    def __init__(self, version: str, spoken: Iterable[str]) -> None:
+        super().__init__(f"A2A version '{version}' is not supported", hint="this agent speaks " + " and ".join(spoken))
+
+
+class ExtensionRequired(InvalidRequest):
+    """The agent demands an extension that the request does not name."""
+
+    code = "extension_required"
+
+    def __init__(self, uris: Iterable[str]) -> None:
+        missing = ", ".join(sorted(uris))
+        super().__init__(f"this agent requires the extension {missing}", hint="name it in the A2A-Extensions header")
+
+
+class PushNotSupported(UnsupportedOperation):
+    """This agent sends no push notifications."""
+
+    code = "push_not_supported"
+
+
+class ExtendedCardMissing(UnsupportedOperation):
+    """This agent has no extended card."""
+
+    code = "extended_card_missing"
+
+
+class Forbidden(AccessDenied):
+    """The caller is known, but may not do that."""
+
+    code = "forbidden"
+
+
+class CredentialsRefused(Unauthenticated):
+    """The request has no credentials, or none that are valid here."""
+
+    code = "credentials_refused"
+
+    def __init__(self, message: str = "", *, challenge: str, hint: str = "") -> None:
+        self.challenge = challenge
+        super().__init__(message, hint=hint)
+
+
+class RateLimited(Conflict):
+    """Too many requests in too short a time."""
+
+    code = "rate_limited"
+    retry_after = 1
+    """Whole seconds until it is worth trying again."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        self.retry_after = max(1, math.ceil(seconds))
+        super().__init__(message, hint=f"try again in {self.retry_after} s")
+
+
+class TooManyStreams(RateLimited):
+    """Too many streams are open with the same credentials."""
+
+    code = "too_many_streams"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} streams are open with these credentials already", seconds=1)
+        self.hint = "close one first; `open_streams` in the gateway's configuration says how many there may be"
+
+
+class KeyNotFound(NotFound):
+    """No API key has that name."""
+
+    code = "key_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no API key '{name}'", hint="`synapse keys list` shows them")
+
+
+class NoAgentThere(InvalidField):
+    """No agent was found at the address that was given."""
+
+    code = "no_agent_there"
+
+    def __init__(self, why: str, *, hint: str = "") -> None:
+        super().__init__("url", why, hint=hint)
+
+
+class ExternalAddressRefused(ExternalAgentFailed):
+    """The external agent leads to an address that is not called."""
+
+    code = "external_address_refused"
+
+
+class PushConfigNotFound(TaskNotFound):
+    """The task has no such push configuration."""
+
+    # A2A has one answer for both: whoever asks for a configuration of a task learns no more than that.
+    code = "push_config_not_found"
+
+    def __init__(self, task_id: str, config_id: str) -> None:
+        super(TaskNotFound, self).__init__(
+            f"task '{task_id}' has no push configuration '{config_id}'"
+            if config_id
+            else f"task '{task_id}' has no push configuration",
+            hint="list the task's push configurations",
+        )
+
+
+class NothingAsked(Conflict):
+    """Nobody is asked anything there."""
+
+    code = "nothing_asked"
+    hint = "`synapse approvals` shows what agents wait for"
+
+
+class QuestionGone(Conflict):
+    """Somebody answered first, or the question is not asked any more."""
+
+    code = "question_gone"
+    hint = "`synapse approvals` shows what is asked now"
+
+
+class InvalidChoice(InvalidRequest):
+    """The question does not offer that answer."""
+
+    code = "invalid_choice"
+
+    def __init__(self, message: str, offered: Iterable[str]) -> None:
+        answers = ", ".join(offered)
+        super().__init__(message, hint=f"choose one of: {answers}" if answers else "`synapse attach` and answer there")

@@ -6,14 +6,12 @@ from dataclasses import field
 from datetime import datetime
 from typing import NamedTuple
 
-from synapse.core.clock import Deadline
 from synapse.core.message import Artifact, Json, Message, empty_object
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import DEFAULT_PRIORITY, Task, TaskId, TaskState
-from synapse.core.value import value
+from synapse.core.task import DEFAULT_PRIORITY, ReceiptStep, Task, TaskId, TaskState
+from synapse.core.types import Deadline, frozen
 
 
-@value
+@frozen
 class TaskOpened:
     """A message came in and made a task. Carries all that `Task` starts with, so that the log rebuilds it exactly."""
 
@@ -32,7 +30,7 @@ class TaskOpened:
     parent_id: str = ""
 
 
-@value
+@frozen
 class StateChanged:
     """The task moved to another state of the lifecycle."""
 
@@ -43,7 +41,7 @@ class StateChanged:
     note: str = ""
 
 
-@value
+@frozen
 class MessageAdded:
     """Somebody said something more on the task."""
 
@@ -52,7 +50,7 @@ class MessageAdded:
     message: Message
 
 
-@value
+@frozen
 class ArtifactAdded:
     """The agent handed something back. `append` adds the parts to the artifact of the same id."""
 
@@ -63,7 +61,7 @@ class ArtifactAdded:
     last_chunk: bool = True
 
 
-@value
+@frozen
 class ReceiptChanged:
     """The message came one step further on its way."""
 
@@ -74,7 +72,7 @@ class ReceiptChanged:
     evidence: str = ""
 
 
-@value
+@frozen
 class MetadataChanged:
     """These keys of the task's metadata have new values; None removes a key."""
 
@@ -83,7 +81,7 @@ class MetadataChanged:
     metadata: Json
 
 
-@value
+@frozen
 class AttentionChanged:
     """A person has to decide something about the task (`attention` says what), or no longer has to (empty)."""
 
@@ -92,7 +90,7 @@ class AttentionChanged:
     attention: str
 
 
-@value
+@frozen
 class TaskHidden:
     """The task was deleted from all views; the log keeps it."""
 

@@ -15,9 +15,8 @@ from typing import Any, Final, cast
 
 from synapse.core import json_text
 from synapse.core.address import nearest
-from synapse.core.errors import InvalidRequest
+from synapse.core.errors import ExtensionRequired, InvalidRequest
 from synapse.core.message import Json, empty_object
-from synapse.core.wire_errors import ExtensionRequired
 
 # In a header URIs stand with commas between them: one that has a comma itself could not be named.
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[\x21-\x2b\x2d-\x7e]+")

@@ -25,8 +25,7 @@ from synapse.core.events import (
     TaskOpened,
 )
 from synapse.core.message import Artifact
-from synapse.core.receipt import Receipt, ReceiptStep
-from synapse.core.task import Task, TaskId, changed, changed_by
+from synapse.core.task import Receipt, ReceiptStep, Task, TaskId, changed, changed_by
 from synapse.core.task import TaskState as S
 
 _ENDS: Final = frozenset({S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED})

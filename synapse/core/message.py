@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, NewType
 
-from synapse.core.value import value
+from synapse.core.types import frozen
 
 MessageId = NewType("MessageId", str)
 
@@ -29,7 +29,7 @@ class Role(StrEnum):
     __hash__ = str.__hash__  # see TaskState
 
 
-@value
+@frozen
 class TextPart:
     """Plain text."""
 
@@ -39,7 +39,7 @@ class TextPart:
     metadata: Json = field(default_factory=empty_object)
 
 
-@value
+@frozen
 class FilePart:
     """A file: either its bytes, or the address where they are."""
 
@@ -50,7 +50,7 @@ class FilePart:
     metadata: Json = field(default_factory=empty_object)
 
 
-@value
+@frozen
 class DataPart:
     """Structured data: any JSON value."""
 
@@ -63,7 +63,7 @@ class DataPart:
 Part = TextPart | FilePart | DataPart
 
 
-@value
+@frozen
 class Message:
     """One thing said, by a caller or by an agent."""
 
@@ -80,7 +80,7 @@ class Message:
         return text_of(self.parts)
 
 
-@value
+@frozen
 class Artifact:
     """Something an agent hands back; `metadata["source"]` says where a text was taken from."""
 

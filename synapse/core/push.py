@@ -19,8 +19,8 @@ from enum import StrEnum
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+from synapse.core.errors import InvalidField
 from synapse.core.task import TaskId
-from synapse.core.wire_errors import InvalidField
 
 TOKEN_HEADER: Final = "X-A2A-Notification-Token"  # noqa: S105  # the name, not the token
 ID_HEADER: Final = "X-Synapse-Notification-Id"

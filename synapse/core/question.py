@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, cast
 
+from synapse.core.errors import InvalidChoice
 from synapse.core.message import Json
-from synapse.core.question_errors import InvalidChoice
 from synapse.core.task import Task, TaskState
 
 QUESTION: Final = "question"
@@ -30,7 +30,7 @@ class QuestionKind(StrEnum):
     """It is not ready before this is answered: trust, login, update, theme."""
 
 
-class Leaning(StrEnum):
+class OptionEffect(StrEnum):
     """What choosing an option amounts to."""
 
     ALLOW = "allow"
@@ -45,7 +45,7 @@ class Option:
 
     key: str
     label: str
-    leaning: Leaning = Leaning.OTHER
+    leaning: OptionEffect = OptionEffect.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class Choice:
     text: str = ""
 
 
-_VERDICTS: Final[Mapping[str, tuple[Leaning, ...]]] = {
-    "allow": (Leaning.ALLOW, Leaning.ALLOW_ALWAYS),
-    "deny": (Leaning.DENY,),
+_VERDICTS: Final[Mapping[str, tuple[OptionEffect, ...]]] = {
+    "allow": (OptionEffect.ALLOW, OptionEffect.ALLOW_ALWAYS),
+    "deny": (OptionEffect.DENY,),
 }
 """What `allow` and `deny` pick, the first that is offered. Once is always preferred to for ever."""
 _WORDS: Final[Mapping[str, str]] = {
@@ -170,7 +170,7 @@ def _read(given: Mapping[str, Any]) -> Question | None:
             title=str(given["title"]),
             detail=str(given["detail"]),
             options=tuple(
-                Option(key=str(one["key"]), label=str(one["label"]), leaning=Leaning(one["leaning"]))
+                Option(key=str(one["key"]), label=str(one["label"]), leaning=OptionEffect(one["leaning"]))
                 for one in given["options"]
             ),
             takes_text=given["takes_text"] is True,

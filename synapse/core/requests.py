@@ -1,17 +1,31 @@
-"""What can be asked of an agent host, already parsed: a dialect makes these, the service does them."""
+"""What can be asked of an agent host, already parsed: a dialect makes these, the service does them.
+
+What a host says of itself and of the agents it knows elsewhere.
+
+An agent as a gateway shows it to callers: what its entries in lists and its cards are made of.
+
+What can be counted at a gateway at one instant. Who writes it down, and in which format, is not decided here.
+
+What A2A lets an agent do without: streams and push notifications. One that lacks them says so in its card, and what
+would need them is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.driver import AgentView, Hold
+from synapse.core.errors import PushNotSupported, UnsupportedOperation
+from synapse.core.extension import Extensions
 from synapse.core.message import Json, Message, empty_object
-from synapse.core.push import PushConfig
-from synapse.core.task import DEFAULT_PRIORITY, TaskState
-from synapse.core.value import value
+from synapse.core.push import DeliveryState, PushConfig
+from synapse.core.task import DEFAULT_PRIORITY, Task, TaskState
+from synapse.core.types import frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +39,7 @@ class Sender:
     """Where a reply finds it, also at another port: the registry's word, never the message's."""
 
 
-@value
+@frozen
 class SendMessage:
     """Queue a message for the agent; opens a task, or goes on with `task_id`."""
 
@@ -289,7 +303,7 @@ class GetFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ToAgent:
+class ForAgent:
     """One of the requests above, for one agent of a gateway (by the name that it has there)."""
 
     agent: str
@@ -299,7 +313,7 @@ class ToAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class OnBehalf:
+class OnBehalfOf:
     """A gateway asks a host for somebody it has let in. Taken on the Unix socket only, never from an agent."""
 
     caller: Caller
@@ -350,14 +364,14 @@ Request = (
     | RemoveAgent
     | IssueTicket
     | GetFigures
-    | ToAgent
-    | OnBehalf
+    | ForAgent
+    | OnBehalfOf
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commanded:
-    """What came of an OnBehalf. A task is only named: it is durable, and whoever asked can read it."""
+class CommandResult:
+    """What came of an OnBehalfOf. A task is only named: it is durable, and whoever asked can read it."""
 
     task_id: str = ""
     version: int = 0
@@ -374,3 +388,126 @@ class Replied:
 
     task_id: str
     to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatus:
+    """The answer to GetStatus."""
+
+    entry: AgentEntry
+    view: AgentView
+    current: Task | None
+    queue: tuple[Task, ...]
+    attention: tuple[Task, ...]
+    held: Hold | None = None
+    """Why messages wait, if they do and the agent is not at work on one."""
+    asking: Task | None = None
+    """The task in whose turn the agent asks a person; it may ask without one too (see `view.question`)."""
+    store_fault: str = ""
+    """Why nothing can be stored now, so that every message is refused; empty while it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalAgent:
+    """An agent elsewhere that was discovered by its card."""
+
+    alias: str
+    url: str
+    name: str
+    description: str = ""
+    protocol: str = "synapse"
+    """How it is spoken to: `synapse`, `a2a-0.3` or `a2a-1.0`."""
+    added_at: str = ""
+    card: Json = field(default_factory=dict[str, Any])
+    guarded: bool = False
+    """Registered by somebody with a key: it is never called at an address that only this machine or network reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalAnswer:
+    """What an external agent gave back: its task's id and state, and the text if it has answered."""
+
+    alias: str
+    task_id: str
+    state: str
+    """In our words; in the agent's own where we have none."""
+    text: str
+    raw: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """A message that has come one step further: how long after it was queued."""
+
+    agent: str
+    step: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSnapshot:
+    """The figures of one instant; `delivered` is what has happened since they were taken last."""
+
+    agents: Mapping[str, int]
+    """How many agents are in each state."""
+    waiting: Mapping[str, int]
+    """How many messages wait for each agent, by its name at the gateway."""
+    working: Mapping[str, int]
+    """How many tasks each agent works on."""
+    notifications: Mapping[DeliveryState, int]
+    """How many notifications for webhooks are in each state."""
+    delivered: tuple[Delivered, ...] = ()
+
+
+STREAMING: Final = "streaming"
+PUSH: Final = "pushNotifications"
+CAPABILITIES: Final = (STREAMING, PUSH)
+"""In the words of A2A's cards."""
+
+_STREAMS: Final = (SendAndFollow, FollowTask, SubscribeTask)
+_PUSHES: Final = (SetPushConfig, GetPushConfig, ListPushConfigs, DeletePushConfig)
+
+
+def lacking(*, streaming: bool, push_notifications: bool) -> tuple[str, ...]:
+    """Return what an agent with these switches lacks."""
+    switches = ((STREAMING, streaming), (PUSH, push_notifications))
+    return tuple(capability for capability, is_on in switches if not is_on)
+
+
+def check_capable(lacks: Collection[str], request: Request) -> None:
+    """Raise UnsupportedOperation or PushNotSupported when an agent that lacks these cannot do what is asked."""
+    if not lacks:
+        return
+    if STREAMING in lacks and isinstance(request, _STREAMS):
+        raise UnsupportedOperation("this agent does not stream", hint="send the message, and read its task")
+    if PUSH in lacks and (isinstance(request, _PUSHES) or _names_webhook(request)):
+        raise PushNotSupported(hint="follow the task, or read it from time to time")
+
+
+def _names_webhook(request: Request) -> bool:
+    send = request.send if isinstance(request, SendAndWait | SendAndFollow) else request
+    return isinstance(send, SendMessage) and send.push is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAgent:
+    """The answer to GetAgent; ListAgents answers with a tuple of them."""
+
+    id: str
+    """Its name at the gateway: the given name, else the agent id."""
+    name: str
+    """Its name for people, such as `Synapse Claude`."""
+    description: str
+    version: str
+    agent_type: str
+    """Its profile, or `a2a` for an agent from elsewhere."""
+    state: str
+    """One of AGENT_STATES in `core.agent`."""
+    capabilities: tuple[str, ...] = CAPABILITIES
+    """What it can do beyond answering, in the words of A2A's cards."""
+    input_modes: tuple[str, ...] = ()
+    """The media types of what it takes; empty takes all."""
+    output_modes: tuple[str, ...] = ()
+    """The media types of what it gives, if they are known."""
+    extensions: Extensions = ()
+    """The extensions of A2A that it declares."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from synapse.core.message import Json
-from synapse.core.requests import Request, SendAndFollow, SendAndWait, SendMessage, ToAgent
+from synapse.core.requests import ForAgent, Request, SendAndFollow, SendAndWait, SendMessage
 
 TRACE: Final = "trace"
 """The key of a task's metadata."""
@@ -49,7 +49,7 @@ def _trace_in(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def _with_trace(request: Request, trace: dict[str, str]) -> Request:
     match request:
-        case ToAgent(request=inner):
+        case ForAgent(request=inner):
             return replace(request, request=_with_trace(inner, trace))
         case SendMessage():
             return _traced_message(request, trace)

@@ -1,1 +1,1 @@
-"""How each world says it: pure, and strangers to each other."""
+"""Wire formats. Pure, and independent of each other."""

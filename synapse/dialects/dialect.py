@@ -3,20 +3,26 @@
     wire request ──decode──► core request ──service──► core fact ──encode──► wire answer
 
 A path may have routes of several dialects; whoever serves them is given a function that chooses.
+
+A dialect of one agent, served for many: the same questions below a path that names the agent.
+
+/tasks/{id}  ─►  /agents/{agentId}/v1/tasks/{id}        GetTask  ─►  ForAgent(agentId, GetTask)
+
+Documents that change rarely: readers may keep them for a while, and one that has not changed is not sent again.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 from urllib.parse import parse_qsl
 
-from synapse.core.access_errors import RateLimited
-from synapse.core.errors import InvalidRequest, MethodNotAllowed, SynapseError, Unauthenticated
+from synapse.core.errors import InvalidRequest, MethodNotAllowed, RateLimited, SynapseError, Unauthenticated
 from synapse.core.events import Update
-from synapse.core.requests import Request
+from synapse.core.requests import ForAgent, Request
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -186,3 +192,91 @@ class Dialect:
     routes: tuple[AnyRoute, ...]
     encode_error: Callable[[SynapseError], WireAnswer]
     rpc: RpcTable | None = None
+
+
+AGENT: Final = "agentId"
+"""The parameter of a path that names the agent."""
+_LEGACY_PREFIX: Final = "/v1/"
+"""Below it the standard dialects have each of their paths once more, for hosts; a mount names its place itself."""
+
+
+Address = Callable[[Call | StreamCall, str, Headers], Call | StreamCall]
+"""Makes of a question one to the agent that the path names; the headers may say more of how it is asked."""
+
+
+def addressed(call: Call | StreamCall, agent: str, _headers: Headers) -> Call | StreamCall:
+    """The question, of that agent."""
+    return call._replace(request=ForAgent(agent, call.request))
+
+
+def mounted(dialect: Dialect, prefix: str, address: Address = addressed) -> Dialect:
+    """The dialect below `prefix`, which has `{agentId}` in it."""
+    routes = tuple(
+        _mounted_route(route, prefix, address) for route in dialect.routes if not route.path.startswith(_LEGACY_PREFIX)
+    )
+    return replace(dialect, routes=routes, rpc=_for_agents(dialect.rpc, address) if dialect.rpc is not None else None)
+
+
+def _for_agents(rpc: RpcTable, address: Address) -> RpcTable:
+    """The same methods, asked of the agent that the path names."""
+    return replace(rpc, methods={name: _to_agent_rpc(ask, address) for name, ask in rpc.methods.items()})
+
+
+def _mounted_route(route: AnyRoute, prefix: str, address: Address) -> AnyRoute:
+    path = prefix + route.path
+    match route:
+        case Route() | StreamRoute():
+            return replace(route, path=path, decode=_to_agent_decoder(route.decode))
+        case CallRoute():
+            return replace(route, path=path, ask=_to_agent(route.ask, address))
+        case DocumentRoute():
+            return replace(route, path=path)
+        case _:
+            assert_never(route)
+
+
+def _to_agent_decoder(decode: Callable[[WireRequest], Request]) -> Callable[[WireRequest], Request]:
+    return lambda wire: ForAgent(wire.params[AGENT], decode(wire))
+
+
+def _to_agent(
+    ask: Callable[[WireRequest], Call | StreamCall | WireAnswer], address: Address
+) -> Callable[[WireRequest], Call | StreamCall | WireAnswer]:
+    def ask_agent(wire: WireRequest) -> Call | StreamCall | WireAnswer:
+        call = ask(wire)
+        return call if isinstance(call, WireAnswer) else address(call, wire.params[AGENT], wire.headers)
+
+    return ask_agent
+
+
+def _to_agent_rpc(
+    ask: Callable[[Params, WireRequest], Call | StreamCall], address: Address
+) -> Callable[[Params, WireRequest], Call | StreamCall]:
+    return lambda params, wire: address(ask(params, wire), wire.params[AGENT], wire.headers)
+
+
+class CachedDocument:
+    """One JSON document. `vary` names the headers that choose among several documents of the same path.
+
+    Only one that is `shared`, because everybody gets it without credentials, may be kept by caches between us and its
+    reader; any other is kept by the reader alone. With a `max_age` of 0 the reader asks each time if it has changed.
+    """
+
+    def __init__(self, body: bytes, *, max_age: int, vary: str, shared: bool = False) -> None:
+        self._etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers = (
+            (b"etag", self._etag.encode("ascii")),
+            (b"cache-control", b"%s, %s" % (b"public" if shared else b"private", _keeping(max_age))),
+            (b"vary", vary.encode("ascii")),
+        )
+        self._whole = WireAnswer(200, body, headers)
+        self._unchanged = WireAnswer(304, b"", headers)
+
+    def answer(self, wire: WireRequest) -> WireAnswer:
+        """The document, or that it is the one which the reader has."""
+        known = [tag.strip().removeprefix("W/") for tag in wire.header(b"if-none-match").split(",")]
+        return self._unchanged if self._etag in known or "*" in known else self._whole
+
+
+def _keeping(max_age: int) -> bytes:
+    return b"max-age=%d" % max_age if max_age else b"no-cache"

@@ -15,8 +15,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
-from synapse.core.errors import InvalidRequest
-from synapse.core.wire_errors import InvalidField, MalformedJson
+from synapse.core.errors import InvalidField, InvalidRequest, MalformedJson
 
 NESTING_LIMIT: Final = 64
 """How deep free JSON (metadata, data parts) may go: whoever stores or prints it later recurses too."""

@@ -1,1 +1,1 @@
-"""How an agent is run."""
+"""What runs an agent."""

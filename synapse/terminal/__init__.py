@@ -1,1 +1,1 @@
-"""From bytes to "it has answered": sans-I/O."""
+"""Turns the bytes of a terminal into "the agent has answered". Pure."""

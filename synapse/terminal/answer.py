@@ -1,19 +1,22 @@
 """The answer as the screen shows it: what stands below our message and above the prompt.
 
 This is the last resort: it is what was painted, not what was meant. Callers mark it as taken from the screen.
+
+The text of an answer while it grows on a screen: what two looks in a row show alike. Pure.
+
+What still moves (a spinner, a clock, the line that is being written) is not told; what has come to rest is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
-from synapse.terminal.echo import compact
-from synapse.terminal.keystrokes import keystrokes
-from synapse.terminal.profile import Profile
+from synapse.terminal.keys import keystrokes
+from synapse.terminal.profile import Pattern, Profile
+from synapse.terminal.proof import compact
 from synapse.terminal.reading import rows_of
-from synapse.terminal.rules import Pattern
 
 # At most so many letters of frame stand before and after a row of a message; one CLI puts the time of day there.
 _FRAME_BEFORE: Final = 3
@@ -225,3 +228,30 @@ def _dedented(lines: list[str]) -> str:
     filled = [line for line in lines if line]
     margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
     return "\n".join(line[margin:] for line in lines).strip("\n")
+
+
+_MOST_REWRITES: Final = 20
+"""A program that repaints what it had shown again and again has no text that grows."""
+
+
+class StableText:
+    """Follows one answer, look by look."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._told = ""
+        self._rewrites = 0
+
+    def receive(self, shown: str) -> str:
+        """Take what is shown now; return the text as far as it rests, or nothing when that is not news."""
+        before, self._lines = self._lines, shown.split("\n")
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(before, self._lines, strict=False))
+        text = "\n".join(line for line, _ in alike).rstrip()
+        if not any(char.isalnum() for char in text) or self._told.startswith(text):
+            return ""  # a bullet alone is not a word yet
+        if not text.startswith(self._told):
+            self._rewrites += 1
+            if self._rewrites > _MOST_REWRITES:
+                return ""
+        self._told = text
+        return text

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from synapse.core.question import Leaning, Option, QuestionKind
-from synapse.terminal.picture import Picture
-from synapse.terminal.profile import Profile
+from synapse.core.question import Option, OptionEffect, QuestionKind
+from synapse.core.text import safe_line, safe_lines
+from synapse.terminal.profile import SCREEN_REGION, Choosing, DialogRule, Pattern, Profile
 from synapse.terminal.reading import cells, find_dialog, rows_of
-from synapse.terminal.rules import SCREEN_REGION, Choosing, DialogRule, Pattern
-from synapse.terminal.safe_text import safe_line, safe_lines
+from synapse.terminal.screen import Picture
 
 _NUMBERED: Final = re.compile(r"^\s*(?P<mark>[\u276f\u203a●>])?\s*(?P<key>\d{1,2})\.\s+(?P<label>\S.*)$")
 _FRAME_LEFT: Final = re.compile(r"^[\s│┃]+")
@@ -114,13 +113,13 @@ def _unread(rule: DialogRule, region: list[str]) -> Dialog:
     )
 
 
-def leaning_of(label: str) -> Leaning:
+def leaning_of(label: str) -> OptionEffect:
     """What choosing an option of that label amounts to."""
     if _DENY.match(label):
-        return Leaning.DENY
+        return OptionEffect.DENY
     if not _ALLOW.match(label):
-        return Leaning.OTHER
-    return Leaning.ALLOW_ALWAYS if _ALWAYS.search(label) else Leaning.ALLOW
+        return OptionEffect.OTHER
+    return OptionEffect.ALLOW_ALWAYS if _ALWAYS.search(label) else OptionEffect.ALLOW
 
 
 def _unframed(line: str) -> str:
@@ -207,7 +206,7 @@ def _offered(
             else:
                 aside.append(rows[row].strip())
         label = safe_line(shown)
-        leaning = Leaning.OTHER if kind is QuestionKind.CHOICE else leaning_of(label)
+        leaning = OptionEffect.OTHER if kind is QuestionKind.CHOICE else leaning_of(label)
         options.append(Option(key=safe_line(key), label=label, leaning=leaning))
         if aside:
             notes.append(safe_line(f"{key}. {shown}: {' '.join(aside)}"))

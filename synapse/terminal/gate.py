@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING
-from synapse.core.hold import HoldReason
-from synapse.terminal.draft import Draft
+from synapse.core.driver import HoldReason
 from synapse.terminal.evidence import Look
-from synapse.terminal.picture import Picture
+from synapse.terminal.line_editor import Draft
 from synapse.terminal.profile import Profile, Style
 from synapse.terminal.reading import find_working, read_prompt
+from synapse.terminal.screen import Picture
 
 # Differences of clock readings are not exact; nobody waits for less than this.
 _GRAIN: Final = 1e-6

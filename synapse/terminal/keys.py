@@ -3,6 +3,8 @@
 Reads the plain encodings and the two newer ones: kitty's `CSI code;modifiers u` and xterm's `CSI 27;modifiers;code ~`.
 Every byte belongs to exactly one key, and the keys do not depend on how the bytes were cut (only a run of text may come
 in pieces). What is not understood is a key of kind OTHER, never an error.
+
+What bytes type a text into a program.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+from synapse.core.text import sanitise
+from synapse.terminal.profile import Profile, Style
 
 
 class Kind(Enum):
@@ -245,3 +250,30 @@ def _coded(raw: bytes, codes: list[int], modifiers: int, text: str) -> Key:
 
 def _chars(codes: list[int]) -> str:
     return "".join(chr(code) for code in codes if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000)
+
+
+# A text that ends like this opens a completion popup in all five CLIs; Enter then picks from it instead of submitting.
+_OPENS_POPUP: Final = re.compile(r"(?:^|\s)[@/#$!]\S*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Keystrokes:
+    """The bytes that put a text into the input, and how it should look there. Enter is not among them."""
+
+    data: bytes
+    shown: str
+
+
+def keystrokes(text: str, profile: Profile, *, bracketed_paste: bool) -> Keystrokes:
+    """Return what to write for `text`: a paste where the program takes pastes, else plain keys on one line."""
+    # The envelope is clean already. It is cleaned again because an ESC in a paste would end the paste, and this is the
+    # last place that can see it.
+    text = sanitise(text).strip()
+    if not bracketed_paste and profile.typing.style is Style.LINE:
+        # A line break would submit, and a tab would complete.
+        text = profile.typing.newline.join(line.strip() for line in text.split("\n")).replace("\t", " ")
+    shown = text + " " if _OPENS_POPUP.search(text) else text
+    data = shown.encode()
+    if bracketed_paste or profile.typing.style is Style.PASTE:
+        data = _PASTE_BEGIN + data + _PASTE_END
+    return Keystrokes(data, shown)

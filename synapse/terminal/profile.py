@@ -2,32 +2,138 @@
 
 It says what to start, how to type and interrupt, how long things take, and by which rules the screen is read. The files
 are TOML; `docs/howto/wrap-a-cli.md` explains every key.
+
+The screen rules of a profile, as values: where the input is, what a dialog looks like, what belongs to an answer.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
 
 from synapse.core.agent import AGENT_STATES
-from synapse.core.capability import lacking
 from synapse.core.errors import InvalidProfile
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.question import QuestionKind
-from synapse.terminal.fields import Fields
-from synapse.terminal.rules import (
-    SCREEN_REGION,
-    AnswerRule,
-    Choosing,
-    DialogRule,
-    Pattern,
-    PromptRule,
-    Region,
-    ScreenRule,
-    WorkingRule,
-)
+from synapse.core.requests import lacking
+from synapse.core.tables import ProfileTable
+
+Pattern = re.Pattern[str]
+
+SCREEN_REGION = "screen"
+"""The region that every profile has: all rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A named part of the screen. Each limit that is set narrows what the ones before have left, in this order."""
+
+    above: Pattern | None = None
+    """The rows above the last row that matches."""
+    below: Pattern | None = None
+    """The rows below the last row that matches."""
+    begin: Pattern | None = None
+    """The rows from the last row that matches, that row included."""
+    between: Pattern | None = None
+    """The rows between the last two rows that match."""
+    last: int = 0
+    """The last so many rows that are not blank, and what is between and below them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRule:
+    """How the input is found on the screen, and what is in it."""
+
+    pattern: Pattern
+    """Matches the row where the input begins; its group `text` is what is in it. The region's first match counts."""
+    region: str = SCREEN_REGION
+    at_cursor: bool = False
+    """The cursor's row is the one that must match: the rule for programs that read a line."""
+    holds_cursor: bool = False
+    """The input counts only if the cursor stands in it: in a dialog it stands elsewhere."""
+    until: Pattern | None = None
+    """The input ends above the first row below that matches; without it, at the end of the region."""
+    further: Pattern | None = None
+    """Matches each further row of the input that is not blank. With it the input is found from the cursor: it begins at
+    the nearest row at or above the cursor that matches `pattern`. Frames do not matter then, nor old rows below."""
+    margin: Pattern | None = None
+    """What to cut from each further row of the input: indentation, a border."""
+    placeholders: tuple[Pattern, ...] = ()
+    """Texts that mean that the input is empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenRule:
+    """Holds when each of `every` is found in the region, one of `some` is (if there are any), and none of `never`."""
+
+    every: tuple[Pattern, ...] = ()
+    some: tuple[Pattern, ...] = ()
+    never: tuple[Pattern, ...] = ()
+    region: str = SCREEN_REGION
+
+
+class Choosing(StrEnum):
+    """How an option of a dialog is chosen by keys."""
+
+    NONE = ""
+    """Not at all: what is highlighted cannot be seen, so nobody knows what Enter would choose."""
+    DIGIT = "digit"
+    """Its key chooses it at once."""
+    ARROWS = "arrows"
+    """The arrow keys move the highlight to it, then Enter."""
+    LINE = "line"
+    """Its key and Enter, as a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialogRule:
+    """A question of the program that only a person may answer, how it is read, and what that person should do."""
+
+    name: str
+    hint: str
+    rule: ScreenRule
+    kind: QuestionKind | None = QuestionKind.PERMISSION
+    """None for a menu that a person opened: it asks nothing."""
+    hides_prompt: bool = False
+    """The dialog takes the place of the input, so it is history where the input is to be seen."""
+    begin: Pattern | None = None
+    """The dialog begins at the last row above its options that matches; without it, at the top of the screen."""
+    title: Pattern | None = None
+    """Matches the row that asks, and its first group is the question; without it, the last row above the options."""
+    option: Pattern | None = None
+    """Matches an option, with groups `key`, `label` and `mark` (of the highlighted one), each of which may be missing;
+    without it, the options are numbered."""
+    drop: tuple[Pattern, ...] = ()
+    """Rows of the dialog that say nothing about what is asked."""
+    choose: Choosing = Choosing.NONE
+    text: Pattern | None = None
+    """Matches the label of the option that takes words of one's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingRule:
+    """A mark that is on the screen while the program works."""
+
+    name: str
+    rule: ScreenRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRule:
+    """How an answer is cut out of the screen."""
+
+    echo: Pattern | None = None
+    """Matches what stands in front of a submitted message where the program shows it again."""
+    end: tuple[Pattern, ...] = ()
+    """The answer ends above the first row below the message that matches one of these."""
+    drop: tuple[Pattern, ...] = ()
+    """Rows that are not part of an answer: spinners, statistics, borders."""
+    strip: tuple[Pattern, ...] = ()
+    """What is cut from each row: bullets, borders."""
+
 
 # A kernel line discipline cuts a line at 4,096 bytes and says nothing; the rest is room for the envelope's header.
 LINE_LIMIT_BYTES: Final = 3800
@@ -155,7 +261,7 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
 
     Raises InvalidProfile, which names the key.
     """
-    top = Fields(table, name)
+    top = ProfileTable(table, name)
     profile = Profile(
         name=name,
         title=top.text("title", name.capitalize()),
@@ -188,12 +294,12 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
     return profile
 
 
-def _command(top: Fields) -> tuple[str, ...]:
+def _command(top: ProfileTable) -> tuple[str, ...]:
     command = top.texts("command")
     return command if command and all(command) else top.refuse("command", "must name a program")
 
 
-def _ports(top: Fields) -> tuple[int, int]:
+def _ports(top: ProfileTable) -> tuple[int, int]:
     if "ports" not in top:
         return (8200, 8299)
     value = top.value("ports")
@@ -204,7 +310,7 @@ def _ports(top: Fields) -> tuple[int, int]:
             return top.refuse("ports", "must be [first, last]", value)
 
 
-def _typing(fields: Fields) -> Typing:
+def _typing(fields: ProfileTable) -> Typing:
     style = fields.text("style", Style.LINE)
     if style not in tuple(Style):
         fields.refuse("style", f"must be one of {', '.join(Style)}", style)
@@ -220,7 +326,7 @@ def _typing(fields: Fields) -> Typing:
     return typing
 
 
-def _interrupt(fields: Fields) -> Interrupt:
+def _interrupt(fields: ProfileTable) -> Interrupt:
     signal, keys = fields.text("signal"), fields.keys("keys")
     if signal and keys:
         fields.refuse("signal", "and keys exclude each other")
@@ -231,7 +337,7 @@ def _interrupt(fields: Fields) -> Interrupt:
     return interrupt
 
 
-def _times(table: Fields, *, has_prompt: bool) -> Times:
+def _times(table: ProfileTable, *, has_prompt: bool) -> Times:
     # Without a prompt rule silence is all there is to judge by, so it has to be longer.
     standard = Times() if has_prompt else Times(quiet=1.0, settle=1.0)
     times = Times(**{time.name: table.number(time.name, getattr(standard, time.name)) for time in fields(Times)})
@@ -239,7 +345,7 @@ def _times(table: Fields, *, has_prompt: bool) -> Times:
     return times
 
 
-def _region(fields: Fields) -> Region:
+def _region(fields: ProfileTable) -> Region:
     region = Region(
         above=fields.pattern("above"),
         below=fields.pattern("below"),
@@ -251,7 +357,7 @@ def _region(fields: Fields) -> Region:
     return region
 
 
-def _prompt(fields: Fields) -> PromptRule:
+def _prompt(fields: ProfileTable) -> PromptRule:
     pattern = fields.pattern("pattern")
     if pattern is None or "text" not in pattern.groupindex:
         fields.refuse("pattern", "must be given, with a group (?P<text>…) for what is in the input")
@@ -269,7 +375,7 @@ def _prompt(fields: Fields) -> PromptRule:
     return rule
 
 
-def _screen_rule(fields: Fields) -> ScreenRule:
+def _screen_rule(fields: ProfileTable) -> ScreenRule:
     rule = ScreenRule(
         every=fields.patterns("every"),
         some=fields.patterns("some"),
@@ -281,7 +387,7 @@ def _screen_rule(fields: Fields) -> ScreenRule:
     return rule
 
 
-def _dialog(fields: Fields) -> DialogRule:
+def _dialog(fields: ProfileTable) -> DialogRule:
     dialog = DialogRule(
         name=fields.text("name"),
         hint=fields.text("hint"),
@@ -301,33 +407,33 @@ def _dialog(fields: Fields) -> DialogRule:
     return dialog
 
 
-def _dialog_kind(fields: Fields) -> QuestionKind | None:
+def _dialog_kind(fields: ProfileTable) -> QuestionKind | None:
     kind = fields.text("kind", QuestionKind.PERMISSION)
     if kind not in (_MENU, *QuestionKind):
         fields.refuse("kind", f"must be one of {', '.join((*QuestionKind, _MENU))}", kind)
     return None if kind == _MENU else QuestionKind(kind)
 
 
-def _choosing(fields: Fields) -> Choosing:
+def _choosing(fields: ProfileTable) -> Choosing:
     choose = fields.text("choose")
     if choose not in tuple(Choosing):
         fields.refuse("choose", f"must be one of {', '.join(filter(None, Choosing))}", choose)
     return Choosing(choose)
 
 
-def _working(fields: Fields) -> WorkingRule:
+def _working(fields: ProfileTable) -> WorkingRule:
     working = WorkingRule(name=fields.text("name", "working"), rule=_screen_rule(fields))
     fields.done()
     return working
 
 
-def _titles(fields: Fields) -> dict[str, Pattern]:
+def _titles(fields: ProfileTable) -> dict[str, Pattern]:
     found = {state: pattern for state in AGENT_STATES if (pattern := fields.pattern(state)) is not None}
     fields.done()
     return found
 
 
-def _answer(fields: Fields) -> AnswerRule:
+def _answer(fields: ProfileTable) -> AnswerRule:
     rule = AnswerRule(
         echo=fields.pattern("echo"),
         end=fields.patterns("end"),
@@ -338,7 +444,7 @@ def _answer(fields: Fields) -> AnswerRule:
     return rule
 
 
-def _signals(fields: Fields) -> Signals:
+def _signals(fields: ProfileTable) -> Signals:
     signals = Signals(adapter=fields.text("adapter"))
     fields.done()
     return signals

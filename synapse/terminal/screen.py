@@ -2,18 +2,20 @@
 
 Importing this file costs about a fifth of a second (the emulator parses its C declarations), so drivers start their
 program first and import it then. A `Screen` is not thread safe: its owner holds one lock around feeding and reading.
+
+What is on a screen at one moment: the value that all judgement is made of.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
 import pyghostty  # type: ignore[import-untyped]  # it ships no types; all of it stays behind Screen
 
-from synapse.terminal.picture import Picture
 from synapse.terminal.theme import Theme
 
 _ghostty: Final[Any] = cast(Any, pyghostty)
@@ -221,3 +223,26 @@ def _filled(call: Callable[[Any, int, Any], int]) -> bytes:
     buffer = _ffi.new("uint8_t[]", max(int(written[0]), 1))
     call(buffer, len(buffer), written)
     return bytes(_ffi.buffer(buffer, written[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The screen at one moment. Rows and columns count from zero; `lines` has one entry for each row."""
+
+    lines: tuple[str, ...]
+    cursor: tuple[int, int]
+    """(row, column)"""
+    columns: int
+    rows: int
+    line_begin: int | None = None
+    """The first row of the cursor's line, which the terminal wrapped from there down to the cursor; None if unknown."""
+    alternate: bool = False
+    bracketed_paste: bool = False
+    title: str = ""
+    cursor_visible: bool = True
+    updating: bool = False
+    """The program is inside a synchronized update (DECSET 2026): half a frame may be on the screen."""
+    firm_line: str | None = None
+    """The cursor's line with spaces for what is painted faint, as placeholders and suggestions are; None if unknown."""
+    program_status: str = ""
+    """What the program last said of itself by OSC 7501: `idle`, `working`, `blocked`, `done`, `error`, or nothing."""

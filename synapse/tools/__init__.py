@@ -1,1 +1,1 @@
-"""The low-level command line of the contract."""
+"""The command-line tools that the contract names."""

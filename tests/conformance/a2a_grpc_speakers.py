@@ -19,7 +19,7 @@ from google.rpc import (  # type: ignore[import-untyped]  # pyright: ignore[repo
     status_pb2,
 )
 
-from synapse.core.overriding import override
+from synapse.core.override import override
 from tests.conformance.a2a_speakers import AbstractStream, JsonRpc10, Rest03, Speaker
 from tests.conformance.a2a_words import WORDS, Event, Message, Refused, event_of
 from tests.conformance.wire_client import WireClient

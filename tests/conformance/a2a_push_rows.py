@@ -11,7 +11,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from synapse.core.overriding import override
+from synapse.core.override import override
 from tests.conformance.a2a_push_words import (
     Config,
     delete_push,

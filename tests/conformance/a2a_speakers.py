@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from synapse.core.overriding import override
+from synapse.core.override import override
 from tests.conformance.a2a_words import (
     WORDS,
     Event,

@@ -6,31 +6,29 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from synapse.core.errors import TaskNotFound
+from synapse.core.errors import InvalidField, TaskNotFound
 from synapse.core.events import ArtifactAdded, StateChanged, TaskOpened, Update
-from synapse.core.listed_agent import ListedAgent
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, TextPart
 from synapse.core.requests import (
     ChangeTask,
     DeleteTask,
+    ForAgent,
     GetAgent,
     GetMessage,
     GetTask,
     ListAgents,
+    ListedAgent,
     ListTasks,
     SendAndFollow,
     SendMessage,
     SubscribeTask,
-    ToAgent,
 )
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
-from synapse.core.wire_errors import InvalidField
 from synapse.dialects.dialect import Call, StreamCall
-from synapse.dialects.hub.errors import Fault, encode_error, fault_of
-from synapse.dialects.hub.paths import WEBSOCKET_PATH
-from synapse.dialects.hub.websocket import decode_incoming, encode_update
-from synapse.dialects.hub.words import STATE_NAMES
+from synapse.dialects.hub.encode import STATE_NAMES, ErrorShape, encode_error, fault_of
+from synapse.dialects.hub.stream import decode_incoming, encode_update
+from synapse.dialects.paths import WEBSOCKET_PATH
 from tests.conformance.example_row import HUB, READINGS, row, same_json
 from tests.unit.dialects.all_errors import ALL_ERRORS
 from tests.unit.dialects.hub.samples import AGENT, CREATED, ROUTES, TASK_ID, a_task, agent_name, an_artifact, ask, said
@@ -155,7 +153,7 @@ def _() -> None:
 def _() -> None:
     call = ask("POST", MESSAGES, MESSAGE.encode(), agentId=AGENT)
 
-    assert call.request == ToAgent(AGENT, WEATHER)
+    assert call.request == ForAgent(AGENT, WEATHER)
 
 
 @row("hub-accepted", HUB, "202 carries the task's id, and the message's beside it (rule 12)")
@@ -178,7 +176,7 @@ def _() -> None:
     ]
     request = ask("POST", MESSAGES, {"message": parts}, agentId=AGENT).request
 
-    assert isinstance(request, ToAgent)
+    assert isinstance(request, ForAgent)
     assert isinstance(request.request, SendMessage)
     kinds = [type(part) for part in request.request.message.parts]
     assert kinds == [TextPart, FilePart, FilePart, DataPart]
@@ -195,7 +193,7 @@ def _() -> None:
 def _() -> None:
     call = ask("POST", MESSAGES, STREAMED.encode(), agentId=AGENT)
     assert isinstance(call, StreamCall)
-    assert call.request == ToAgent(AGENT, SendAndFollow(WEATHER))
+    assert call.request == ForAgent(AGENT, SendAndFollow(WEATHER))
     assert call.encode(Update(1, None, a_task(state=TaskState.SUBMITTED))) is None
     for number, piece in enumerate(PIECES, start=1):
         event = call.encode(Update(number + 1, added(piece), said(*PIECES[:number])))
@@ -212,7 +210,7 @@ def _() -> None:
 
 @row("hub-socket-message", HUB, "the example client message becomes a request to its agent")
 def _() -> None:
-    assert decode_incoming(SOCKET_MESSAGE).request == ToAgent(AGENT, WEATHER)
+    assert decode_incoming(SOCKET_MESSAGE).request == ForAgent(AGENT, WEATHER)
 
 
 @row("hub-socket-created", HUB, "task.created names the task; every object carries seq (rule 12)")
@@ -321,11 +319,11 @@ def _() -> None:
 @row("hub-error-codes", HUB, "every code of the document's list is used, with a fitting status")
 def _() -> None:
     assert {fault_of(kind) for kind in ALL_ERRORS} >= {
-        Fault("AGENT_NOT_FOUND", 404),
-        Fault("TASK_NOT_FOUND", 404),
-        Fault("INVALID_REQUEST", 400),
-        Fault("AUTHENTICATION_ERROR", 401),
-        Fault("AUTHORIZATION_ERROR", 403),
-        Fault("AGENT_EXECUTION_ERROR", 502),
-        Fault("INTERNAL_SERVER_ERROR", 500),
+        ErrorShape("AGENT_NOT_FOUND", 404),
+        ErrorShape("TASK_NOT_FOUND", 404),
+        ErrorShape("INVALID_REQUEST", 400),
+        ErrorShape("AUTHENTICATION_ERROR", 401),
+        ErrorShape("AUTHORIZATION_ERROR", 403),
+        ErrorShape("AGENT_EXECUTION_ERROR", 502),
+        ErrorShape("INTERNAL_SERVER_ERROR", 500),
     }

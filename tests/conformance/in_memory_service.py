@@ -23,13 +23,15 @@ from synapse.core.errors import (
 from synapse.core.events import ArtifactAdded, ReceiptChanged, StateChanged, TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, opened
 from synapse.core.message import Artifact
-from synapse.core.receipt import ReceiptStep
 from synapse.core.requests import (
     AddExternal,
     CancelTask,
     CreateTask,
+    ExternalAgent,
+    ExternalAnswer,
     GetStatus,
     GetTask,
+    HostStatus,
     ListExternals,
     ListTasks,
     RemoveExternal,
@@ -41,9 +43,8 @@ from synapse.core.requests import (
     SendMessage,
     SubscribeTask,
 )
-from synapse.core.status import ExternalAgent, ExternalAnswer, HostStatus
 from synapse.core.store import TaskPage
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
 
 NOW: Final = datetime(2026, 1, 31, 10, 30, tzinfo=UTC)
 

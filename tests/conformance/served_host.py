@@ -13,15 +13,15 @@ from typing import Any
 
 import uvloop
 
+from synapse.auth.local import LocalAuth, loopback_hosts
 from synapse.core.agent import AgentEntry
 from synapse.dialects.dialect import Dialect
-from synapse.dialects.synapse.card import CardFacts
-from synapse.dialects.synapse.routes import synapse_dialect
-from synapse.transports.credentials import Gate, loopback_hosts
-from synapse.transports.http import HttpApp, HttpLimits, Service
-from synapse.transports.listener import UnixListener, bind_port
-from synapse.transports.server import Server
-from synapse.transports.websocket import ForEveryCaller, WebSocketHandler
+from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
+from synapse.server.app import HttpApp, Service
+from synapse.server.asgi import HttpLimits
+from synapse.server.http import Server
+from synapse.server.listener import UnixListener, bind_port
+from synapse.server.websocket import ForEveryCaller, WebSocketHandler
 
 
 @dataclass
@@ -60,7 +60,7 @@ def served(
     tcp = bind_port(0)
     entry = entry_at(tcp.getsockname()[1], folder)
     unix = UnixListener(Path(entry.socket))
-    gate = Gate(uid=os.getuid(), hosts=loopback_hosts(entry.port), entries=entries, token=token)
+    gate = LocalAuth(uid=os.getuid(), hosts=loopback_hosts(entry.port), entries=entries, token=token)
     hosts: list[ServedHost] = []
     started = threading.Event()
 

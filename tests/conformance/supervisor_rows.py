@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from synapse.core.errors import TaskNotFound, UnsupportedOperation
+from synapse.core.errors import MalformedJson, TaskNotFound, UnsupportedOperation
 from synapse.core.events import StateChanged, Update
-from synapse.core.listed_agent import ListedAgent
 from synapse.core.message import Artifact, FilePart, Message, MessageId, Role, TextPart
 from synapse.core.push import PushConfig
-from synapse.core.receipt import Receipt, ReceiptStep
 from synapse.core.requests import (
     CancelTask,
     DeletePushConfig,
     GetPushConfig,
     GetTask,
+    ListedAgent,
     ListPushConfigs,
     ListTasks,
     SendAndFollow,
@@ -25,13 +24,11 @@ from synapse.core.requests import (
     SubscribeTask,
 )
 from synapse.core.store import TaskPage
-from synapse.core.task import Task, TaskState
-from synapse.core.wire_errors import MalformedJson
+from synapse.core.task import Receipt, ReceiptStep, Task, TaskState
 from synapse.dialects.dialect import Call, StreamCall
 from synapse.dialects.negotiation import spoken_dialect
-from synapse.dialects.supervisor.card import CardFacts, agent_card, agent_list
-from synapse.dialects.supervisor.errors import TITLES, encode_error, fault_of
-from synapse.dialects.supervisor.words import STATE_WORDS
+from synapse.dialects.supervisor.encode import STATE_WORDS, CardFacts, agent_card, agent_list
+from synapse.dialects.supervisor.routes import TITLES, encode_error, fault_of
 from tests.conformance.example_row import READINGS, SUPERVISOR, row, same_json
 from tests.conformance.supervisor_examples import AGENTS, CARD, PUSH, SEND, TASK
 from tests.unit.dialects.all_errors import ALL_ERRORS

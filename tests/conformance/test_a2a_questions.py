@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from synapse.client.http import Answer, HostAddress, request
 from synapse.core.agent import AgentEntry
-from synapse.transports.client import Answer, HostAddress, request
 from tests.conformance.real_hosts import ROOT, scripted_host
 
 pytestmark = pytest.mark.integration

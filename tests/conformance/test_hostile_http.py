@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synapse.core.agent import AgentEntry
-from synapse.runtime.host_dialects import host_dialects
+from synapse.host.routes import host_dialects
 from tests.conformance.real_gateway import RESIDENT, gateway
 from tests.conformance.real_hosts import scripted_host
 from tests.conformance.wire_client import Reply, WireClient

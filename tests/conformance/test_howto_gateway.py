@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.runtime.gateway_config import load_config
+from synapse.gateway.config import load_config
 from tests.conformance.real_gateway import RESIDENT, gateway
 from tests.conformance.real_hosts import ROOT, scripted_host
 

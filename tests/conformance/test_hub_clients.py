@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from synapse.core.overriding import override
+from synapse.core.override import override
 from tests.conformance.real_gateway import RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import ROOT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from synapse.core.clock import BootTime
+from synapse.core.types import BootTime
 
 
 class FakeClock:

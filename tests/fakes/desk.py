@@ -16,21 +16,20 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.push import Push
 from synapse.core.requests import GetTask, SendAndWait, Sender, SendMessage
 from synapse.core.task import DEFAULT_PRIORITY, Task
-from synapse.service import recovery
-from synapse.service.acceptance import ANYTHING, Acceptance
-from synapse.service.doubts import Doubts
-from synapse.service.externals import Externals
-from synapse.service.feed import Feed
-from synapse.service.intake import Intake, Limits
-from synapse.service.journal import Journal
-from synapse.service.missed_replies import MissedReplies
-from synapse.service.push_configs import PushConfigs
-from synapse.service.questions import Questions
-from synapse.service.quota import Quota
-from synapse.service.replies import Replies
-from synapse.service.tasks import TaskService
-from synapse.service.worker import AgentWorker, AnswerAtOnce, never_at_once
-from synapse.stores.memory import MemoryStore
+from synapse.external.agents import Externals
+from synapse.push.service import PushConfigs
+from synapse.store.memory import MemoryStore
+from synapse.tasks import recovery
+from synapse.tasks.admission import ANYTHING, Acceptance
+from synapse.tasks.feed import Feed
+from synapse.tasks.intake import Intake, Limits
+from synapse.tasks.journal import Journal
+from synapse.tasks.questions import Questions
+from synapse.tasks.quota import Quota
+from synapse.tasks.replies import Replies
+from synapse.tasks.service import TaskService
+from synapse.tasks.unfinished import InDoubt, ReplyRecovery
+from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
 from tests.fakes.clock import FakeClock
 from tests.fakes.courier import FakeCourier
 from tests.fakes.driver import FakeDriver
@@ -88,7 +87,7 @@ class Desk:
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
-        self.doubts = Doubts(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
+        self.doubts = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(
             me,
             self.journal,
@@ -180,10 +179,10 @@ class Desk:
 
     async def recover(self, can_resume: Callable[[Task], bool] = recovery.ends_with_us) -> None:
         """Do what a new host does with what an earlier one left."""
-        left = recovery.plan(await self.journal.take_over(ME.inbox), self.clock.now(), can_resume)
-        missed = MissedReplies(self.journal, self.store, self.intake, self.clock)
+        left = recovery.plan(await self.journal.adopt(ME.inbox), self.clock.now(), can_resume)
+        missed = ReplyRecovery(self.journal, self.store, self.intake, self.clock)
         await missed.note_waiters_left(left.waiting)
-        await self.intake.take_up(left)
+        await self.intake.resume(left)
         await missed.take(left.waiting)
 
     async def reached(self, task: Task, step: str) -> Task:

@@ -7,12 +7,20 @@ from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 
 from synapse.core import agent
-from synapse.core.driver import AgentView, Answered, Questioned, Resumed, Submitted, Turn, TurnEvent, Typing
-from synapse.core.errors import AgentExited
-from synapse.core.hold import HoldReason
+from synapse.core.driver import (
+    AgentView,
+    Answered,
+    HoldReason,
+    QuestionRaised,
+    Resumed,
+    Submitted,
+    Turn,
+    TurnEvent,
+    Typing,
+)
+from synapse.core.errors import AgentExited, QuestionGone
 from synapse.core.message import TextPart
 from synapse.core.question import Choice, Question
-from synapse.core.question_errors import QuestionGone
 from tests.fakes.clock import FakeClock
 
 
@@ -25,7 +33,7 @@ def echo(turn: Turn) -> list[TurnEvent]:
 class FakeDriver:
     """Plays `plot(turn)`. While `go_on` is clear it holds each turn before its last event, or before `holds_before`.
 
-    A turn that asks (`Questioned`) goes on when it is answered, here or as a person does it: `answer_at_terminal`.
+    A turn that asks (`QuestionRaised`) goes on when it is answered, here or as a person does it: `answer_at_terminal`.
     Remembers what it was asked: `turns` that it took, texts that it `typed`, interrupts, confirmations, `choices`.
     """
 
@@ -78,7 +86,7 @@ class FakeDriver:
             held = index == len(events) - 1 if self.holds_before is None else isinstance(event, self.holds_before)
             if held:
                 await self.go_on.wait()
-            if isinstance(event, Questioned):
+            if isinstance(event, QuestionRaised):
                 self._answered.clear()
                 self.question = event.question
             elif isinstance(event, Resumed):

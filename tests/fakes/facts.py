@@ -16,8 +16,7 @@ from synapse.core.events import (
     TaskOpened,
 )
 from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import TaskId, TaskState
+from synapse.core.task import ReceiptStep, TaskId, TaskState
 
 START = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
 TASK = TaskId("11111111-0000-4000-8000-000000000000")

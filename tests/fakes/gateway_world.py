@@ -10,31 +10,30 @@ from typing import Any
 
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered, Asked, Submitted, TurnEvent
+from synapse.core.driver import Answered, InputRequested, Submitted, TurnEvent
 from synapse.core.events import Update
 from synapse.core.extension import Extensions
-from synapse.core.listed_agent import ListedAgent
 from synapse.core.message import TextPart
 from synapse.core.requests import (
     ChangeTask,
-    Commanded,
+    CommandResult,
     DeleteTask,
-    OnBehalf,
+    ExternalAgent,
+    ForAgent,
+    ListedAgent,
+    OnBehalfOf,
     RegisterAgent,
     Request,
     SendMessage,
-    ToAgent,
 )
-from synapse.core.status import ExternalAgent
 from synapse.core.task import Task, TaskState
-from synapse.service.feed import Feed
-from synapse.service.gateway import GatewayService
-from synapse.service.gateway_directory import GatewayAgent, GatewayDirectory
-from synapse.service.gateway_tasks import GatewayTasks
-from synapse.service.journal import Journal
-from synapse.service.quota import KeyQuotas
-from synapse.service.store_tail import StoreTail
-from synapse.stores.memory import MemoryStore
+from synapse.gateway.directory import GatewayAgent, GatewayDirectory
+from synapse.gateway.service import GatewayService
+from synapse.gateway.tasks import GatewayTasks
+from synapse.store.memory import MemoryStore
+from synapse.tasks.feed import Feed, LogFollower
+from synapse.tasks.journal import Journal
+from synapse.tasks.quota import KeyQuotas
 from tests.fakes.clock import FakeClock
 from tests.fakes.desk import Desk, say, working
 from tests.fakes.driver import FakeDriver
@@ -94,7 +93,7 @@ class World:
         self.registration, self.unclaimed = FakeRegistration(), FakeUnclaimed()
         self.directory = GatewayDirectory(self._agents, extensions=self.told)
         journal = Journal(self.store)
-        tail = StoreTail(self.store, journal, look_seconds=0.001)
+        tail = LogFollower(self.store, journal, look_seconds=0.001)
         feed = Feed(journal, self.store, source=tail)
         tail.only(feed.has_readers_of)
         tasks = GatewayTasks(
@@ -110,8 +109,10 @@ class World:
         return [self._agent(name) for name in self.desks]
 
     def _agent(self, name: str) -> GatewayAgent:
-        async def command(request: Request, caller: Caller) -> Commanded:
-            done: Commanded = await self.desks[name].service.handle(OnBehalf(caller, request), Caller(via_socket=True))
+        async def command(request: Request, caller: Caller) -> CommandResult:
+            done: CommandResult = await self.desks[name].service.handle(
+                OnBehalfOf(caller, request), Caller(via_socket=True)
+            )
             return replace(done, direct=name in self._direct)
 
         async def state() -> str:
@@ -130,7 +131,7 @@ class World:
             return await result if isinstance(result, asyncio.Future) else result  # pyright: ignore[reportUnknownVariableType]  # of whatever was asked
 
     async def sent(self, text: str = "hello", caller: Caller = LAPTOP, agent: str = "ada", **more: Any) -> Task:
-        task = await self.ask(ToAgent(agent, message(text, **more)), caller)
+        task = await self.ask(ForAgent(agent, message(text, **more)), caller)
         assert isinstance(task, Task)
         return task
 
@@ -163,7 +164,7 @@ async def everything(updates: AsyncGenerator[Update, None]) -> list[Update]:
 
 def questions() -> FakeDriver:
     plots: list[list[TurnEvent]] = [
-        [Submitted("script", "taken"), Asked((TextPart(text="which?"),))],
+        [Submitted("script", "taken"), InputRequested((TextPart(text="which?"),))],
         [Submitted("script", "taken"), Answered(parts=(TextPart(text="done"),), source="script")],
     ]
     return FakeDriver(lambda _: plots.pop(0))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from synapse.registries.processes import start_time
+from synapse.registry.files import start_time
 
 
 class Bystander:

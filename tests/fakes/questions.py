@@ -8,16 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from synapse.core.caller import APPROVE, SEND, Caller
-from synapse.core.driver import (
-    Answered,
-    Questioned,
-    Resumed,
-    Submitted,
-    TurnEvent,
-    Typing,
-)
+from synapse.core.driver import Answered, QuestionRaised, Resumed, Submitted, TurnEvent, Typing
 from synapse.core.message import TextPart
-from synapse.core.question import Leaning, Option, Question, QuestionKind
+from synapse.core.question import Option, OptionEffect, Question, QuestionKind
 from synapse.core.requests import (
     AnswerQuestion,
 )
@@ -40,8 +33,8 @@ PERMISSION = Question(
     title="Run the command?",
     detail="rm -r build",
     options=(
-        Option(key="1", label="Yes", leaning=Leaning.ALLOW),
-        Option(key="2", label="No", leaning=Leaning.DENY),
+        Option(key="1", label="Yes", leaning=OptionEffect.ALLOW),
+        Option(key="2", label="No", leaning=OptionEffect.DENY),
     ),
 )
 CHOICE = replace(PERMISSION, kind=QuestionKind.CHOICE, title="Which?", options=(Option(key="1", label="main"),))
@@ -52,7 +45,7 @@ DONE = Answered(parts=(TextPart(text="done"),), source="screen")
 
 def asks(*questions: Question, end: TurnEvent = DONE) -> FakeDriver:
     """A program that asks these in the middle of each turn, then ends it."""
-    middle: list[TurnEvent] = [event for one in questions for event in (Questioned(one), Resumed("keys"))]
+    middle: list[TurnEvent] = [event for one in questions for event in (QuestionRaised(one), Resumed("keys"))]
     return FakeDriver(lambda _: [Typing(), TAKEN, *middle, end])
 
 

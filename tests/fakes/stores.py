@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from synapse.core.events import TaskEvent
-from synapse.core.overriding import override
+from synapse.core.override import override
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.stores.memory import MemoryStore
+from synapse.store.memory import MemoryStore
 
 
 class SlowStore(MemoryStore):

@@ -21,7 +21,8 @@ from synapse.dialects.dialect import (
     WireEvent,
     WireRequest,
 )
-from synapse.transports.http import HttpApp, HttpLimits
+from synapse.server.app import HttpApp
+from synapse.server.asgi import HttpLimits
 
 ME = Caller(pid=42, via_socket=True)
 DOCUMENT = b'{"a":"document"}'

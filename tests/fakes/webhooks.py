@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from synapse.core.wire_errors import InvalidField
-from synapse.service.push_outbox import Headers, Posted
+from synapse.core.errors import InvalidField
+from synapse.push.outbox import Headers, Posted
 
 OK = Posted(status=200)
 

@@ -11,9 +11,9 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from synapse.core.overriding import override
-from synapse.transports.http_connection import HttpConnection
-from synapse.transports.served_app import ServedApp
+from synapse.core.override import override
+from synapse.server.asgi import ServedApp
+from synapse.server.http import HttpConnection
 
 DATE = b"Sun, 06 Nov 1994 08:49:37 GMT"
 

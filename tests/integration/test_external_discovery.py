@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from synapse.config.process import SystemClock
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
-from synapse.core.requests import AddExternal
-from synapse.core.status import ExternalAgent
-from synapse.runtime.externals import open_externals
-from synapse.runtime.system_clock import SystemClock
-from synapse.service.externals import Externals
-from synapse.transports.a2a_client import A2AClient
+from synapse.core.requests import AddExternal, ExternalAgent
+from synapse.external.agents import Externals
+from synapse.external.client import A2AClient, open_externals
 from tests.fakes.strangers import (
     CARD,
     Manners,
@@ -172,7 +170,7 @@ def test_a_server_that_answers_byte_by_byte_does_not_hold_us() -> None:
 def test_an_answer_without_end_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, stranger: Stranger, externals: Externals
 ) -> None:
-    monkeypatch.setattr("synapse.transports.errand.LARGEST_ANSWER", 1000)
+    monkeypatch.setattr("synapse.net.http.LARGEST_ANSWER", 1000)
     stranger.serves(CARD_PATH, {**CARD, "description": "x" * 2000})
 
     with pytest.raises(ExternalAgentFailed, match="its answer is larger than 1000 bytes"):

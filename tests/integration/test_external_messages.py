@@ -12,10 +12,9 @@ import pytest
 
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, WaitTimedOut
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.requests import AddExternal, SendExternal
-from synapse.core.status import ExternalAgent, ExternalAnswer
-from synapse.runtime.externals import open_externals
-from synapse.service.externals import Externals
+from synapse.core.requests import AddExternal, ExternalAgent, ExternalAnswer, SendExternal
+from synapse.external.agents import Externals
+from synapse.external.client import open_externals
 from tests.fakes.strangers import (
     Heard,
     Object,

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from synapse.core.driver import Answered, Failed, Handed, Turn, TurnEvent, TurnStarted
+from synapse.config.process import SystemClock
+from synapse.core.driver import Answered, ArtifactProduced, Failed, Turn, TurnEvent, TurnStarted
 from synapse.core.errors import ExternalAgentFailed
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.status import ExternalAgent
+from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
-from synapse.drivers.remote_a2a.conversation import Patience
-from synapse.drivers.remote_a2a.driver import RemoteDriver
-from synapse.drivers.remote_a2a.threads import FileThreads
-from synapse.runtime.system_clock import SystemClock
-from synapse.transports.a2a_client import A2AClient
+from synapse.external.client import A2AClient
+from synapse.external.conversation import Patience
+from synapse.external.driver import FileThreads, RemoteDriver
 from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server, stranger_at_home
 
 BOUND = 30.0
@@ -81,7 +80,7 @@ def test_a_server_that_dies_in_the_middle_of_a_stream_is_followed_again(stranger
 
     assert methods(stranger) == ["SendStreamingMessage", "GetTask", "GetTask", "SubscribeToTask"]
     assert {heard.headers["X-Key"] for heard in stranger.heard} == {"k"}
-    assert [event.artifact.text for event in events if isinstance(event, Handed)] == ["hel", "lo"]
+    assert [event.artifact.text for event in events if isinstance(event, ArtifactProduced)] == ["hel", "lo"]
     assert isinstance(events[-1], Answered)
 
 

@@ -12,13 +12,12 @@ import pytest
 from synapse.core.errors import AgentExited
 from synapse.core.events import MessageAdded, StateChanged, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
 from synapse.drivers.scripted.driver import ScriptedDriver
 from synapse.drivers.scripted.script import read_script
-from synapse.service.journal import Journal
-from synapse.service.worker import AgentWorker
-from synapse.stores.memory import MemoryStore
+from synapse.store.memory import MemoryStore
+from synapse.tasks.journal import Journal
+from synapse.tasks.worker import AgentWorker
 from tests.fakes.clock import FakeClock
 from tests.fakes.script_player import Pauses
 

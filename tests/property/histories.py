@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from synapse.core.clock import BootTime, Deadline
 from synapse.core.errors import Conflict
 from synapse.core.events import (
     ArtifactAdded,
@@ -22,8 +21,8 @@ from synapse.core.events import (
 )
 from synapse.core.lifecycle import apply, opened
 from synapse.core.message import Artifact, DataPart, FilePart, Message, MessageId, Part, Role, TextPart
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import TaskId, TaskState
+from synapse.core.task import ReceiptStep, TaskId, TaskState
+from synapse.core.types import BootTime, Deadline
 from tests.fakes.facts import TASK
 
 # Everything that JSON can say, lone surrogates included: a wire can bring them.

@@ -10,10 +10,10 @@ from random import Random
 
 from synapse.core.agent import READY
 from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, Withdrawn, Write
-from synapse.terminal.draft import LineKeys, PersonDraft
-from synapse.terminal.echo import Shown, compact, shown
 from synapse.terminal.evidence import Evidence, Look
+from synapse.terminal.line_editor import LineKeys, PersonDraft
 from synapse.terminal.profile import Profile
+from synapse.terminal.proof import Shown, compact, shown
 from synapse.terminal.reading import find_dialog, read_prompt
 from synapse.terminal.screen import Screen
 from tests.property.simulated_programs import (

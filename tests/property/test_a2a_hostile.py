@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import TaskNotFound
-from synapse.runtime.host_dialects import DialectChoice, host_dialects
-from synapse.transports.http import HttpApp
+from synapse.host.routes import DialectChoice, host_dialects
+from synapse.server.app import HttpApp
 from tests.unit.dialects.synapse.test_hostile_bodies import near
-from tests.unit.transports.exchange import ME, Exchange, FixedService
+from tests.unit.server.exchange import ME, Exchange, FixedService
 
 ENTRY = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="codex")
 DIALECTS = host_dialects(ENTRY, title="Codex", pty_wrapped=True)

@@ -20,8 +20,8 @@ from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, Te
 from synapse.core.requests import SendAndWait, SendMessage
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
-from synapse.dialects.a2a_v1 import projection
-from synapse.dialects.a2a_v1.card import CardFacts, agent_card
+from synapse.dialects.a2a_v1 import encode
+from synapse.dialects.a2a_v1.encode import CardFacts, agent_card
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import WireRequest
 from tests.property.conversations import ARTIFACTS, MESSAGES, NAMES, PARTS, TASKS, TEXTS, updates
@@ -44,21 +44,21 @@ def ours(encoded: bytes) -> Any:
 
 @given(task=TASKS)
 def test_a_task_is_told_as_the_oracle_tells_it(task: Task) -> None:
-    told = ours(projection.encode_task(task))
+    told = ours(encode.encode_task(task))
 
     assert as_the_oracle_says_it(told, a2a_pb2.Task()) == told
 
 
 @given(task=TASKS)
 def test_an_answer_to_a_message_is_told_as_the_oracle_tells_it(task: Task) -> None:
-    told = ours(projection.encode_sent(task))
+    told = ours(encode.encode_sent(task))
 
     assert as_the_oracle_says_it(told, a2a_pb2.SendMessageResponse()) == told
 
 
 @given(update=updates())
 def test_an_event_is_told_as_the_oracle_tells_it(update: Update) -> None:
-    encoded = projection.encode_update(update)
+    encoded = encode.encode_update(update)
     assert encoded is not None
     told = ours(encoded)
 
@@ -68,7 +68,7 @@ def test_an_event_is_told_as_the_oracle_tells_it(update: Update) -> None:
 @given(tasks=st.lists(TASKS, max_size=2), token=TEXTS, size=st.integers(1, 100), total=st.integers(0, 10**6))
 def test_a_page_is_read_by_the_oracle_as_it_was_meant(tasks: list[Task], token: str, size: int, total: int) -> None:
     page = TaskPage(tuple(tasks), token, total)
-    told = ours(projection.encode_page(page, page_size=size, history_length=None, artifacts=True))
+    told = ours(encode.encode_page(page, page_size=size, history_length=None, artifacts=True))
     read = ParseDict(told, a2a_pb2.ListTasksResponse())
 
     assert (read.next_page_token, read.page_size, read.total_size) == (token, size, total)
@@ -108,14 +108,14 @@ def test_what_the_oracle_sends_is_understood(
 
 @given(message=MESSAGES)
 def test_a_message_comes_back_as_it_was_sent(message: Message) -> None:
-    told = projection.message_object(message, a_task())
+    told = encode.message_object(message, a_task())
 
     assert ask({"message": json.loads(json.dumps(told))}).message == message
 
 
 @given(artifact=ARTIFACTS)
 def test_an_artifact_is_read_by_the_oracle_as_it_was_meant(artifact: Artifact) -> None:
-    read = ParseDict(json.loads(json.dumps(projection.artifact_object(artifact))), a2a_pb2.Artifact())
+    read = ParseDict(json.loads(json.dumps(encode.artifact_object(artifact))), a2a_pb2.Artifact())
 
     assert (read.artifact_id, read.name, read.description) == (
         artifact.artifact_id,
@@ -127,7 +127,7 @@ def test_an_artifact_is_read_by_the_oracle_as_it_was_meant(artifact: Artifact) -
 
 @given(part=PARTS)
 def test_a_part_is_read_by_the_oracle_as_it_was_meant(part: Part) -> None:
-    read = ParseDict(json.loads(json.dumps(projection.part_object(part))), a2a_pb2.Part())
+    read = ParseDict(json.loads(json.dumps(encode.part_object(part))), a2a_pb2.Part())
 
     assert read == proto_part(part)
 

@@ -18,15 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered, Doubted, NotNow, Submitted, Turn, TurnEvent, TurnStarted, Typing
+from synapse.core.driver import Answered, Deferred, DeliveryUncertain, Submitted, Turn, TurnEvent, TurnStarted, Typing
 from synapse.core.errors import AgentExited, Conflict, TaskNotFound
 from synapse.core.message import TextPart
-from synapse.core.overriding import override
-from synapse.core.receipt import ReceiptStep
+from synapse.core.override import override
 from synapse.core.requests import CancelTask, ResolveTask
-from synapse.core.task import Task, TaskState
-from synapse.service.recovery import is_in_doubt
-from synapse.stores.memory import MemoryStore
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.store.memory import MemoryStore
+from synapse.tasks.recovery import is_in_doubt
 from tests.fakes.desk import Desk
 from tests.fakes.driver import FakeDriver
 
@@ -70,13 +69,13 @@ class MoodyDriver(FakeDriver):
         mood = self.mood
         if mood == "shuts":
             self.mood = "answers"
-            yield NotNow("a dialog opened")
+            yield Deferred("a dialog opened")
             return
         self._require_alive()
         yield Typing()
         self.received[turn.message.text] += 1
         if mood == "doubts":
-            yield Doubted("nothing was seen")
+            yield DeliveryUncertain("nothing was seen")
             await self._alive_until(self.proof)
         yield Submitted("screen", "seen")
         yield TurnStarted("screen", "seen")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from synapse.core.errors import InvalidRequest
 from synapse.dialects.dialect import WireRequest
-from synapse.dialects.hub.websocket import decode_incoming
+from synapse.dialects.hub.stream import decode_incoming
 from tests.unit.dialects.hub import samples as hub
 from tests.unit.dialects.supervisor import samples as supervisor
 from tests.unit.dialects.synapse.test_hostile_bodies import near

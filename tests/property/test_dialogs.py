@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synapse.core.question import Choice
+from synapse.core.text import LONGEST_DETAIL, LONGEST_LINE
 from synapse.terminal.dialog import read_dialog
-from synapse.terminal.picture import Picture
-from synapse.terminal.safe_text import LONGEST_DETAIL, LONGEST_LINE
-from synapse.terminal.signals.claude_permission import hook_answer, question_in
+from synapse.terminal.screen import Picture
+from synapse.terminal.signals.claude import hook_answer, question_in
 from tests.unit.terminal.bundled import bundled, bundled_names
 from tests.unit.terminal.golden_screens import names, picture
 

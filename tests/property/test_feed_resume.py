@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from synapse.core.errors import FeedLagged
 from synapse.core.events import StateChanged, TaskEvent, Update
 from synapse.core.task import TaskId
-from synapse.service.feed import Feed
-from synapse.service.journal import Journal
-from synapse.service.store_tail import StoreTail
-from synapse.stores.memory import MemoryStore
+from synapse.store.memory import MemoryStore
+from synapse.tasks.feed import Feed, LogFollower
+from synapse.tasks.journal import Journal
 from tests.property.histories import histories
 
 
@@ -34,7 +33,7 @@ class TailedFeed:
 
     def __init__(self, store: MemoryStore, buffer: int) -> None:
         own = Journal(store)
-        self._tail = StoreTail(store, own, look_seconds=0)
+        self._tail = LogFollower(store, own, look_seconds=0)
         self._feed = Feed(own, store, source=self._tail, buffer=buffer)
         self._tail.only(self._feed.has_readers_of)
 
@@ -138,7 +137,7 @@ async def follow(
     for event, some in itertools.zip_longest(log[1:], moves, fillvalue=None):
         await play(reader, some or [])
         if event is not None:
-            journal.record_soon(event)
+            journal.record_nowait(event)
     for _ in range(len(log) + 2):
         await reader.read(len(log))
     await reader.cut()

@@ -10,14 +10,14 @@ from google.protobuf import json_format, struct_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.core.auth_methods import AuthMethods
+from synapse.core.caller import AuthMethods
 from synapse.core.errors import SynapseError
 from synapse.dialects.dialect import WireRequest
-from synapse.runtime.gateway_cards import GatewayCards
-from synapse.runtime.gateway_config import AgentConfig
-from synapse.runtime.gateway_dialects import MOUNT, gateway_dialects
-from synapse.transports.grpc_methods import Method, current_service, former_service
-from synapse.transports.web_names import Addresses
+from synapse.gateway.cards import GatewayCards
+from synapse.gateway.config import AgentConfig
+from synapse.gateway.routes import MOUNT, gateway_dialects
+from synapse.server.grpc_methods import Method, current_service, former_service
+from synapse.server.middleware import Addresses
 
 CARDS = GatewayCards(
     addresses=Addresses("http://a.example"), methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name)

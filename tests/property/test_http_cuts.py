@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synapse.transports.http import HttpLimits
+from synapse.server.asgi import HttpLimits
 from tests.fakes.web_app import web_app
 from tests.fakes.wire import Wire, answers
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synapse.drivers.pty.line_discipline import line_keys
-from synapse.terminal.at_line import AtLine, Forward
-from synapse.terminal.draft import Draft, PersonDraft
+from synapse.drivers.pty.pump import line_keys
 from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.line_editor import Draft, PersonDraft
+from synapse.terminal.mention import Forward, MentionLine
 
 PIECES = st.one_of(
     st.sampled_from(
@@ -85,7 +85,7 @@ def test_the_keys_do_not_depend_on_the_cut(data: bytes, at: list[int]) -> None:
 
 @given(TYPED, st.lists(st.integers(min_value=0), max_size=12))
 def test_without_a_known_name_every_byte_passes_in_order(data: bytes, at: list[int]) -> None:
-    line = AtLine(lambda name: "", b"\x15")
+    line = MentionLine(lambda name: "", b"\x15")
     passed = bytearray()
     for number, chunk in enumerate(cut(data, at)):
         for action in line.typed(chunk, lambda: "", number * 0.01):
@@ -100,7 +100,7 @@ def test_without_a_known_name_every_byte_passes_in_order(data: bytes, at: list[i
 
 @given(TYPED, st.lists(st.integers(min_value=0), max_size=12))
 def test_when_the_screen_never_agrees_every_byte_passes_in_order(data: bytes, at: list[int]) -> None:
-    line = AtLine(lambda name: name, b"\x15")
+    line = MentionLine(lambda name: name, b"\x15")
     passed = bytearray()
     now = 0.0
     for chunk in cut(data, at):

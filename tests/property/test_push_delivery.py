@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from synapse.core.events import Update
 from synapse.core.push import ID_HEADER, DeliveryState, PushConfig
 from synapse.core.task import TaskId, TaskState
-from synapse.service.journal import Journal
-from synapse.service.push_outbox import Headers, Notification, Posted, PushOutbox
-from synapse.service.retry import RetrySchedule
-from synapse.stores.memory import MemoryStore
+from synapse.push.outbox import Headers, Notification, Posted, PushOutbox, RetrySchedule
+from synapse.store.memory import MemoryStore
+from synapse.tasks.journal import Journal
 from tests.fakes.clock import FakeClock
 from tests.fakes.facts import handed, moved, numbered, opened
 from tests.fakes.stores import settle

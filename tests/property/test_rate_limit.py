@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.service.rate_limit import RateLimit
+from synapse.auth.gateway import RateLimit
 
 GAPS = st.lists(st.floats(min_value=0, max_value=30), max_size=80)
 

@@ -15,12 +15,10 @@ from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task
-from synapse.service.journal import Journal
-from synapse.stores.compact_json import from_json
-from synapse.stores.event_rows import decode_event, encode_events
-from synapse.stores.memory import MemoryStore
-from synapse.stores.rows import decode_task, encode_task
-from synapse.stores.sqlite import SqliteStore
+from synapse.store.codec import decode_event, decode_task, encode_events, encode_task, from_json
+from synapse.store.memory import MemoryStore
+from synapse.store.sqlite import SqliteStore
+from synapse.tasks.journal import Journal
 from tests.fakes.facts import numbered
 from tests.property.histories import cuts, histories
 
@@ -59,7 +57,7 @@ def test_replay_equals_load_equals_what_the_journal_holds(tell: Tell, data: st.D
         journal = Journal(store)
         done: list[asyncio.Future[Task]] = []
         for piece, awaited in zip(pieces, is_awaited, strict=True):
-            done.append(journal.record_soon(*piece))
+            done.append(journal.record_nowait(*piece))
             if awaited:
                 await done[-1]
         await asyncio.gather(*done)

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from synapse.calibration.acts import SCENES, Scene
-from synapse.calibration.ledger import Ledger
-from synapse.calibration.model_server import ModelServer
-from synapse.calibration.recipe import load_recipe, places
-from synapse.calibration.workbench import AGENT, Ran, Workbench
-from synapse.runtime.system_clock import SystemClock
+from synapse.calibration.model_server import Ledger, ModelServer
+from synapse.calibration.sandbox import AGENT, Ran, Workbench, load_recipe, places
+from synapse.calibration.scripted_model import SCENES, Scene
+from synapse.config.process import SystemClock
 
 PATIENCE = 60.0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from synapse.calibration.recipe import recipe_names
+from synapse.calibration.sandbox import recipe_names
 
 PATIENCE = 300
 TERMINALS_PATIENCE = 1800

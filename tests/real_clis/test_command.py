@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from synapse.calibration.acts import CallTool, Say, Use
-from synapse.calibration.ledger import Fact
-from synapse.calibration.recipe import recipe_names
-from synapse.calibration.workbench import AGENT
+from synapse.calibration.model_server import Fact
+from synapse.calibration.sandbox import AGENT, recipe_names
+from synapse.calibration.scripted_model import CallTool, Say, Use
 from tests.real_clis.benches import Bench, bench_for, eventually
 
 TURN = "find:1"

@@ -19,14 +19,12 @@ from typing import Any
 
 import pytest
 
-from synapse.calibration.acts import SCENES, CallTool, Say, Use
-from synapse.calibration.ledger import Fact, Ledger
-from synapse.calibration.model_server import ModelServer
-from synapse.calibration.recipe import load_recipe, places
-from synapse.calibration.workbench import Ran, Workbench
+from synapse.calibration.model_server import Fact, Ledger, ModelServer
+from synapse.calibration.sandbox import Ran, Workbench, load_recipe, places
+from synapse.calibration.scripted_model import SCENES, CallTool, Say, Use
+from synapse.config.process import SystemClock
+from synapse.config.settings import load_profile
 from synapse.core.json_text import object_in, objects_in
-from synapse.runtime.profiles import load_profile
-from synapse.runtime.system_clock import SystemClock
 
 PATIENCE = 60.0
 REPLY = "Forty-two, said by hand."

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from synapse.calibration.acts import Say
-from synapse.calibration.workbench import AGENT
+from synapse.calibration.sandbox import AGENT
+from synapse.calibration.scripted_model import Say
 from tests.integration.attach.seat import Seat, seated
 from tests.real_clis.benches import Bench, bench_for, eventually
 

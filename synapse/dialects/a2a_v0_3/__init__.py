@@ -1,1 +1,1 @@
-"""A2A 0.3: JSON-RPC in the words of its schema, REST in those of its protobuf."""
+"""A2A 0.3 over JSON-RPC and REST."""

@@ -8,14 +8,12 @@ from typing import Final
 
 import msgspec
 
+from synapse.core.errors import InvalidField
 from synapse.core.events import ArtifactAdded, StateChanged, TaskOpened, Update
-from synapse.core.push import PushConfig, chosen_scheme
+from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SetPushConfig
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.a2a_v0_3.paths import NAME
-from synapse.dialects.a2a_v0_3.projection import encode_task
-from synapse.dialects.a2a_v0_3.shapes import Address, GivenName, Name, PushShape
-from synapse.dialects.a2a_v0_3.words import Wire
+from synapse.dialects.a2a_v0_3.decode import Address, GivenName, Name, PushShape, push_config
+from synapse.dialects.a2a_v0_3.encode import Wire, encode_task
 from synapse.dialects.dialect import Call, Params, WireRequest
 from synapse.dialects.proto_json import ProtoReader, Spellings, to_json
 
@@ -53,18 +51,6 @@ class OfTaskShape(msgspec.Struct, rename="camel"):
 _SET: Final = ProtoReader(SetShape, Spellings())
 _PROTO_SET: Final = ProtoReader(ProtoSetShape, Spellings())
 _OF_TASK: Final = ProtoReader(OfTaskShape, Spellings())
-
-
-def push_config(shape: PushShape, config_id: str = "") -> PushConfig:
-    authentication = shape.authentication
-    return PushConfig(
-        id=shape.id or config_id,
-        url=shape.url,
-        token=shape.token,
-        scheme=chosen_scheme(authentication.schemes) if authentication else "",
-        credentials=authentication.credentials if authentication else "",
-        dialect=NAME,
-    )
 
 
 def set_config(wire: WireRequest) -> Call:

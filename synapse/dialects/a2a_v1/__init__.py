@@ -1,1 +1,1 @@
-"""A2A 1.0, as JSON-RPC and as REST."""
+"""A2A 1.0 over JSON-RPC and REST."""

@@ -8,14 +8,12 @@ from typing import Annotated, Final
 
 import msgspec
 
+from synapse.core.errors import InvalidField
 from synapse.core.events import Update
 from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SetPushConfig
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.a2a_v1 import projection
-from synapse.dialects.a2a_v1.paths import NAME
-from synapse.dialects.a2a_v1.projection import Wire
-from synapse.dialects.a2a_v1.shapes import GivenName, Name, PushShape, Token
+from synapse.dialects.a2a_v1.decode import GivenName, Name, PushShape, Token, push_config
+from synapse.dialects.a2a_v1.encode import Wire, encode_update
 from synapse.dialects.dialect import Call, Params, WireRequest
 from synapse.dialects.proto_json import ProtoReader, Spellings, to_json
 
@@ -37,18 +35,6 @@ _SPELLINGS: Final = Spellings(numbers=frozenset({"pageSize"}))
 _SET: Final = ProtoReader(PushShape, _SPELLINGS)
 _OF_TASK: Final = ProtoReader(OfTaskShape, _SPELLINGS)
 _LIST: Final = ProtoReader(ListShape, _SPELLINGS)
-
-
-def push_config(shape: PushShape) -> PushConfig:
-    authentication = shape.authentication
-    return PushConfig(
-        id=shape.id,
-        url=shape.url,
-        token=shape.token,
-        scheme=authentication.scheme if authentication else "",
-        credentials=authentication.credentials if authentication else "",
-        dialect=NAME,
-    )
 
 
 def create(wire: WireRequest) -> Call:
@@ -91,7 +77,7 @@ def rpc_delete(params: Params, _wire: WireRequest) -> Call:
 
 def encode_notification(update: Update) -> bytes | None:
     """The body of a notification: what a stream would bring (1.0 §4.3.3)."""
-    return projection.encode_update(update)
+    return encode_update(update)
 
 
 def _create(task_id: Name, shape: PushShape) -> Call:

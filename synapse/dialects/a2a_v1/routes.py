@@ -1,17 +1,90 @@
-"""The table of A2A 1.0: its operations as REST paths and as JSON-RPC methods."""
+"""The table of A2A 1.0: its operations as REST paths and as JSON-RPC methods.
+
+The operations of A2A 1.0: what each asks of the agent, and how the answer is told. The same in every binding.
+
+How A2A 1.0 says that something is wrong: the table of 1.0.1, with ErrorInfo, for JSON-RPC and for REST.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn
 
-from synapse.core.errors import InvalidRequest, RouteNotFound
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.a2a_v1 import operations, paths, push, shapes
-from synapse.dialects.a2a_v1.errors import encode_error, encode_fault
-from synapse.dialects.a2a_v1.paths import MEDIA_TYPE, NAME, ONLY_IN_0_3
-from synapse.dialects.a2a_v1.shapes import TaskShape
-from synapse.dialects.dialect import Call, CallRoute, Dialect, Params, RpcTable, StreamCall, WireRequest
+from synapse.core import errors
+from synapse.core.errors import InvalidField, InvalidRequest, RouteNotFound, SynapseError, UnsupportedOperation
+from synapse.core.events import Update
+from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait
+from synapse.dialects import paths
+from synapse.dialects.a2a_v1 import decode, push
+from synapse.dialects.a2a_v1.decode import GetShape, ListShape, SendShape, TaskShape, list_request, send_request
+from synapse.dialects.a2a_v1.encode import encode_page, encode_sent, encode_task, encode_update
+from synapse.dialects.dialect import (
+    Call,
+    CallRoute,
+    Dialect,
+    Params,
+    RpcTable,
+    StreamCall,
+    WireAnswer,
+    WireEvent,
+    WireRequest,
+    error_headers,
+)
+from synapse.dialects.paths import A2A_V1, MEDIA_TYPE, ONLY_IN_0_3
+from synapse.dialects.proto_json import to_json
+
+
+def send_message(shape: SendShape) -> Call:
+    """Wait until the task has ended or asks for something, unless told to return at once (1.0 §3.2.2)."""
+    send = send_request(shape)
+    encode = partial(encode_sent, history_length=_history_length(shape))
+    if shape.configuration is not None and shape.configuration.return_immediately:
+        return Call(send, encode)
+    return Call(SendAndWait(send), encode)
+
+
+def send_streaming_message(shape: SendShape) -> StreamCall:
+    return StreamCall(SendAndFollow(send_request(shape)), partial(_event, history_length=_history_length(shape)))
+
+
+def get_task(shape: GetShape) -> Call:
+    encode = partial(encode_task, history_length=shape.history_length)
+    return Call(GetTask(shape.id, exact=True), encode)
+
+
+def list_tasks(shape: ListShape) -> Call:
+    encode = partial(
+        encode_page,
+        page_size=shape.page_size,
+        history_length=shape.history_length,
+        artifacts=shape.include_artifacts,
+    )
+    return Call(list_request(shape), encode)
+
+
+def cancel_task(shape: TaskShape) -> Call:
+    return Call(CancelTask(shape.id, exact=True), encode_task)
+
+
+def subscribe_to_task(shape: TaskShape, after: int | None = None) -> StreamCall:
+    """Follow a task; `after` is the id of the last event that a reader of an earlier stream has seen."""
+    return StreamCall(FollowTask(task_id=shape.id, after=after), _event)
+
+
+def refuse_extended_card() -> NoReturn:
+    # 1.0 §3.1.11: an agent that does not declare the capability does not support the operation.
+    raise UnsupportedOperation("this agent has no extended card")
+
+
+def _event(update: Update, history_length: int | None = None) -> WireEvent | None:
+    told = encode_update(update, history_length)
+    return None if told is None else WireEvent(str(update.seq), "", told)
+
+
+def _history_length(shape: SendShape) -> int | None:
+    return shape.configuration.history_length if shape.configuration is not None else None
+
 
 Ask = Callable[[WireRequest], Call | StreamCall]
 AskRpc = Callable[[Params, WireRequest], Call | StreamCall]
@@ -24,35 +97,35 @@ def a2a_v1_dialect() -> Dialect:
         for method, path, operation in paths.operations()
     )
     rpc = RpcTable(methods=_RPC, encode_fault=encode_fault)
-    return Dialect(name=NAME, routes=routes, encode_error=encode_error, rpc=rpc)
+    return Dialect(name=A2A_V1, routes=routes, encode_error=encode_error, rpc=rpc)
 
 
 def _send(wire: WireRequest) -> Call:
-    return operations.send_message(shapes.SEND.read(_body(wire)))
+    return send_message(decode.SEND.read(_body(wire)))
 
 
 def _stream(wire: WireRequest) -> StreamCall:
-    return operations.send_streaming_message(shapes.SEND.read(_body(wire)))
+    return send_streaming_message(decode.SEND.read(_body(wire)))
 
 
 def _get(wire: WireRequest) -> Call:
-    return operations.get_task(shapes.GET.read_query(wire.query(), id=wire.params["id"]))
+    return get_task(decode.GET.read_query(wire.query(), id=wire.params["id"]))
 
 
 def _list(wire: WireRequest) -> Call:
-    return operations.list_tasks(shapes.LIST.read_query(wire.query()))
+    return list_tasks(decode.LIST.read_query(wire.query()))
 
 
 def _cancel(wire: WireRequest) -> Call:
-    return operations.cancel_task(TaskShape(wire.params["id"]))
+    return cancel_task(TaskShape(wire.params["id"]))
 
 
 def _subscribe(wire: WireRequest) -> StreamCall:
-    return operations.subscribe_to_task(TaskShape(wire.params["id"]), _last_event(wire))
+    return subscribe_to_task(TaskShape(wire.params["id"]), _last_event(wire))
 
 
 def _extended_card(_wire: WireRequest) -> Call:
-    operations.refuse_extended_card()
+    refuse_extended_card()
 
 
 def _only_in_0_3(wire: WireRequest) -> Call:
@@ -75,12 +148,12 @@ _REST: Final[Mapping[str, Ask]] = {
 }
 
 _RPC: Final[Mapping[str, AskRpc]] = {
-    "SendMessage": lambda params, _: operations.send_message(shapes.SEND.read(params)),
-    "SendStreamingMessage": lambda params, _: operations.send_streaming_message(shapes.SEND.read(params)),
-    "GetTask": lambda params, _: operations.get_task(shapes.GET.read(params)),
-    "ListTasks": lambda params, _: operations.list_tasks(shapes.LIST.read(params)),
-    "CancelTask": lambda params, _: operations.cancel_task(shapes.TASK.read(params)),
-    "SubscribeToTask": lambda params, wire: operations.subscribe_to_task(shapes.TASK.read(params), _last_event(wire)),
+    "SendMessage": lambda params, _: send_message(decode.SEND.read(params)),
+    "SendStreamingMessage": lambda params, _: send_streaming_message(decode.SEND.read(params)),
+    "GetTask": lambda params, _: get_task(decode.GET.read(params)),
+    "ListTasks": lambda params, _: list_tasks(decode.LIST.read(params)),
+    "CancelTask": lambda params, _: cancel_task(decode.TASK.read(params)),
+    "SubscribeToTask": lambda params, wire: subscribe_to_task(decode.TASK.read(params), _last_event(wire)),
     "CreateTaskPushNotificationConfig": push.rpc_create,
     "GetTaskPushNotificationConfig": push.rpc_get,
     "ListTaskPushNotificationConfigs": push.rpc_list,
@@ -103,3 +176,84 @@ def _last_event(wire: WireRequest) -> int | None:
     if not (given.isascii() and given.isdigit() and len(given) <= 18):
         raise InvalidField("Last-Event-ID", "must be the id of an event of an earlier stream")
     return int(given)
+
+
+DOMAIN: Final = "a2a-protocol.org"
+
+_ERROR_INFO: Final = "type.googleapis.com/google.rpc.ErrorInfo"
+_BAD_REQUEST: Final = "type.googleapis.com/google.rpc.BadRequest"
+
+
+class ErrorShape(NamedTuple):
+    """One row: the JSON-RPC code, the status of gRPC and REST bodies, the HTTP status, and ErrorInfo's reason."""
+
+    code: int
+    status: str
+    http: int
+    reason: str
+
+
+# -32000 is JSON-RPC's code for what a server refuses by rules of its own; A2A has none for these.
+FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
+    errors.SynapseError: ErrorShape(-32603, "INTERNAL", 500, "INTERNAL_ERROR"),
+    errors.InvalidRequest: ErrorShape(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
+    errors.BodyTooLarge: ErrorShape(-32600, "INVALID_ARGUMENT", 413, "INVALID_REQUEST"),
+    errors.BodyTooSlow: ErrorShape(-32600, "DEADLINE_EXCEEDED", 408, "INVALID_REQUEST"),
+    errors.UnsupportedMediaType: ErrorShape(-32005, "INVALID_ARGUMENT", 400, "CONTENT_TYPE_NOT_SUPPORTED"),
+    errors.MethodNotAllowed: ErrorShape(-32601, "UNIMPLEMENTED", 405, "METHOD_NOT_FOUND"),
+    errors.UnsupportedOperation: ErrorShape(-32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
+    errors.MalformedJson: ErrorShape(-32700, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
+    errors.MalformedCall: ErrorShape(-32600, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
+    errors.PushNotSupported: ErrorShape(-32003, "FAILED_PRECONDITION", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    errors.ExtendedCardMissing: ErrorShape(-32007, "FAILED_PRECONDITION", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    errors.ExtensionRequired: ErrorShape(-32008, "FAILED_PRECONDITION", 400, "EXTENSION_SUPPORT_REQUIRED"),
+    errors.VersionNotSupported: ErrorShape(-32009, "FAILED_PRECONDITION", 400, "VERSION_NOT_SUPPORTED"),
+    errors.NotFound: ErrorShape(-32602, "NOT_FOUND", 404, "NOT_FOUND"),
+    errors.TaskNotFound: ErrorShape(-32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"),
+    errors.RouteNotFound: ErrorShape(-32601, "NOT_FOUND", 404, "METHOD_NOT_FOUND"),
+    # A message to a finished task, or to one that did not ask for it (1.0 §3.1.1).
+    errors.Conflict: ErrorShape(-32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
+    errors.TaskNotCancelable: ErrorShape(-32002, "FAILED_PRECONDITION", 400, "TASK_NOT_CANCELABLE"),
+    errors.MessageIdReused: ErrorShape(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
+    errors.VersionConflict: ErrorShape(-32000, "ABORTED", 409, "VERSION_CONFLICT"),
+    errors.QueueFull: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "QUEUE_FULL"),
+    errors.QuotaExceeded: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "QUOTA_EXCEEDED"),
+    errors.FeedLagged: ErrorShape(-32000, "ABORTED", 409, "FEED_LAGGED"),
+    errors.RateLimited: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "RATE_LIMITED"),
+    errors.AccessDenied: ErrorShape(-32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED"),
+    errors.Unauthenticated: ErrorShape(-32000, "UNAUTHENTICATED", 401, "UNAUTHENTICATED"),
+    errors.AgentFailed: ErrorShape(-32000, "UNAVAILABLE", 503, "AGENT_UNAVAILABLE"),
+    errors.OutcomeUnknown: ErrorShape(-32000, "UNAVAILABLE", 503, "OUTCOME_UNKNOWN"),
+    errors.ExternalAgentFailed: ErrorShape(-32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"),
+    errors.WaitTimedOut: ErrorShape(-32000, "DEADLINE_EXCEEDED", 504, "TIMEOUT"),
+    errors.WaitingForPerson: ErrorShape(-32000, "FAILED_PRECONDITION", 409, "WAITING_FOR_PERSON"),
+    errors.StoreFailed: ErrorShape(-32603, "UNAVAILABLE", 503, "STORE_FAILED"),
+}
+
+
+def fault_of(kind: type[SynapseError]) -> ErrorShape:
+    """The row of the nearest class that has one."""
+    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+
+
+def encode_error(error: SynapseError) -> WireAnswer:
+    """The REST answer that tells `error`."""
+    fault = fault_of(type(error))
+    body = {"code": fault.http, "status": fault.status, "message": str(error), "details": _details(error, fault)}
+    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error), MEDIA_TYPE)
+
+
+def encode_fault(error: SynapseError) -> bytes:
+    """The error object of JSON-RPC that tells `error`."""
+    fault = fault_of(type(error))
+    return to_json({"code": fault.code, "message": str(error), "data": _details(error, fault)})
+
+
+def _details(error: SynapseError, fault: ErrorShape) -> list[dict[str, Any]]:
+    info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": fault.reason, "domain": DOMAIN}
+    if error.hint:
+        info["metadata"] = {"hint": error.hint}
+    if not isinstance(error, InvalidField):
+        return [info]
+    violation = {"field": error.field, "description": error.why}
+    return [info, {"@type": _BAD_REQUEST, "fieldViolations": [violation]}]

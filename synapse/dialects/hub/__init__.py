@@ -1,1 +1,1 @@
-"""The dialect of the hub contract: agents, messages and tasks, with server-sent events and a WebSocket."""
+"""The hub API: agents, messages and tasks, with server-sent events and a WebSocket."""

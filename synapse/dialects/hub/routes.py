@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from synapse.core.auth_methods import AuthMethods
+from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidRequest
 from synapse.core.requests import (
     DeleteTask,
+    ForAgent,
     GetAgent,
     GetMessage,
     GetTask,
@@ -16,16 +17,25 @@ from synapse.core.requests import (
     ListAgents,
     SendAndFollow,
     SubscribeTask,
-    ToAgent,
 )
 from synapse.dialects.dialect import NOT_KEPT, Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
-from synapse.dialects.hub import card, projection, shapes
-from synapse.dialects.hub.decoding import change_request, list_request, send_request
-from synapse.dialects.hub.errors import encode_error
-from synapse.dialects.hub.ids import about_task
-from synapse.dialects.hub.paths import NAME, OPERATIONS
-from synapse.dialects.hub.projection import AgentName
-from synapse.dialects.hub.updates import GrowingText, last_place
+from synapse.dialects.hub import parts
+from synapse.dialects.hub.decode import about_task, change_request, list_request, send_request
+from synapse.dialects.hub.encode import (
+    Admission,
+    AgentName,
+    encode_agent,
+    encode_agents,
+    encode_error,
+    encode_message,
+    encode_nothing,
+    encode_page,
+    encode_sent,
+    encode_task,
+    encode_ticket,
+)
+from synapse.dialects.hub.stream import GrowingText, last_place
+from synapse.dialects.paths import HUB, HUB_OPERATIONS
 
 Ask = Callable[[WireRequest], Call | StreamCall]
 
@@ -46,42 +56,42 @@ def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
         "issue_ticket": _issue_ticket,
     }
     routes = tuple(
-        CallRoute(method=method, path=path, ask=asks[operation]) for operation, (method, path) in OPERATIONS.items()
+        CallRoute(method=method, path=path, ask=asks[operation]) for operation, (method, path) in HUB_OPERATIONS.items()
     )
-    return Dialect(name=NAME, routes=routes, encode_error=encode_error)
+    return Dialect(name=HUB, routes=routes, encode_error=encode_error)
 
 
 def _list_agents(methods: AuthMethods, _wire: WireRequest) -> Call:
-    return Call(ListAgents(), partial(card.encode_agents, methods=methods), headers=NOT_KEPT)
+    return Call(ListAgents(), partial(encode_agents, methods=methods), headers=NOT_KEPT)
 
 
 def _get_agent(methods: AuthMethods, wire: WireRequest) -> Call:
-    return Call(GetAgent(wire.params["agentId"]), partial(card.encode_agent, methods=methods), headers=NOT_KEPT)
+    return Call(GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NOT_KEPT)
 
 
 def _send(wire: WireRequest) -> Call | StreamCall:
-    shape = shapes.MESSAGE.read(_body(wire))
+    shape = parts.MESSAGE.read(_body(wire))
     agent = wire.params["agentId"]
     send = send_request(shape)
     if not shape.stream:
-        return Call(ToAgent(agent, send), partial(projection.encode_sent, message_id=shape.message_id), status=202)
+        return Call(ForAgent(agent, send), partial(encode_sent, message_id=shape.message_id), status=202)
     place = last_place(wire)
     if place is not None and place.task_id:
         # The same request again, from somebody whose stream broke: the message is known, only the rest is wanted.
         follow = SubscribeTask(task_id=place.task_id, after=place.seq)
-        return StreamCall(ToAgent(agent, follow), GrowingText(place.told))
-    return StreamCall(ToAgent(agent, SendAndFollow(send)), GrowingText(ends_when_asked=True))
+        return StreamCall(ForAgent(agent, follow), GrowingText(place.told))
+    return StreamCall(ForAgent(agent, SendAndFollow(send)), GrowingText(ends_when_asked=True))
 
 
 def _get_message(agent_name: AgentName, wire: WireRequest) -> Call:
     message_id = wire.params["messageId"]
-    encode = partial(projection.encode_message, message_id=message_id, agent_name=agent_name)
+    encode = partial(encode_message, message_id=message_id, agent_name=agent_name)
     return Call(GetMessage(message_id), encode)
 
 
 def _list_tasks(agent_name: AgentName, wire: WireRequest) -> Call:
-    shape = shapes.LIST.read_query(wire.query())
-    return Call(list_request(shape), partial(projection.encode_page, agent_name=agent_name))
+    shape = parts.LIST.read_query(wire.query())
+    return Call(list_request(shape), partial(encode_page, agent_name=agent_name))
 
 
 def _get_task(agent_name: AgentName, wire: WireRequest) -> Call | StreamCall:
@@ -89,7 +99,7 @@ def _get_task(agent_name: AgentName, wire: WireRequest) -> Call | StreamCall:
     task_id = wire.params["taskId"]
     if _EVENT_STREAM not in wire.header(b"accept"):
         request = about_task(task_id, lambda plain: GetTask(plain, exact=True))
-        return Call(request, partial(projection.encode_task, agent_name=agent_name))
+        return Call(request, partial(encode_task, agent_name=agent_name))
     place = last_place(wire)
     if place is None:
         return StreamCall(about_task(task_id, lambda plain: SubscribeTask(task_id=plain)), GrowingText())
@@ -99,21 +109,21 @@ def _get_task(agent_name: AgentName, wire: WireRequest) -> Call | StreamCall:
 
 
 def _change_task(agent_name: AgentName, wire: WireRequest) -> Call:
-    request = change_request(shapes.CHANGE.read(_body(wire)), wire.params["taskId"])
-    return Call(request, partial(projection.encode_task, agent_name=agent_name))
+    request = change_request(parts.CHANGE.read(_body(wire)), wire.params["taskId"])
+    return Call(request, partial(encode_task, agent_name=agent_name))
 
 
 def _delete_task(wire: WireRequest) -> Call:
     request = about_task(wire.params["taskId"], lambda plain: DeleteTask(task_id=plain))
-    return Call(request, projection.encode_nothing, status=204)
+    return Call(request, encode_nothing, status=204)
 
 
 def _issue_ticket(_wire: WireRequest) -> Call:
-    return Call(IssueTicket(), projection.encode_ticket, answer=_ticket_answer)
+    return Call(IssueTicket(), encode_ticket, answer=_ticket_answer)
 
 
-def _ticket_answer(ticket: projection.Admission) -> WireAnswer:
-    return WireAnswer(201, projection.encode_ticket(ticket), NOT_KEPT)
+def _ticket_answer(ticket: Admission) -> WireAnswer:
+    return WireAnswer(201, encode_ticket(ticket), NOT_KEPT)
 
 
 def _body(wire: WireRequest) -> bytes:

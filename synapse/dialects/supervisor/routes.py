@@ -1,14 +1,17 @@
 """The table of the supervisor dialect. Its paths are those below an agent's address, which whoever mounts it puts in
 front; that address says which agent is meant.
+
+How the supervisor dialect says that something is wrong: a JSON-RPC error object, and one of its HTTP statuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from synapse.core.errors import InvalidRequest
+from synapse.core import errors
+from synapse.core.errors import InvalidRequest, SynapseError
 from synapse.core.requests import (
     CancelTask,
     DeletePushConfig,
@@ -19,13 +22,22 @@ from synapse.core.requests import (
     SendAndWait,
     SubscribeTask,
 )
-from synapse.dialects.dialect import Call, CallRoute, Dialect, StreamCall, WireRequest
-from synapse.dialects.supervisor import projection, shapes
-from synapse.dialects.supervisor.decoding import list_request, send_request, set_push_request
-from synapse.dialects.supervisor.errors import encode_error
-from synapse.dialects.supervisor.ids import global_id, plain_id
-from synapse.dialects.supervisor.paths import AGENT, NAME, OPERATIONS
-from synapse.dialects.supervisor.updates import encode_update, last_event
+from synapse.dialects.dialect import Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest, error_headers
+from synapse.dialects.paths import AGENT, SUPERVISOR, SUPERVISOR_OPERATIONS
+from synapse.dialects.proto_json import to_json
+from synapse.dialects.supervisor import decode
+from synapse.dialects.supervisor.decode import list_request, send_request, set_push_request
+from synapse.dialects.supervisor.encode import (
+    encode_nothing,
+    encode_page,
+    encode_push_config,
+    encode_push_configs,
+    encode_task,
+    encode_update,
+    global_id,
+    last_event,
+    plain_id,
+)
 
 Ask = Callable[[WireRequest], Call | StreamCall]
 
@@ -33,21 +45,22 @@ Ask = Callable[[WireRequest], Call | StreamCall]
 def supervisor_dialect() -> Dialect:
     """The dialect as a gateway speaks it below each agent's address."""
     routes = tuple(
-        CallRoute(method=method, path=path, ask=_ASKS[operation]) for operation, (method, path) in OPERATIONS.items()
+        CallRoute(method=method, path=path, ask=_ASKS[operation])
+        for operation, (method, path) in SUPERVISOR_OPERATIONS.items()
     )
-    return Dialect(name=NAME, routes=routes, encode_error=encode_error)
+    return Dialect(name=SUPERVISOR, routes=routes, encode_error=encode_error)
 
 
 def _send(wire: WireRequest) -> Call:
-    shape = shapes.SEND.read(_body(wire))
+    shape = decode.SEND.read(_body(wire))
     agent, configuration = wire.params[AGENT], shape.configuration
     send = send_request(shape, agent)
-    encode = partial(projection.encode_task, agent=agent, history_length=configuration.history_length)
+    encode = partial(encode_task, agent=agent, history_length=configuration.history_length)
     return Call(SendAndWait(send) if configuration.blocking else send, encode)
 
 
 def _stream(wire: WireRequest) -> StreamCall:
-    shape = shapes.SEND.read(_body(wire))
+    shape = decode.SEND.read(_body(wire))
     agent = wire.params[AGENT]
     encode = partial(
         encode_update, agent=agent, history_length=shape.configuration.history_length, ends_when_asked=True
@@ -56,16 +69,16 @@ def _stream(wire: WireRequest) -> StreamCall:
 
 
 def _get(wire: WireRequest) -> Call:
-    shape = shapes.GET.read_query(wire.query())
-    encode = partial(projection.encode_task, agent=wire.params[AGENT], history_length=shape.history_length)
+    shape = decode.GET.read_query(wire.query())
+    encode = partial(encode_task, agent=wire.params[AGENT], history_length=shape.history_length)
     return Call(GetTask(_task_id(wire), exact=True), encode)
 
 
 def _list(wire: WireRequest) -> Call:
     query = wire.query()
-    shape = shapes.LIST.read_query(query)
+    shape = decode.LIST.read_query(query)
     encode = partial(
-        projection.encode_page,
+        encode_page,
         agent=wire.params[AGENT],
         page_size=shape.page_size,
         history_length=shape.history_length,
@@ -75,7 +88,7 @@ def _list(wire: WireRequest) -> Call:
 
 
 def _cancel(wire: WireRequest) -> Call:
-    return Call(CancelTask(_task_id(wire), exact=True), partial(projection.encode_task, agent=wire.params[AGENT]))
+    return Call(CancelTask(_task_id(wire), exact=True), partial(encode_task, agent=wire.params[AGENT]))
 
 
 def _subscribe(wire: WireRequest) -> StreamCall:
@@ -84,24 +97,24 @@ def _subscribe(wire: WireRequest) -> StreamCall:
 
 
 def _set_push(wire: WireRequest) -> Call:
-    shape = shapes.SET_PUSH.read(_body(wire))
+    shape = decode.SET_PUSH.read(_body(wire))
     request = set_push_request(shape, _task_id(wire), wire.params[AGENT])
-    return Call(request, partial(projection.encode_push_config, task_id=_global_id(wire)))
+    return Call(request, partial(encode_push_config, task_id=_global_id(wire)))
 
 
 def _get_push(wire: WireRequest) -> Call:
     request = GetPushConfig(task_id=_task_id(wire), config_id=wire.params["configId"])
-    return Call(request, partial(projection.encode_push_config, task_id=_global_id(wire)))
+    return Call(request, partial(encode_push_config, task_id=_global_id(wire)))
 
 
 def _list_push(wire: WireRequest) -> Call:
-    encode = partial(projection.encode_push_configs, task_id=_global_id(wire))
+    encode = partial(encode_push_configs, task_id=_global_id(wire))
     return Call(ListPushConfigs(task_id=_task_id(wire)), encode)
 
 
 def _delete_push(wire: WireRequest) -> Call:
     request = DeletePushConfig(task_id=_task_id(wire), config_id=wire.params["configId"])
-    return Call(request, projection.encode_nothing)
+    return Call(request, encode_nothing)
 
 
 _ASKS: Final[Mapping[str, Ask]] = {
@@ -130,3 +143,64 @@ def _body(wire: WireRequest) -> bytes:
     if not wire.body:
         raise InvalidRequest("the body is empty", hint='send {"message": {"content": "Hello!", "role": "user"}}')
     return wire.body
+
+
+# The names of the document's two tables, as its one example writes them out.
+TITLES: Final[Mapping[int, str]] = {
+    -32700: "Parse error",
+    -32600: "Invalid Request",
+    -32601: "Method not found",
+    -32602: "Invalid params",
+    -32603: "Internal error",
+    -32001: "Task not found error",
+    -32002: "Task not cancelable error",
+    -32003: "Push notification not supported error",
+    -32004: "Unsupported operation error",
+    -32005: "Content type not supported error",
+}
+
+
+class ErrorShape(NamedTuple):
+    """One row: a code of the document's tables, and the HTTP status."""
+
+    code: int
+    http: int
+
+
+# The document has no code for callers who are refused. What is forbidden is, for this caller, an operation that is not
+# supported; who is not known, or asks too often, sends requests that are not valid now.
+FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
+    errors.SynapseError: ErrorShape(-32603, 500),
+    errors.InvalidRequest: ErrorShape(-32602, 400),
+    errors.BodyTooLarge: ErrorShape(-32600, 400),
+    errors.BodyTooSlow: ErrorShape(-32600, 400),
+    errors.UnsupportedMediaType: ErrorShape(-32005, 400),
+    errors.MethodNotAllowed: ErrorShape(-32601, 405),
+    errors.UnsupportedOperation: ErrorShape(-32004, 400),
+    errors.MalformedJson: ErrorShape(-32700, 400),
+    errors.MalformedCall: ErrorShape(-32600, 400),
+    errors.PushNotSupported: ErrorShape(-32003, 400),
+    errors.NotFound: ErrorShape(-32602, 404),
+    errors.TaskNotFound: ErrorShape(-32001, 404),
+    errors.RouteNotFound: ErrorShape(-32601, 404),
+    errors.Conflict: ErrorShape(-32004, 400),
+    errors.TaskNotCancelable: ErrorShape(-32002, 400),
+    errors.MessageIdReused: ErrorShape(-32602, 400),
+    errors.QueueFull: ErrorShape(-32600, 429),
+    errors.RateLimited: ErrorShape(-32600, 429),
+    errors.AccessDenied: ErrorShape(-32004, 403),
+    errors.Unauthenticated: ErrorShape(-32600, 401),
+}
+
+
+def fault_of(kind: type[SynapseError]) -> ErrorShape:
+    """The row of the nearest class that has one."""
+    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+
+
+def encode_error(error: SynapseError) -> WireAnswer:
+    """The answer that tells `error`: the document's name of it, then what happened and what to do about it."""
+    fault = fault_of(type(error))
+    data = f"{error}; {error.hint}" if error.hint else str(error)
+    body: dict[str, Any] = {"code": fault.code, "message": TITLES[fault.code], "data": data}
+    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error))

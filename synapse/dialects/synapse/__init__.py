@@ -1,1 +1,1 @@
-"""The dialect on the Unix socket: what A2A has no words for."""
+"""The host's own API on its Unix socket: what A2A does not cover."""

@@ -23,20 +23,19 @@ from synapse.core.requests import (
     AnswerQuestion,
     CancelTask,
     ChangeTask,
-    Commanded,
+    CommandResult,
     DeletePushConfig,
     DeleteTask,
     GetPushConfig,
     ListPushConfigs,
-    OnBehalf,
+    OnBehalfOf,
     Request,
     Sender,
     SendMessage,
     SetPushConfig,
 )
 from synapse.dialects.dialect import Call, WireAnswer, WireRequest
-from synapse.dialects.synapse.errors import status_of
-from synapse.dialects.synapse.projection import to_json
+from synapse.dialects.synapse.encode import status_of, to_json
 
 PATH: Final = "/commands"
 
@@ -136,10 +135,10 @@ def ask(wire: WireRequest) -> Call:
     caller = Caller(
         scope=given.scope, sees_all=given.sees_all, actions=given.actions, agents=given.agents, name=given.name
     )
-    return Call(OnBehalf(caller, request), encode_done, encode_failure)
+    return Call(OnBehalfOf(caller, request), encode_done, encode_failure)
 
 
-def encode_done(done: Commanded) -> bytes:
+def encode_done(done: CommandResult) -> bytes:
     """The answer that tells what came of a command."""
     result = done.result
     if done.task_id:
@@ -151,11 +150,11 @@ def encode_done(done: Commanded) -> bytes:
     return b"{}"
 
 
-def decode_done(body: bytes) -> Commanded:
+def decode_done(body: bytes) -> CommandResult:
     """Raises ValueError."""
     done = _DONE.decode(body)
     result: Any = done.configs if done.config is None else done.config
-    return Commanded(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
+    return CommandResult(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
 
 
 def encode_failure(error: SynapseError) -> WireAnswer:

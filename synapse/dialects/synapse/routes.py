@@ -1,9 +1,12 @@
-"""The table of the synapse dialect: every path of both documents, and ours beside them."""
+"""The table of the synapse dialect: every path of both documents, and ours beside them.
+
+The agent card: what an agent tells strangers about itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -19,10 +22,8 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
-from synapse.dialects.synapse import commands, decoding, projection
-from synapse.dialects.synapse.card import CardFacts, agent_card
-from synapse.dialects.synapse.errors import encode_error
-from synapse.dialects.synapse.updates import encode_update
+from synapse.dialects.synapse import commands, decode, encode
+from synapse.dialects.synapse.encode import Wire, encode_error, encode_update
 
 CARD_PATH: Final = "/.well-known/agent.json"
 
@@ -32,60 +33,90 @@ def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = 
 
     @cache
     def card(url: str) -> WireAnswer:
-        return WireAnswer(200, projection.to_json(agent_card(replace(facts, url=url))))
+        return WireAnswer(200, encode.to_json(agent_card(replace(facts, url=url))))
 
     def answer_card(wire: WireRequest) -> WireAnswer:
         return card(facts.url if url_of is None else url_of(wire.headers))
 
     card_route = DocumentRoute(method="GET", path=CARD_PATH, answer=answer_card)
-    return Dialect(name=decoding.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
+    return Dialect(name=decode.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
 
 
 def _ask_signal(wire: WireRequest) -> Call:
-    return Call(decoding.decode_signal(wire), projection.encode_taken)
+    return Call(decode.decode_signal(wire), encode.encode_taken)
 
 
 _TASKS: Final[tuple[AnyRoute, ...]] = (
-    Route(method="POST", path="/tasks/send", decode=decoding.decode_send, encode=projection.encode_task_answer),
-    Route(
-        method="POST", path="/tasks/send-priority", decode=decoding.decode_send, encode=projection.encode_task_answer
-    ),
-    Route(method="POST", path="/tasks/create", decode=decoding.decode_create, encode=projection.encode_task_answer),
-    Route(method="GET", path="/tasks", decode=decoding.decode_list, encode=projection.encode_page),
-    Route(method="GET", path="/tasks/{id}", decode=decoding.decode_get, encode=projection.encode_task),
-    Route(
-        method="POST", path="/tasks/{id}/cancel", decode=decoding.decode_cancel, encode=projection.encode_task_answer
-    ),
-    Route(
-        method="POST", path="/tasks/{id}/resolve", decode=decoding.decode_resolve, encode=projection.encode_task_answer
-    ),
-    Route(method="POST", path="/tasks/{id}/answer", decode=decoding.decode_answer, encode=projection.encode_answered),
-    StreamRoute(method="GET", path="/tasks/{id}/subscribe", decode=decoding.decode_subscribe, encode=encode_update),
+    Route(method="POST", path="/tasks/send", decode=decode.decode_send, encode=encode.encode_task_answer),
+    Route(method="POST", path="/tasks/send-priority", decode=decode.decode_send, encode=encode.encode_task_answer),
+    Route(method="POST", path="/tasks/create", decode=decode.decode_create, encode=encode.encode_task_answer),
+    Route(method="GET", path="/tasks", decode=decode.decode_list, encode=encode.encode_page),
+    Route(method="GET", path="/tasks/{id}", decode=decode.decode_get, encode=encode.encode_task),
+    Route(method="POST", path="/tasks/{id}/cancel", decode=decode.decode_cancel, encode=encode.encode_task_answer),
+    Route(method="POST", path="/tasks/{id}/resolve", decode=decode.decode_resolve, encode=encode.encode_task_answer),
+    Route(method="POST", path="/tasks/{id}/answer", decode=decode.decode_answer, encode=encode.encode_answered),
+    StreamRoute(method="GET", path="/tasks/{id}/subscribe", decode=decode.decode_subscribe, encode=encode_update),
 )
 
 _HOST: Final[tuple[AnyRoute, ...]] = (
-    Route(method="POST", path="/reply", decode=decoding.decode_reply, encode=projection.encode_replied),
-    Route(method="POST", path="/answer", decode=decoding.decode_answer, encode=projection.encode_answered),
+    Route(method="POST", path="/reply", decode=decode.decode_reply, encode=encode.encode_replied),
+    Route(method="POST", path="/answer", decode=decode.decode_answer, encode=encode.encode_answered),
     # A hook may wait for its answer as long as a person takes to decide.
     CallRoute(method="POST", path="/signals", ask=_ask_signal),
-    Route(method="GET", path="/queue", decode=decoding.decode_status, encode=projection.encode_queue),
-    Route(method="GET", path="/status", decode=decoding.decode_status, encode=projection.encode_status),
+    Route(method="GET", path="/queue", decode=decode.decode_status, encode=encode.encode_queue),
+    Route(method="GET", path="/status", decode=decode.decode_status, encode=encode.encode_status),
     CallRoute(method="POST", path=commands.PATH, ask=commands.ask),
 )
 
 _EXTERNALS: Final[tuple[AnyRoute, ...]] = (
-    Route(method="POST", path="/external/discover", decode=decoding.decode_discover, encode=projection.encode_external),
-    Route(method="GET", path="/external/agents", decode=decoding.decode_externals, encode=projection.encode_externals),
+    Route(method="POST", path="/external/discover", decode=decode.decode_discover, encode=encode.encode_external),
+    Route(method="GET", path="/external/agents", decode=decode.decode_externals, encode=encode.encode_externals),
     Route(
         method="DELETE",
         path="/external/agents/{alias}",
-        decode=decoding.decode_remove_external,
-        encode=projection.encode_external,
+        decode=decode.decode_remove_external,
+        encode=encode.encode_external,
     ),
     Route(
         method="POST",
         path="/external/agents/{alias}/send",
-        decode=decoding.decode_send_external,
-        encode=projection.encode_external_answer,
+        decode=decode.decode_send_external,
+        encode=encode.encode_external_answer,
     ),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFacts:
+    """What the card is made of. `title` is the agent's proper name ("Claude"), `name` the one a person gave it."""
+
+    agent_id: str
+    agent_type: str
+    title: str
+    url: str
+    name: str = ""
+    pty_wrapped: bool = True
+
+
+def agent_card(facts: CardFacts) -> Wire:
+    """The card of an agent host; it says what is true of ours, so it streams."""
+    kind = f"PTY-wrapped {facts.agent_type} CLI" if facts.pty_wrapped else "Scripted"
+    extension: Wire = {
+        "agent_id": facts.agent_id,
+        "pty_wrapped": facts.pty_wrapped,
+        "priority_interrupt": True,
+        "at_agent_syntax": facts.pty_wrapped,
+    }
+    if facts.name:
+        extension["name"] = facts.name
+    return {
+        "name": f"Synapse {facts.title}",
+        "description": f"{kind} agent with A2A communication",
+        "url": facts.url,
+        "capabilities": {"streaming": True, "pushNotifications": False, "multiTurn": True},
+        "skills": [
+            {"id": "chat", "name": "Chat", "description": "Send messages to the CLI agent"},
+            {"id": "interrupt", "name": "Interrupt", "description": "Interrupt current processing"},
+        ],
+        "extensions": {"synapse": extension},
+    }

@@ -1,1 +1,1 @@
-"""A CLI on a pseudo-terminal: started, watched, typed into."""
+"""Runs a CLI on a pseudo-terminal."""

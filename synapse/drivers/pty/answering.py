@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from synapse.core.errors import AgentExited, AgentUnresponsive
-from synapse.core.question import Choice, Leaning, Option, Question
-from synapse.core.question_errors import InvalidChoice, QuestionGone
-from synapse.drivers.pty.station import Station
-from synapse.terminal.asking import Open
+from synapse.core.errors import AgentExited, AgentUnresponsive, InvalidChoice, QuestionGone
+from synapse.core.question import Choice, Option, OptionEffect, Question
+from synapse.drivers.pty.context import PtyContext
 from synapse.terminal.dialog import Dialog
-from synapse.terminal.keystrokes import keystrokes
-from synapse.terminal.rules import Choosing
+from synapse.terminal.keys import keystrokes
+from synapse.terminal.profile import Choosing
+from synapse.terminal.questions import OpenQuestion
 
 KEYS: Final = "keys"
 SIGNAL: Final = "signal"
@@ -30,7 +29,7 @@ _NO: Final = "The person said no."
 class Answerer:
     """Answers for one driver."""
 
-    def __init__(self, station: Station) -> None:
+    def __init__(self, station: PtyContext) -> None:
         self._station = station
         self.own_way: OwnWay = _no_own_way
         self._answered: dict[str, str] = {}
@@ -63,7 +62,7 @@ class Answerer:
             return SIGNAL
         return await self._press(question_id, choice)
 
-    async def _take_own_way(self, opened: Open, choice: Choice) -> bool:
+    async def _take_own_way(self, opened: OpenQuestion, choice: Choice) -> bool:
         """Answer without keys; False when there is no such way. Raises AgentUnresponsive when the question stands.
 
         Keys do not follow by themselves: the answer may be on its way, and they would meet what is asked next.
@@ -117,14 +116,14 @@ class Answerer:
                 hint="look at its terminal: `synapse attach`",
             )
 
-    async def _shown(self, question_id: str) -> Open:
+    async def _shown(self, question_id: str) -> OpenQuestion:
         """The question; if its dialog was seen before, a look taken now proves that it is on the screen, whole."""
         opened = await self._while_asked(question_id, self._is_whole)
         if opened is None:
             raise _stands("its dialog is not to be seen whole; nothing was pressed")
         return opened
 
-    async def _left_alone(self, question_id: str) -> Open:
+    async def _left_alone(self, question_id: str) -> OpenQuestion:
         """The same, when no key of a person is on its way to it. Nothing may be awaited between this and keys."""
         opened = await self._while_asked(
             question_id, lambda opened: self._is_whole(opened) and self._person_due() is None
@@ -133,7 +132,7 @@ class Answerer:
             raise _stands("a person types there, or its dialog is not to be seen whole; nothing was pressed")
         return opened
 
-    def _is_whole(self, opened: Open) -> bool:
+    def _is_whole(self, opened: OpenQuestion) -> bool:
         return opened.dialog is None or self._station.asking.is_seen
 
     def _person_due(self) -> float | None:
@@ -185,7 +184,7 @@ class Answerer:
     async def _sees(self, question_id: str, condition: Callable[[Dialog], bool]) -> bool:
         """Wait until its dialog is seen to be so. Raises QuestionGone."""
 
-        def holds(opened: Open) -> bool:
+        def holds(opened: OpenQuestion) -> bool:
             return self._station.asking.is_seen and opened.dialog is not None and condition(opened.dialog)
 
         return await self._while_asked(question_id, holds) is not None
@@ -194,18 +193,18 @@ class Answerer:
         """Wait until the end of a text is on the screen with its dialog, however it is wrapped. Raises QuestionGone."""
         squeezed = _squeezed(line)[-_TELLING_LENGTH:]
 
-        def holds(_opened: Open) -> bool:
+        def holds(_opened: OpenQuestion) -> bool:
             picture = self._station.lookout.latest().picture
             is_there = picture is not None and squeezed in _squeezed("".join(picture.lines))
             return is_there and self._station.asking.is_seen
 
         return await self._while_asked(question_id, holds) is not None
 
-    async def _while_asked(self, question_id: str, condition: Callable[[Open], bool]) -> Open | None:
+    async def _while_asked(self, question_id: str, condition: Callable[[OpenQuestion], bool]) -> OpenQuestion | None:
         """The question as soon as that holds for it; None when it takes too long. Raises QuestionGone."""
-        seen: list[Open | None] = []
+        seen: list[OpenQuestion | None] = []
 
-        def holds(opened: Open | None) -> bool:
+        def holds(opened: OpenQuestion | None) -> bool:
             seen[:] = [opened]
             return opened is None or opened.id != question_id or condition(opened)
 
@@ -213,7 +212,7 @@ class Answerer:
         opened = _same(seen[0], question_id)
         return opened if is_reached else None
 
-    async def _until(self, condition: Callable[[Open | None], bool]) -> bool:
+    async def _until(self, condition: Callable[[OpenQuestion | None], bool]) -> bool:
         """Wait until it holds, but no longer than the program may take to do what it was told."""
         station = self._station
         end = station.now() + station.profile.times.proof
@@ -233,7 +232,7 @@ class Answerer:
             del self._answered[next(iter(self._answered))]
 
 
-def _same(opened: Open | None, question_id: str) -> Open:
+def _same(opened: OpenQuestion | None, question_id: str) -> OpenQuestion:
     """The question that is asked, if it is this one."""
     if opened is None or opened.id != question_id:
         raise QuestionGone("it is not asked any more: somebody answered first, perhaps in its terminal")
@@ -250,10 +249,10 @@ def _require_offered(question: Question, choice: Choice) -> None:
 
 def _is_denial(question: Question, choice: Choice) -> bool:
     chosen = next((option for option in question.options if option.key == choice.option), None)
-    return chosen is not None and chosen.leaning is Leaning.DENY
+    return chosen is not None and chosen.leaning is OptionEffect.DENY
 
 
-def _own_choice(opened: Open, choice: Choice) -> Choice | None:
+def _own_choice(opened: OpenQuestion, choice: Choice) -> Choice | None:
     """The same choice among the options that the program told; None when it told none that means this one alone."""
     told = opened.told.question if opened.told else None
     if told is None or choice.text or not opened.is_renumbered:
@@ -282,7 +281,7 @@ def _words_for(dialog: Dialog, index: int) -> str:
     """What is said with an option that wants words, when none were given."""
     if index != dialog.text_option:
         return ""
-    if dialog.options[index].leaning is Leaning.DENY:
+    if dialog.options[index].leaning is OptionEffect.DENY:
         return _NO
     raise InvalidChoice("that option wants words of one's own: give them instead of it", ())
 
@@ -290,7 +289,7 @@ def _words_for(dialog: Dialog, index: int) -> str:
 def _amounts_to(shown: Option, chosen: Option) -> bool:
     if shown.label.lower() == chosen.label.lower():
         return True
-    return shown.leaning is chosen.leaning and chosen.leaning in (Leaning.ALLOW, Leaning.DENY)
+    return shown.leaning is chosen.leaning and chosen.leaning in (OptionEffect.ALLOW, OptionEffect.DENY)
 
 
 def _squeezed(text: str) -> str:

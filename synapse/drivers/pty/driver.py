@@ -10,31 +10,25 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from synapse.core.agent import AGENT_STATES, READY, WORKING
-from synapse.core.clock import Clock
 from synapse.core.driver import DEGRADED, AgentView, Sighting, Submitted, Turn, TurnEvent
 from synapse.core.question import Choice
+from synapse.core.types import Clock
+from synapse.drivers.pty.adapters.adapter import Sender
 from synapse.drivers.pty.answering import Answerer, OwnWay
-from synapse.drivers.pty.composer import Composer
-from synapse.drivers.pty.following import Following
-from synapse.drivers.pty.handover import Handover
-from synapse.drivers.pty.heard import ANSWERED, SUBMITTED, Signal
-from synapse.drivers.pty.interrupting import press_interrupt
-from synapse.drivers.pty.lookout import Lookout
-from synapse.drivers.pty.partial_text import PartialText
-from synapse.drivers.pty.running_program import RunningProgram
-from synapse.drivers.pty.shown_answer import ShownAnswer
-from synapse.drivers.pty.signals.adapter import Sender
-from synapse.drivers.pty.station import Station, end_of
-from synapse.drivers.pty.typist import Typist
-from synapse.terminal.asking import Asking
+from synapse.drivers.pty.context import ANSWERED, SUBMITTED, PtyContext, Signal, end_of
+from synapse.drivers.pty.program import RunningProgram
+from synapse.drivers.pty.prompt_files import PromptFiles
+from synapse.drivers.pty.submit import ApiSubmitter, KeySubmitter
+from synapse.drivers.pty.turn import PartialText, ShownAnswer, TurnFollower, press_interrupt
+from synapse.drivers.pty.watcher import ScreenWatcher
 from synapse.terminal.delivery import Delivery
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.gate import Shut, dialog_open, shut, shut_for_sending
-from synapse.terminal.insistence import Insistence
-from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
-from synapse.terminal.signals.report import Report, Saying
-from synapse.terminal.turn import TurnTracker
+from synapse.terminal.questions import QuestionTracker
+from synapse.terminal.screen import Picture
+from synapse.terminal.signals.report import Saying, SignalReport
+from synapse.terminal.turn import InterruptRetry, TurnTracker
 
 __all__ = ["ANSWERED", "SUBMITTED", "PtyDriver"]
 
@@ -45,18 +39,18 @@ _REACTION_SECONDS: Final = 0.15
 class PtyDriver:
     """Implements core.driver.Driver for a program that runs, and signals.adapter.Listener for what it says."""
 
-    def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, composer: Composer) -> None:
+    def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, composer: PromptFiles) -> None:
         self.program = program
         self._profile = profile
         self._clock = clock
         self._composer = composer
-        self._lookout = Lookout(profile, program.screen, program.pump, clock, program.has_unread)
-        self._station = Station(
-            program=program, profile=profile, clock=clock, lookout=self._lookout, asking=Asking(profile)
+        self._lookout = ScreenWatcher(profile, program.screen, program.pump, clock, program.has_unread)
+        self._station = PtyContext(
+            program=program, profile=profile, clock=clock, lookout=self._lookout, asking=QuestionTracker(profile)
         )
-        self._typist = Typist(self._station)
+        self._typist = KeySubmitter(self._station)
         self._answerer = Answerer(self._station)
-        self._on_its_way: Delivery | Handover | None = None
+        self._on_its_way: Delivery | ApiSubmitter | None = None
         self._in_turn = self._is_dropped = False
         self._types_next = False
         """Its API has refused a message: the next is typed, until one was."""
@@ -64,9 +58,9 @@ class PtyDriver:
         program.on_output = self._lookout.output_came
         program.exited.add_done_callback(self._program_ended)
 
-    def use(self, look_again: Callable[[], None], own_way: OwnWay, sender: Callable[[], Sender | None]) -> None:
+    def use(self, recheck: Callable[[], None], own_way: OwnWay, sender: Callable[[], Sender | None]) -> None:
         """Use what the program's adapter offers: its latest word, its way to be answered, its way to be sent to."""
-        self._station.look_again, self._answerer.own_way, self._find_sender = look_again, own_way, sender
+        self._station.recheck, self._answerer.own_way, self._find_sender = recheck, own_way, sender
 
     def view(self) -> AgentView:
         """What is known of the agent now; see core.driver.Driver."""
@@ -110,7 +104,7 @@ class PtyDriver:
         try:
             text = await self._compose(turn)
             self._station.heard.begin(text)
-            self._station.insistence = Insistence()
+            self._station.insistence = InterruptRetry()
             if not self._is_dropped:
                 async with aclosing(self._take(text)) as events:
                     async for event in events:
@@ -169,7 +163,7 @@ class PtyDriver:
             self._station.heard.add(Signal(source, kind, detail))
         self._lookout.wake()
 
-    def report(self, report: Report) -> None:
+    def report(self, report: SignalReport) -> None:
         """Take what the program says of its turn; see `signals.adapter.Listener`."""
         self._lookout.evidence.report(report.source, report.state, report.detail, self._now())
         self._station.asking.hear(report)
@@ -236,7 +230,7 @@ class PtyDriver:
         self._on_its_way = on_its_way
         async with aclosing(delivering) as events:
             async for event in events:
-                if isinstance(on_its_way, Handover) and on_its_way.was_refused:
+                if isinstance(on_its_way, ApiSubmitter) and on_its_way.was_refused:
                     # Before it is told: whoever hears that nothing was taken does not follow any further.
                     self._types_next = True
                 yield event
@@ -245,15 +239,17 @@ class PtyDriver:
             has_worked = isinstance(on_its_way, Delivery) and on_its_way.saw_work
             tracker = TurnTracker(self._profile, self._now(), has_worked=has_worked)
             partial = PartialText(self._station, text, shown, reads_screen=self._find_sender() is None)
-            async with aclosing(Following(self._station, self._answerer, tracker, partial, shown).events()) as events:
+            async with aclosing(
+                TurnFollower(self._station, self._answerer, tracker, partial, shown).events()
+            ) as events:
                 async for event in events:
                     yield event
 
-    def _deliver(self, text: str) -> tuple[Delivery | Handover, AsyncGenerator[TurnEvent, None]]:
+    def _deliver(self, text: str) -> tuple[Delivery | ApiSubmitter, AsyncGenerator[TurnEvent, None]]:
         """By its API if it has one that works, else by keys."""
         sender = self._sender()
         if sender is not None:
-            handover = Handover(self._station, sender, text)
+            handover = ApiSubmitter(self._station, sender, text)
             return handover, handover.events()
         delivery = Delivery(text, self._profile)
         return delivery, self._typist.deliver(delivery)

@@ -15,12 +15,12 @@ import re
 from collections import deque
 from typing import Final, Protocol
 
-from synapse.core.clock import Clock
-from synapse.core.envelope import sanitise
-from synapse.drivers.pty.line_discipline import edits_lines
-from synapse.drivers.pty.watched_screen import WatchedScreen
-from synapse.terminal.picture import Picture
+from synapse.core.text import sanitise
+from synapse.core.types import Clock
+from synapse.drivers.pty.pump import edits_lines
+from synapse.drivers.pty.screen import LockedScreen
 from synapse.terminal.reading import cells
+from synapse.terminal.screen import Picture
 
 _SHOWN_SECONDS: Final = 3.0
 _CALM_SECONDS: Final = 0.015
@@ -49,7 +49,7 @@ class Shows(Protocol):
 class Notices:
     """Shows one notice after the other. All calls come from the pump's thread."""
 
-    def __init__(self, terminal: int, screen: WatchedScreen, clock: Clock, shows: Shows) -> None:
+    def __init__(self, terminal: int, screen: LockedScreen, clock: Clock, shows: Shows) -> None:
         self._terminal = terminal
         self._screen = screen
         self._clock = clock

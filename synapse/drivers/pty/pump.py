@@ -2,10 +2,17 @@
 
 It never waits for the event loop and the loop never waits for it. A person's terminal that does not drain stalls this
 thread and so the program, as it would without us; nothing piles up.
+
+What is typed into a program: written at once as far as its terminal takes it, and kept in order beyond that.
+
+Wakes a thread that polls files.
+
+What the kernel does with the lines of a program, by the settings of its terminal.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import termios
@@ -13,14 +20,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from synapse.core.clock import Clock
-from synapse.drivers.pty.line_discipline import line_keys
-from synapse.drivers.pty.program_input import ProgramInput
-from synapse.drivers.pty.waker import Waker
-from synapse.drivers.pty.watched_screen import WatchedScreen
-from synapse.terminal.draft import PersonDraft
+from synapse.core.types import Clock
+from synapse.drivers.pty.screen import LockedScreen
+from synapse.terminal.line_editor import LineKeys, PersonDraft
 
 _READ_SIZE: Final = 65536
 _PIECE: Final = 4096
@@ -38,7 +42,7 @@ class PersonStreams:
     sink: int
 
 
-class PersonDesk(Protocol):
+class InputHandler(Protocol):
     """What is done with a person's keys. All calls come from the pump's thread."""
 
     def typed(self, data: bytes) -> None: ...
@@ -62,7 +66,7 @@ class Pump:
     def __init__(
         self,
         terminal: int,
-        screen: WatchedScreen,
+        screen: LockedScreen,
         clock: Clock,
         *,
         person: PersonStreams | None,
@@ -81,7 +85,7 @@ class Pump:
         """True while output is on its way: the program is not quiet, however long a slow terminal takes."""
         self.last_key = float("-inf")
         self.draft = PersonDraft()
-        self._desk: PersonDesk | None = None
+        self._desk: InputHandler | None = None
         self._jobs: deque[Callable[[], None]] = deque()
         self._finishing = False
         self._closed = False
@@ -93,7 +97,7 @@ class Pump:
         self._keys_given = self._keys_taken = 0
         self._thread = threading.Thread(target=self._run, name="pty-pump", daemon=True)
 
-    def start(self, desk: PersonDesk) -> None:
+    def start(self, desk: InputHandler) -> None:
         self._desk = desk
         self._thread.start()
 
@@ -287,3 +291,143 @@ class Pump:
         except termios.error:
             return b""
         return key * 3 if self._line_open else key
+
+
+class ProgramInput:
+    """The way into a terminal. Any thread may write; nobody ever waits for a program that does not read."""
+
+    def __init__(self, terminal: int, wake: Callable[[], None]) -> None:
+        self._terminal = terminal
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._pending = bytearray()
+        self._closed = False
+
+    @property
+    def pending(self) -> int:
+        """How many bytes wait for the program to read."""
+        return len(self._pending)
+
+    def write(self, data: bytes) -> None:
+        """Type these bytes after all that were written before; those of a program that is gone are dropped."""
+        with self._lock:
+            self._pending += data
+            self._push()
+            is_stuck = bool(self._pending)
+        if is_stuck:
+            self._wake()
+
+    def flush(self) -> None:
+        """Write what waits, as far as the terminal takes it."""
+        with self._lock:
+            self._push()
+
+    def close(self) -> None:
+        """Drop what waits and whatever comes."""
+        with self._lock:
+            self._closed = True
+            self._pending.clear()
+
+    def _push(self) -> None:
+        if self._closed:
+            self._pending.clear()
+            return
+        try:
+            while self._pending:
+                del self._pending[: os.write(self._terminal, self._pending)]
+        except BlockingIOError:
+            return
+        except OSError:
+            # EIO: the program is gone; its exit is reported elsewhere.
+            self._pending.clear()
+
+
+class Waker:
+    """A pipe that one thread polls and any other may write to, also after it was closed."""
+
+    def __init__(self) -> None:
+        self.number, self._bell = os.pipe()
+        os.set_blocking(self.number, False)
+        os.set_blocking(self._bell, False)
+        # Guards the number of a closed file: another file may have it by then.
+        self._lock = threading.Lock()
+        self._is_open = True
+
+    def wake(self) -> None:
+        # A full pipe is full of wakes that were not seen yet.
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if self._is_open:
+                os.write(self._bell, b"w")
+
+    def drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.number, 4096)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_open = False
+            os.close(self.number)
+            os.close(self._bell)
+
+
+SUSPEND_KEY: Final = b"\x1a"
+_COOKED_SIGNALS: Final = termios.ICANON | termios.ISIG
+# Python's termios has no name for it; Linux and macOS share the value.
+IUTF8: Final = 0x4000
+_DISABLED: Final = b"\0"
+"""A key that a terminal does not have."""
+_RETURN: Final = frozenset(b"\r")
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+def edits_lines(terminal: int) -> bool:
+    """True if the kernel edits the program's lines, and hands them over whole."""
+    try:
+        return bool(termios.tcgetattr(terminal)[3] & termios.ICANON)
+    except termios.error:
+        return False
+
+
+def line_keys(terminal: int) -> LineKeys | None:
+    """Return the keys by which the kernel edits the program's line; None if the program edits it."""
+    try:
+        settings = termios.tcgetattr(terminal)
+    except termios.error:
+        return None
+    flags: int = settings[3]
+    if not flags & termios.ICANON:
+        return None
+    takes: int = settings[0]
+    is_extended = bool(flags & termios.IEXTEN)
+    signals = _keys(settings, termios.VINTR, termios.VQUIT, termios.VSUSP, when=flags & termios.ISIG)
+    pauses = _keys(settings, termios.VSTART, termios.VSTOP, when=takes & termios.IXON)
+    reprint = _keys(settings, termios.VREPRINT, when=is_extended and flags & termios.ECHO)
+    end = _keys(settings, termios.VEOF, termios.VEOL, termios.VEOL2) | {ord("\n")}
+    return LineKeys(
+        erase=_keys(settings, termios.VERASE),
+        kill=_keys(settings, termios.VKILL) | (_NONE if flags & termios.NOFLSH else signals),
+        erase_word=_keys(settings, termios.VWERASE, when=is_extended),
+        literal=_keys(settings, termios.VLNEXT, when=is_extended),
+        end=end | _RETURN if takes & termios.ICRNL else end,
+        ignored=pauses | reprint | signals | (_RETURN if takes & termios.IGNCR else _NONE),
+        erases_characters=bool(takes & IUTF8),
+    )
+
+
+def suspending_drops_line(terminal: int) -> bool:
+    """True if the kernel itself acts on Ctrl-Z: it drops the line, shows `^Z` where it stood, and stops the program.
+
+    It does so also when the program ignores the signal, or has no shell behind it, and so is not stopped.
+    """
+    try:
+        settings = termios.tcgetattr(terminal)
+    except termios.error:
+        return False
+    flags, is_key = settings[3], settings[6][termios.VSUSP] == SUSPEND_KEY
+    return is_key and flags & _COOKED_SIGNALS == _COOKED_SIGNALS and not flags & termios.NOFLSH
+
+
+def _keys(settings: list[Any], *indexes: int, when: int = True) -> frozenset[int]:
+    """The bytes of the keys at these places of a terminal's settings, unless something has switched them off."""
+    keys: list[bytes] = settings[6]
+    return frozenset(keys[index][0] for index in indexes if when and keys[index] != _DISABLED)

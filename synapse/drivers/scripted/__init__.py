@@ -1,1 +1,1 @@
-"""An agent whose behaviour is a file: for tests, demos and conformance."""
+"""Runs an agent whose behaviour is a TOML file: for tests, demos and conformance."""

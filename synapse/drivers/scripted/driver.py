@@ -19,15 +19,14 @@ from datetime import datetime
 from typing import Final, NamedTuple, assert_never
 
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
-from synapse.core.clock import Clock
 from synapse.core.driver import (
     AgentView,
     Answered,
-    Asked,
+    ArtifactProduced,
     Failed,
-    Handed,
+    InputRequested,
     Progress,
-    Questioned,
+    QuestionRaised,
     Refused,
     Resumed,
     Sighting,
@@ -36,11 +35,11 @@ from synapse.core.driver import (
     TurnEvent,
     TurnStarted,
 )
-from synapse.core.errors import AgentExited
+from synapse.core.errors import AgentExited, QuestionGone
 from synapse.core.message import Artifact, Message, Part, TextPart
 from synapse.core.question import Choice, Question, chosen, label_of
-from synapse.core.question_errors import QuestionGone
 from synapse.core.task import TaskId
+from synapse.core.types import Clock
 from synapse.drivers.scripted.script import Script
 from synapse.drivers.scripted.steps import Answer, Ask, AskPerson, Exit, Fail, Hand, Reject, Say, Step, Wait
 
@@ -106,14 +105,14 @@ class ScriptedDriver:
             yield TurnStarted(SOURCE, evidence)
             for index, step in enumerate(steps):
                 if isinstance(step, AskPerson) and not self._stop.is_set():
-                    yield Questioned(self._pose(step.question))
+                    yield QuestionRaised(self._pose(step.question))
                     await self._answered.wait()
                     if not self._stop.is_set():
                         yield Resumed("signal")
                 event = await self._play(step, turn, steps[index + 1 :])
                 if event is not None:
                     yield event
-                if isinstance(event, Asked | Answered | Refused | Failed):
+                if isinstance(event, InputRequested | Answered | Refused | Failed):
                     return
             yield Answered(parts=(), source=SOURCE)
         finally:
@@ -250,9 +249,9 @@ def _event(step: Say | Answer | Hand | Ask | Reject | Fail, words: _Words) -> Tu
         case Answer(text=text, direct=direct):
             return Answered(parts=_parts(text, words), source=SOURCE, direct=direct)
         case Hand(artifact=artifact, append=append, last=last):
-            return Handed(artifact=_filled_artifact(artifact, words), append=append, last_chunk=last)
+            return ArtifactProduced(artifact=_filled_artifact(artifact, words), append=append, last_chunk=last)
         case Ask(text=text, authorization=authorization):
-            return Asked(_parts(text, words), authorization)
+            return InputRequested(_parts(text, words), authorization)
         case Reject(note=note):
             return Refused(words.fill(note))
         case Fail(reason=reason, note=note):

@@ -28,15 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from synapse.core.capability import lacking
 from synapse.core.errors import InvalidScript
 from synapse.core.extension import Extensions, read_extensions
 from synapse.core.message import Message
 from synapse.core.question import Question, QuestionKind
-from synapse.drivers.scripted.fields import Fields
-from synapse.drivers.scripted.questions import QUESTION_OPTIONS, parse_question
-from synapse.drivers.scripted.steps import Answer, Reject, Step, Wait
-from synapse.drivers.scripted.verbs import parse_steps
+from synapse.core.requests import lacking
+from synapse.core.tables import ScriptTable
+from synapse.drivers.scripted.steps import QUESTION_OPTIONS, Answer, Reject, Step, Wait, parse_question, parse_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ def parse_script(text: str, source: str = "script") -> Script:
     Raises InvalidScript with the rule, the step and the key that are wrong.
     """
     try:
-        fields = Fields(tomllib.loads(text), source)
+        fields = ScriptTable(tomllib.loads(text), source)
     except tomllib.TOMLDecodeError as wrong:
         raise InvalidScript(f"{source}: not TOML: {wrong}") from wrong
     fields.refuse_unknown(("rule", "default", "startup", "cue_ids", "strict_types", "extensions", *_SWITCHES))
@@ -133,7 +131,7 @@ def parse_script(text: str, source: str = "script") -> Script:
     )
 
 
-def _tables(fields: Fields) -> list[object]:
+def _tables(fields: ScriptTable) -> list[object]:
     if "rule" not in fields:
         return []
     tables = fields.raw("rule")
@@ -143,7 +141,7 @@ def _tables(fields: Fields) -> list[object]:
 
 
 def _parse_rule(table: object, where: str) -> Rule:
-    fields = Fields(table, where)
+    fields = ScriptTable(table, where)
     name = fields.text("name", where.rpartition(": ")[2])
     fields.where = where if "name" not in fields else f"{where} ({name})"
     fields.refuse_unknown(("name", "message_id", "text", "steps"))
@@ -155,29 +153,29 @@ def _parse_rule(table: object, where: str) -> Rule:
     return Rule(name=name, steps=parse_steps(fields.raw("steps"), fields.where), message_id=message_id, text=text)
 
 
-def _parse_default(fields: Fields) -> Rule:
+def _parse_default(fields: ScriptTable) -> Rule:
     if "default" not in fields:
         return NO_RULE
-    default = Fields(fields.raw("default"), f"{fields.where}: default")
+    default = ScriptTable(fields.raw("default"), f"{fields.where}: default")
     default.refuse_unknown(("steps",))
     return Rule(name="default", steps=parse_steps(default.raw("steps"), default.where))
 
 
-def _parse_startup(fields: Fields) -> Question | None:
+def _parse_startup(fields: ScriptTable) -> Question | None:
     if "startup" not in fields:
         return None
-    startup = Fields(fields.raw("startup"), f"{fields.where}: startup")
+    startup = ScriptTable(fields.raw("startup"), f"{fields.where}: startup")
     startup.refuse_unknown(("question", *QUESTION_OPTIONS))
     return parse_question(startup, QuestionKind.STARTUP)
 
 
-def _parse_extensions(fields: Fields) -> Extensions:
+def _parse_extensions(fields: ScriptTable) -> Extensions:
     if "extensions" not in fields:
         return ()
     return read_extensions(fields.raw("extensions"), fields.where, InvalidScript)
 
 
-def _pattern(fields: Fields, key: str) -> re.Pattern[str] | None:
+def _pattern(fields: ScriptTable, key: str) -> re.Pattern[str] | None:
     if key not in fields:
         return None
     given = fields.text(key)

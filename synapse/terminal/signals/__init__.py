@@ -1,1 +1,1 @@
-"""What the CLIs say of themselves, by hooks and in their transcripts: read here, without I/O."""
+"""Parsers for what the CLIs report by hooks and in their transcripts. Pure."""

@@ -12,8 +12,8 @@ from synapse.terminal.signals.report import (
     INTERRUPTED,
     RATE_LIMITED,
     Record,
-    Report,
-    Told,
+    SignalKind,
+    SignalReport,
     error_sentence,
     failed,
     items,
@@ -25,7 +25,7 @@ from synapse.terminal.signals.report import (
 _LIMITS: Final = ("usagelimit", "ratelimit", "quota", "httpstatuscode429")
 
 
-def read_record(record: Record) -> Report | None:
+def read_record(record: Record) -> SignalReport | None:
     """Return what a line of the rollout says of the turn, if anything."""
     if record.get("type") != "event_msg":
         return None
@@ -51,42 +51,42 @@ def working_dir(record: Record) -> str:
     return word(record, "payload", "cwd")
 
 
-def _report(told: Told, heard: str, text: str = "", turn: str = "") -> Report:
-    return Report(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=turn)
+def _report(told: SignalKind, heard: str, text: str = "", turn: str = "") -> SignalReport:
+    return SignalReport(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=turn)
 
 
-def _begun(_event: Record, turn: str) -> Report | None:
-    return _report(Told.WORKING, "its rollout says that a turn has begun", turn=turn)
+def _begun(_event: Record, turn: str) -> SignalReport | None:
+    return _report(SignalKind.WORKING, "its rollout says that a turn has begun", turn=turn)
 
 
-def _item(event: Record, turn: str) -> Report | None:
+def _item(event: Record, turn: str) -> SignalReport | None:
     item = part(event, "item")
     if word(item, "type") != "UserMessage":
         return None
     return _taken("\n".join(word(content, "text") for content in items(item, "content")), turn)
 
 
-def _user_message(event: Record, turn: str) -> Report | None:
+def _user_message(event: Record, turn: str) -> SignalReport | None:
     """How versions before the one that this was read on have it."""
     return _taken(word(event, "message"), turn)
 
 
-def _taken(prompt: str, turn: str) -> Report:
-    return _report(Told.SUBMITTED, "its rollout has the prompt", prompt, turn)
+def _taken(prompt: str, turn: str) -> SignalReport:
+    return _report(SignalKind.SUBMITTED, "its rollout has the prompt", prompt, turn)
 
 
-def _complete(event: Record, turn: str) -> Report | None:
+def _complete(event: Record, turn: str) -> SignalReport | None:
     if error := part(event, "error"):
         return _failure(error, turn)
-    return _report(Told.ANSWERED, "its rollout says that it is done", word(event, "last_agent_message"), turn)
+    return _report(SignalKind.ANSWERED, "its rollout says that it is done", word(event, "last_agent_message"), turn)
 
 
-def _aborted(event: Record, turn: str) -> Report | None:
+def _aborted(event: Record, turn: str) -> SignalReport | None:
     heard = f"its rollout says that the turn was aborted: {word(event, 'reason') or 'no reason'}"
     return failed(Source.TRANSCRIPT, INTERRUPTED, "it was interrupted in its terminal", heard=heard, turn=turn)
 
 
-_READERS: Final[dict[str, Callable[[Record, str], Report | None]]] = {
+_READERS: Final[dict[str, Callable[[Record, str], SignalReport | None]]] = {
     "task_started": _begun,
     "item_completed": _item,
     "user_message": _user_message,
@@ -95,7 +95,7 @@ _READERS: Final[dict[str, Callable[[Record, str], Report | None]]] = {
 }
 
 
-def _failure(error: Record, turn: str) -> Report:
+def _failure(error: Record, turn: str) -> SignalReport:
     note = error_sentence(word(error, "message"))
     reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
     heard = f"its rollout says that it failed: {shortened(note)}"

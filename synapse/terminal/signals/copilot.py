@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Final
 
 from synapse.core.question import Question, QuestionKind
+from synapse.core.text import safe_line, safe_lines
 from synapse.terminal.evidence import Source
-from synapse.terminal.safe_text import safe_line, safe_lines
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
     RATE_LIMITED,
     Record,
-    Report,
-    Told,
+    SignalKind,
+    SignalReport,
     failed,
     items,
     part,
@@ -36,9 +36,9 @@ class CopilotEvents:
         """What it said last, unless it called a tool with it."""
         self._question = ""
         """The call that asks a person."""
-        self._requests: dict[str, Report] = {}
+        self._requests: dict[str, SignalReport] = {}
         """Permissions that it waits for, in their order."""
-        self._readers: dict[str, Callable[[Record], Report | None]] = {
+        self._readers: dict[str, Callable[[Record], SignalReport | None]] = {
             "user.message": self._taken,
             "assistant.message": self._said,
             "assistant.turn_end": self._ended,
@@ -50,28 +50,28 @@ class CopilotEvents:
             "session.error": self._broken,
         }
 
-    def read(self, event: Record) -> Report | None:
+    def read(self, event: Record) -> SignalReport | None:
         """Return what an event says of the turn, if anything."""
         read = self._readers.get(word(event, "type"))
         return None if read is None else read(part(event, "data"))
 
-    def _taken(self, data: Record) -> Report | None:
+    def _taken(self, data: Record) -> SignalReport | None:
         self._turn, self._answer = word(data, "interactionId"), None
         self._requests.clear()
-        return self._report(Told.SUBMITTED, "its events have the prompt", word(data, "content"))
+        return self._report(SignalKind.SUBMITTED, "its events have the prompt", word(data, "content"))
 
-    def _said(self, data: Record) -> Report | None:
+    def _said(self, data: Record) -> SignalReport | None:
         # A sub-agent says it to the tool that called it.
         if not word(data, "parentToolCallId"):
             self._answer = None if items(data, "toolRequests") else word(data, "content")
         return None
 
-    def _ended(self, _data: Record) -> Report | None:
+    def _ended(self, _data: Record) -> SignalReport | None:
         """A turn of the model has ended: ours too, if it called no tool. After an abort or an error it said nothing."""
         answer, self._answer = self._answer, None
-        return None if answer is None else self._report(Told.ANSWERED, "its events say that it is done", answer)
+        return None if answer is None else self._report(SignalKind.ANSWERED, "its events say that it is done", answer)
 
-    def _permission_asked(self, data: Record) -> Report | None:
+    def _permission_asked(self, data: Record) -> SignalReport | None:
         request, request_id = part(data, "permissionRequest"), word(data, "requestId")
         about = "\n".join(filter(None, (word(request, "intention"), _subject(request))))
         question = Question(id=request_id, kind=QuestionKind.PERMISSION, title="", detail=safe_lines(about))
@@ -79,40 +79,40 @@ class CopilotEvents:
         # Of several, one dialog is shown.
         return self._requests[request_id] if len(self._requests) == 1 else None
 
-    def _permission_given(self, data: Record) -> Report | None:
+    def _permission_given(self, data: Record) -> SignalReport | None:
         self._requests.pop(word(data, "requestId"), None)
         return next(iter(self._requests.values()), None) or self._goes_on()
 
-    def _goes_on(self) -> Report:
-        return self._report(Told.WORKING, "its events say that the question was answered")
+    def _goes_on(self) -> SignalReport:
+        return self._report(SignalKind.WORKING, "its events say that the question was answered")
 
-    def _tool_started(self, data: Record) -> Report | None:
+    def _tool_started(self, data: Record) -> SignalReport | None:
         if word(data, "toolName") != _QUESTION:
             return None
         self._question = word(data, "toolCallId")
         asked = word(data, "arguments", "question") or word(data, "arguments", "message")
         return self._asks(asked, Question(id=self._question, kind=QuestionKind.CHOICE, title=safe_line(asked)))
 
-    def _tool_ended(self, data: Record) -> Report | None:
+    def _tool_ended(self, data: Record) -> SignalReport | None:
         return self._goes_on() if word(data, "toolCallId") == self._question != "" else None
 
-    def _aborted(self, _data: Record) -> Report | None:
+    def _aborted(self, _data: Record) -> SignalReport | None:
         return self._failed(INTERRUPTED, "it was interrupted in its terminal")
 
-    def _broken(self, data: Record) -> Report | None:
+    def _broken(self, data: Record) -> SignalReport | None:
         is_limit = word(data, "errorType") in _LIMITS
         return self._failed(RATE_LIMITED if is_limit else API_ERROR, word(data, "message"))
 
-    def _asks(self, asked: str, question: Question) -> Report:
+    def _asks(self, asked: str, question: Question) -> SignalReport:
         heard = f"its events say what it asks: {shortened(asked)}"
-        return replace(self._report(Told.WAITING, heard, asked), question=question)
+        return replace(self._report(SignalKind.WAITING, heard, asked), question=question)
 
-    def _failed(self, reason: str, note: str) -> Report:
+    def _failed(self, reason: str, note: str) -> SignalReport:
         heard = f"its events say how it ended: {shortened(note)}"
         return failed(Source.TRANSCRIPT, reason, note, heard=heard, turn=self._turn)
 
-    def _report(self, told: Told, heard: str, text: str = "") -> Report:
-        return Report(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=self._turn)
+    def _report(self, told: SignalKind, heard: str, text: str = "") -> SignalReport:
+        return SignalReport(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=self._turn)
 
 
 def _subject(request: Record) -> str:

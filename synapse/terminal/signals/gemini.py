@@ -14,8 +14,8 @@ from synapse.terminal.signals.report import (
     INTERRUPTED,
     RATE_LIMITED,
     Record,
-    Report,
-    Told,
+    SignalKind,
+    SignalReport,
     error_sentence,
     failed,
     items,
@@ -37,7 +37,7 @@ class GeminiChat:
         self._answer = ""
         self._calls_tool = False
 
-    def read(self, record: Record) -> Report | None:
+    def read(self, record: Record) -> SignalReport | None:
         """Return what a record says of the turn, if anything."""
         match word(record, "type"):
             case "user":
@@ -54,14 +54,14 @@ class GeminiChat:
             case _:
                 return None
 
-    def conclude(self) -> Report | None:
+    def conclude(self) -> SignalReport | None:
         """The terminal shows that it is ready: what it said last is its answer, if it said anything."""
         if not self._turn or not self._answer or self._calls_tool:
             return None
         turn, self._turn = self._turn, ""
-        return self._report(Told.ANSWERED, "its chat has the answer", self._answer, turn)
+        return self._report(SignalKind.ANSWERED, "its chat has the answer", self._answer, turn)
 
-    def _user(self, record: Record) -> Report | None:
+    def _user(self, record: Record) -> SignalReport | None:
         texts = [text for content in items(record, "content") if (text := word(content, "text"))]
         if not texts:
             # The result of a tool; the model goes on.
@@ -71,14 +71,14 @@ class GeminiChat:
             # What it tells the model at the start of a conversation; after a no it writes that down again.
             return None
         self._turn, self._answer, self._calls_tool = word(record, "id"), "", False
-        return self._report(Told.SUBMITTED, "its chat has the prompt", "\n".join(texts), self._turn)
+        return self._report(SignalKind.SUBMITTED, "its chat has the prompt", "\n".join(texts), self._turn)
 
-    def _failed(self, reason: str, note: str) -> Report | None:
+    def _failed(self, reason: str, note: str) -> SignalReport | None:
         if not self._turn:
             return None
         turn, self._turn = self._turn, ""
         heard = f"its chat says how it ended: {shortened(note)}"
         return failed(Source.TRANSCRIPT, reason, note, heard=heard, turn=turn)
 
-    def _report(self, told: Told, heard: str, text: str, turn: str) -> Report:
-        return Report(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=turn)
+    def _report(self, told: SignalKind, heard: str, text: str, turn: str) -> SignalReport:
+        return SignalReport(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=turn)

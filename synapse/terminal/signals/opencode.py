@@ -1,27 +1,34 @@
-"""OpenCode (1.18): the events of its own server tell everything, and hold the answer's text."""
+"""OpenCode (1.18): the events of its own server tell everything, and hold the answer's text.
+
+What OpenCode (1.18) asks a person, and how its server is told the answer.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final, cast
 
+from synapse.core.question import Choice, OptionEffect, Question, QuestionKind
+from synapse.core.text import safe_line, safe_lines
 from synapse.terminal.evidence import Source
-from synapse.terminal.picture import Picture
-from synapse.terminal.signals.opencode_questions import read_question
+from synapse.terminal.screen import Picture
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
     RATE_LIMITED,
     Record,
-    Report,
     Saying,
-    Told,
+    SignalKind,
+    SignalReport,
     failed,
+    items,
+    numbered,
     part,
+    position,
     shortened,
     word,
 )
@@ -124,7 +131,7 @@ class OpenCodeEvents:
         saying, self._saying = self._saying, None
         return saying
 
-    def read(self, event: Record) -> Report | None:
+    def read(self, event: Record) -> SignalReport | None:
         """Return what an event says of the turn, if anything."""
         given = part(event, "properties")
         session = word(given, "sessionID") or word(given, "info", "id")
@@ -143,7 +150,7 @@ class OpenCodeEvents:
             return self._read_text(name, given, talk)
         return self._read(name, given, talk, session)
 
-    def _read(self, name: str, given: Record, talk: _Conversation, session: str) -> Report | None:
+    def _read(self, name: str, given: Record, talk: _Conversation, session: str) -> SignalReport | None:
         match name:
             case "tui.session.select":
                 self.session = session
@@ -161,7 +168,7 @@ class OpenCodeEvents:
                 pass
         return None
 
-    def _read_text(self, name: str, given: Record, talk: _Conversation) -> Report | None:
+    def _read_text(self, name: str, given: Record, talk: _Conversation) -> SignalReport | None:
         before, report = dict(talk.texts), None
         if name == "message.part.delta":
             _grow(given, talk)
@@ -171,7 +178,7 @@ class OpenCodeEvents:
             self._saying = Saying(talk.turn, text)
         return report
 
-    def _read_question(self, name: str, given: Record, talk: _Conversation) -> Report | None:
+    def _read_question(self, name: str, given: Record, talk: _Conversation) -> SignalReport | None:
         if name.endswith(".asked"):
             self.asked[word(given, "id")] = given
             return _asked(given, talk)
@@ -180,7 +187,7 @@ class OpenCodeEvents:
         if self.asked:
             # It asks several things, one after the other.
             return _asked(next(iter(self.asked.values())), talk)
-        return _report(Told.WORKING, "its server says that the question was answered", turn=talk.turn)
+        return _report(SignalKind.WORKING, "its server says that the question was answered", turn=talk.turn)
 
 
 def _note_message(info: Record, talk: _Conversation) -> None:
@@ -198,7 +205,7 @@ def _note_message(info: Record, talk: _Conversation) -> None:
         talk.is_finished = bool(word(info, "finish"))
 
 
-def _part(given: Record, talk: _Conversation) -> Report | None:
+def _part(given: Record, talk: _Conversation) -> SignalReport | None:
     if word(given, "type") != "text" or given.get("synthetic") is True:
         return None
     message, text = word(given, "messageID"), word(given, "text")
@@ -206,7 +213,7 @@ def _part(given: Record, talk: _Conversation) -> Report | None:
         talk.texts[word(given, "id")] = text
     elif message == talk.turn and not talk.is_taken:
         talk.is_taken = True
-        return _report(Told.SUBMITTED, "its server has the prompt", text, talk.turn)
+        return _report(SignalKind.SUBMITTED, "its server has the prompt", text, talk.turn)
     return None
 
 
@@ -217,13 +224,13 @@ def _grow(given: Record, talk: _Conversation) -> None:
         talk.texts[known] += word(given, "delta")
 
 
-def _status(status: Record, talk: _Conversation) -> Report | None:
+def _status(status: Record, talk: _Conversation) -> SignalReport | None:
     match word(status, "type"):
         case "busy":
-            return _report(Told.WORKING, "its server says that it works", turn=talk.turn)
+            return _report(SignalKind.WORKING, "its server says that it works", turn=talk.turn)
         case "retry":
             heard = f"its server tries again{_at(status.get('next'))}: {shortened(word(status, 'message'))}"
-            return _report(Told.WORKING, heard, turn=talk.turn)
+            return _report(SignalKind.WORKING, heard, turn=talk.turn)
         case "idle" if talk.turn and not talk.is_over:
             return _ended(talk)
         case _:
@@ -236,7 +243,7 @@ def _at(milliseconds: object) -> str:
     return f" at {datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _ended(talk: _Conversation) -> Report:
+def _ended(talk: _Conversation) -> SignalReport:
     talk.is_over = True
     if talk.error:
         return _failure(talk.error, talk.turn)
@@ -247,10 +254,10 @@ def _ended(talk: _Conversation) -> Report:
     if talk.is_rejected and not text:
         heard = "its server says that it is done: a person said no"
         return failed(Source.SIGNAL, INTERRUPTED, "a person said no, which ended the turn", heard=heard, turn=talk.turn)
-    return _report(Told.ANSWERED, "its server says that it is done", text, talk.turn)
+    return _report(SignalKind.ANSWERED, "its server says that it is done", text, talk.turn)
 
 
-def _failure(error: Record, turn: str) -> Report:
+def _failure(error: Record, turn: str) -> SignalReport:
     if word(error, "name") == "MessageAbortedError":
         heard = "its server says that the turn was aborted"
         return failed(Source.SIGNAL, INTERRUPTED, "it was interrupted in its terminal", heard=heard, turn=turn)
@@ -260,11 +267,13 @@ def _failure(error: Record, turn: str) -> Report:
     return failed(Source.SIGNAL, RATE_LIMITED if is_limit else API_ERROR, note, heard=heard, turn=turn)
 
 
-def _asked(given: Record, talk: _Conversation) -> Report:
+def _asked(given: Record, talk: _Conversation) -> SignalReport:
     question = read_question(given)
     asked = f"{word(given, 'permission')}: {question.detail}" if word(given, "permission") else question.title
     heard = f"its server says what it asks: {shortened(asked)}"
-    return Report(told=Told.WAITING, source=Source.SIGNAL, detail=heard, text=asked, turn=talk.turn, question=question)
+    return SignalReport(
+        told=SignalKind.WAITING, source=Source.SIGNAL, detail=heard, text=asked, turn=talk.turn, question=question
+    )
 
 
 def _way(info: Record) -> Record:
@@ -274,5 +283,87 @@ def _way(info: Record) -> Record:
     return {key: value for key, value in told.items() if value}
 
 
-def _report(told: Told, heard: str, text: str = "", turn: str = "") -> Report:
-    return Report(told=told, source=Source.SIGNAL, detail=heard, text=text, turn=turn)
+def _report(told: SignalKind, heard: str, text: str = "", turn: str = "") -> SignalReport:
+    return SignalReport(told=told, source=Source.SIGNAL, detail=heard, text=text, turn=turn)
+
+
+_REPLIES: Final = (
+    ("once", "Allow once", OptionEffect.ALLOW),
+    ("always", "Allow always", OptionEffect.ALLOW_ALWAYS),
+    ("reject", "Reject", OptionEffect.DENY),
+)
+_ONLY_THERE: Final = "it asks several things at once: answer them in its terminal"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What its server is to be asked, so that it has the answer."""
+
+    path: str
+    body: Mapping[str, Any]
+
+
+def read_question(request: Record) -> Question:
+    """The question of a request, `permission.asked` or `question.asked`."""
+    return _choice(request) if "questions" in request else _permission(request)
+
+
+def reply_to(request: Record, choice: Choice) -> Reply | None:
+    """How the choice is told to its server; None when that has no words for it."""
+    if "questions" not in request:
+        place = position(choice.option, len(_REPLIES))
+        body = None if place is None else {"reply": _REPLIES[place][0]}
+        return None if body is None else Reply(f"/permission/{word(request, 'id')}/reply", body)
+    answer = _answer(request, choice)
+    return Reply(f"/question/{word(request, 'id')}/reply", {"answers": [[answer]]}) if answer else None
+
+
+def _permission(request: Record) -> Question:
+    always = ", ".join(_words(request, "always"))
+    labels = [(f"{label}: {always}" if reply == "always" and always else label, how) for reply, label, how in _REPLIES]
+    title = f"Permission required: {word(request, 'permission') or 'something'}"
+    return Question(
+        id=word(request, "id"),
+        kind=QuestionKind.PERMISSION,
+        title=safe_line(title),
+        detail=safe_lines(_about(request)),
+        options=numbered(labels),
+        source=Source.SIGNAL,
+    )
+
+
+def _about(request: Record) -> str:
+    """What shall be done: the command, or the file with the change."""
+    told = [word(request, "metadata", key) for key in ("command", "filepath", "diff")]
+    return "\n".join(filter(None, told)) or "\n".join(_words(request, "patterns"))
+
+
+def _choice(request: Record) -> Question:
+    asked = items(request, "questions")
+    is_one = len(asked) == 1
+    options = items(asked[0], "options") if is_one else []
+    told = [f"{word(one, 'label')}: {word(one, 'description')}" for one in options if word(one, "description")]
+    return Question(
+        id=word(request, "id"),
+        kind=QuestionKind.CHOICE,
+        title=safe_line(word(asked[0], "question")) if asked else "",
+        detail=safe_lines("\n".join(told if is_one else [word(one, "question") for one in asked])),
+        options=numbered((word(option, "label"), OptionEffect.OTHER) for option in options),
+        takes_text=is_one and asked[0].get("custom") is not False,
+        source=Source.SIGNAL,
+        hint="" if is_one else _ONLY_THERE,
+    )
+
+
+def _answer(request: Record, choice: Choice) -> str:
+    asked = items(request, "questions")
+    if len(asked) != 1:
+        return ""
+    options = items(asked[0], "options")
+    place = position(choice.option, len(options))
+    return choice.text if place is None else word(options[place], "label")
+
+
+def _words(request: Record, key: str) -> list[str]:
+    value: object = request.get(key)
+    return [each for each in cast("list[object]", value) if isinstance(each, str)] if isinstance(value, list) else []

@@ -1,15 +1,19 @@
-"""What a CLI itself says of its turn, whatever way it came: the value that all readers of signals make."""
+"""What a CLI itself says of its turn, whatever way it came: the value that all readers of signals make.
+
+The options of a question as a CLI's own signal tells them: people choose by number.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, cast
 
 from synapse.core.agent import READY, WAITING, WORKING
-from synapse.core.question import Question
+from synapse.core.question import Option, OptionEffect, Question
+from synapse.core.text import safe_line
 from synapse.terminal.evidence import Source
 
 INTERRUPTED: Final = "interrupted"
@@ -23,7 +27,7 @@ Record = Mapping[str, Any]
 """A hook's payload, or one line of a transcript."""
 
 
-class Told(StrEnum):
+class SignalKind(StrEnum):
     """What is said."""
 
     SUBMITTED = "submitted"
@@ -34,19 +38,19 @@ class Told(StrEnum):
 
 
 _STATES: Final = {
-    Told.SUBMITTED: WORKING,
-    Told.WORKING: WORKING,
-    Told.WAITING: WAITING,
-    Told.ANSWERED: READY,
-    Told.FAILED: READY,
+    SignalKind.SUBMITTED: WORKING,
+    SignalKind.WORKING: WORKING,
+    SignalKind.WAITING: WAITING,
+    SignalKind.ANSWERED: READY,
+    SignalKind.FAILED: READY,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class SignalReport:
     """One thing that a CLI said. `turn` is its own name of the turn, where it has one."""
 
-    told: Told
+    told: SignalKind
     source: Source
     detail: str
     """For `--explain`: what was heard."""
@@ -76,9 +80,9 @@ class Saying:
     text: str
 
 
-def failed(source: Source, reason: str, note: str, *, heard: str, turn: str = "") -> Report:
+def failed(source: Source, reason: str, note: str, *, heard: str, turn: str = "") -> SignalReport:
     """A turn that ended without an answer."""
-    return Report(told=Told.FAILED, source=source, detail=heard, text=note, reason=reason, turn=turn)
+    return SignalReport(told=SignalKind.FAILED, source=source, detail=heard, text=note, reason=reason, turn=turn)
 
 
 def word(record: Record, *path: str) -> str:
@@ -123,3 +127,19 @@ def _table(value: object) -> Record:
 
 def _squeezed(text: str) -> str:
     return "".join(text.split())
+
+
+_MOST_OPTIONS: Final = 50
+
+
+def numbered(options: Iterable[tuple[str, OptionEffect]]) -> tuple[Option, ...]:
+    """The options with numbers from 1 as their keys, in the order in which the CLI shows them, safe to print."""
+    return tuple(
+        Option(key=str(number), label=safe_line(label), leaning=leaning)
+        for number, (label, leaning) in enumerate(list(options)[:_MOST_OPTIONS], 1)
+    )
+
+
+def position(key: str, count: int) -> int | None:
+    """The place of the option that has this key among `count`; None if none has."""
+    return int(key) - 1 if key.isascii() and key.isdigit() and 1 <= int(key) <= count else None

@@ -15,13 +15,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from synapse.attach.person import PersonTerminal
-from synapse.drivers.pty.composer import Composer
-from synapse.drivers.pty.desk import LineRouting
+from synapse.config.process import SystemClock
 from synapse.drivers.pty.driver import PtyDriver
+from synapse.drivers.pty.person_input import LineRouting
+from synapse.drivers.pty.process import Launch
+from synapse.drivers.pty.program import TerminalUsers, start_program
+from synapse.drivers.pty.prompt_files import PromptFiles
 from synapse.drivers.pty.pump import PersonStreams
-from synapse.drivers.pty.running_program import Company, start_program
-from synapse.drivers.pty.spawn import Launch
-from synapse.runtime.system_clock import SystemClock
 from synapse.terminal.profile import parse_profile
 
 PROFILE = {
@@ -50,7 +50,7 @@ async def host(mode: str, notes: Path, command: tuple[str, ...]) -> int:
         person_terminal=person.source if person.is_terminal else None,
         settings=person.settings,
     )
-    company = Company(
+    company = TerminalUsers(
         person=PersonStreams(person.source, person.sink),
         routing=LineRouting(lambda name: name if name == "codex" else "", send) if person.is_terminal else None,
         suspend=person.suspend if person.is_terminal else None,
@@ -59,7 +59,7 @@ async def host(mode: str, notes: Path, command: tuple[str, ...]) -> int:
     leaving = b""
     try:
         program = await start_program(launch, profile, clock, company)
-        driver = PtyDriver(program, profile, clock, Composer(notes.parent, profile.limit_bytes))
+        driver = PtyDriver(program, profile, clock, PromptFiles(notes.parent, profile.limit_bytes))
         program.begin()
         program.load_screen()
         person.follow_size(asyncio.get_running_loop(), program.resize)

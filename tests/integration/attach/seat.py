@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from synapse.drivers.pty.spawn import Launch, Program, set_size, spawn
+from synapse.drivers.pty.process import Launch, Program, set_size, spawn
 from tests.integration.pty.terminals import BOUND, environment
 
 SHELL_PROMPT = "sh$ "

@@ -22,11 +22,10 @@ from websockets.http11 import Request, Response
 from synapse.attach.server import AttachServer
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
-from synapse.drivers.pty.desk import LineRouting
+from synapse.drivers.pty.person_input import LineRouting
+from synapse.drivers.pty.program import TerminalUsers
 from synapse.drivers.pty.pump import PersonStreams
-from synapse.drivers.pty.running_program import Company
-from synapse.terminal.picture import Picture
-from synapse.terminal.screen import Screen
+from synapse.terminal.screen import Picture, Screen
 from tests.integration.attach.seat import SHELL_PROMPT, Seat, children, seated
 from tests.integration.pty.terminals import Stage, agent, answer, dummy, line_program, staged
 
@@ -73,7 +72,7 @@ class Room:
 
 @asynccontextmanager
 async def room(
-    command: tuple[str, ...], folder: Path, *, caller: Caller | None = None, company: Company | None = None
+    command: tuple[str, ...], folder: Path, *, caller: Caller | None = None, company: TerminalUsers | None = None
 ) -> AsyncGenerator[Room, None]:
     async with staged(command, line_program(), company=company) as stage:
         server = AttachServer(stage.program)
@@ -225,7 +224,7 @@ def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_
         sink = os.open(os.devnull, os.O_WRONLY)
         person = PersonStreams(keys, sink)
         try:
-            async with room(dummy().command, tmp_path, company=Company(person=person)) as here:
+            async with room(dummy().command, tmp_path, company=TerminalUsers(person=person)) as here:
                 await here.stage.ready()
                 here.stage.program.resize(120, 40)
                 await visit(here, story=story)
@@ -316,7 +315,7 @@ def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_path: 
 
     async def scene() -> None:
         routing = LineRouting(lambda name: name, lambda target, text: sent.append((target, text)))
-        async with room(dummy().command, tmp_path, company=Company(routing=routing)) as here:
+        async with room(dummy().command, tmp_path, company=TerminalUsers(routing=routing)) as here:
             await here.stage.ready()
             await visit(here, story=story)
 

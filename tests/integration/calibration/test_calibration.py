@@ -8,12 +8,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from synapse.calibration.findings import Finding, Verdict, wrong
-from synapse.calibration.recipe import Recipe
 from synapse.calibration.run import CalibrationPlan, calibrate
+from synapse.calibration.sandbox import Recipe
 from synapse.calibration.terminals import TerminalKind
-from synapse.runtime.settings import TerminalSize
-from synapse.runtime.system_clock import SystemClock
+from synapse.calibration.trial import Finding, Verdict, wrong
+from synapse.config.process import SystemClock
+from synapse.config.settings import TerminalSize
 from synapse.terminal.theme import Theme
 
 PROGRAM = Path(__file__).resolve().parents[2] / "agents" / "model_client.py"

@@ -10,10 +10,9 @@ from http.client import HTTPConnection, HTTPResponse
 
 import pytest
 
-from synapse.calibration.acts import SCENES, Hold, Say
-from synapse.calibration.ledger import Fact, Ledger
-from synapse.calibration.model_server import ModelServer
-from synapse.runtime.system_clock import SystemClock
+from synapse.calibration.model_server import Fact, Ledger, ModelServer
+from synapse.calibration.scripted_model import SCENES, Hold, Say
+from synapse.config.process import SystemClock
 from tests.unit.calibration.vendors import ANTHROPIC, CHAT, VENDORS, Json, Vendor, events
 
 PATIENCE = 20.0

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from synapse.calibration.recipe import Recipe
-from synapse.calibration.workbench import Workbench
+from synapse.calibration.sandbox import Recipe, Workbench
 
 PERSON = {"PATH": os.environ["PATH"], "HOME": "somewhere else", "ANTHROPIC_API_KEY": "secret", "SYNAPSE_AGENT_ID": "me"}
 RECIPE = Recipe(

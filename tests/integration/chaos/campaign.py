@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from synapse.transports.client import NoAnswer
+from synapse.client.http import NoAnswer
 from tests.integration.chaos.house import (
     LINE_RULES,
     PAGE_RULES,

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
-from synapse.registries.processes import is_running, start_time
-from synapse.transports.client import Answer, HostAddress, NoAnswer, request
+from synapse.registry.files import FileRegistry, is_running, start_time
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 AGENTS: Final = ROOT / "tests" / "agents"

@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry, is_alive
-from synapse.transports.client import Answer, HostAddress, NoAnswer, request
+from synapse.registry.files import FileRegistry, is_alive
 from tests.integration.chaos.letters import Letter, read_letters
 
 PATIENCE = 60.0

@@ -11,8 +11,7 @@ import pytest
 
 from synapse.core.events import Recorded, StateChanged
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.receipt import Receipt, ReceiptStep
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import Receipt, ReceiptStep, Task, TaskId, TaskState
 from tests.integration.chaos.campaign import VICTIMS, Campaign
 from tests.integration.chaos.house import Received, open_house
 from tests.integration.chaos.letters import Letter

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from synapse.core.envelope import wrap
 from synapse.core.events import Recorded, StateChanged
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import Task, TaskState
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.core.text import wrap
 from tests.integration.chaos.house import Received, nonces
 from tests.integration.chaos.letters import Letter
 

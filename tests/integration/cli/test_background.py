@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from synapse.cli.background import start_host, stop_host
 from synapse.cli.main import main
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentExited, AgentUnresponsive, SynapseError
-from synapse.registries.files import FileRegistry
-from synapse.registries.processes import start_time
-from synapse.runtime.host_launch import Launch
+from synapse.host.background import Launch, start_host, stop_host
+from synapse.registry.files import FileRegistry, start_time
 from tests.integration.cli.session import ROOT
 
 pytestmark = pytest.mark.integration
@@ -122,7 +120,7 @@ def test_a_host_that_crashes_shows_its_last_lines(
 def test_a_host_that_never_comes_up_is_ended(
     registry: FileRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synapse.cli.background.START_SECONDS", 1.0)
+    monkeypatch.setattr("synapse.host.background.START_SECONDS", 1.0)
     code = f"import os,signal; open({str(tmp_path / 'pid')!r},'w').write(str(os.getpid())); signal.pause()"
     launch = launched_as(code, monkeypatch)
 
@@ -136,7 +134,7 @@ def test_a_host_that_never_comes_up_is_ended(
 def test_a_host_that_does_not_end_is_killed_only_by_force(
     registry: FileRegistry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("synapse.cli.background.STOP_SECONDS", 0.2)
+    monkeypatch.setattr("synapse.host.background.STOP_SECONDS", 0.2)
     process, entry = stubborn(registry)
     with process:
         assert main(["synapse", "stop", "stubborn"]) == 1

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.registries.processes import start_time
+from synapse.registry.files import start_time
 from tests.integration.cli.session import COMMAND, PATIENCE, ROOT, Ran
 
 pytestmark = pytest.mark.integration

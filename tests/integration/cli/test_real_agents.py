@@ -18,8 +18,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from synapse.registries.processes import start_time
-from synapse.transports.client import HostAddress, NoAnswer, request
+from synapse.client.http import HostAddress, NoAnswer, request
+from synapse.registry.files import start_time
 from tests.integration.attach.seat import seated
 from tests.integration.cli.session import COMMAND, PATIENCE, ROOT, Session, session
 

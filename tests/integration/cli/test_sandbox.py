@@ -151,7 +151,7 @@ def test_a_folder_of_sockets_that_may_not_be_entered_says_nothing_about_its_host
 import os, sys
 os.setgid(65534); os.setuid(65534)
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
+from synapse.registry.files import FileRegistry
 registry = FileRegistry(sys.argv[1] + "/state/registry")
 registry.write(AgentEntry("synapse-x-1", "x", pid=2**22 + 1, pid_started=1, socket=sys.argv[1] + "/shut/x.sock"))
 registry.write(AgentEntry("synapse-y-1", "y", pid=2**22 + 1, pid_started=1, socket=sys.argv[1] + "/open/y.sock"))
@@ -162,7 +162,7 @@ print([entry.agent_id for entry in registry.entries()])
         (Path(name) / "shut").mkdir(mode=0o700)
         (Path(name) / "open").mkdir(mode=0o755)
         # What is imported late is imported first: nobody may not read the Python of everybody.
-        early = "import json, pathlib, synapse.registries.files, synapse.registries.private_folders"
+        early = "import json, pathlib, synapse.registry.files, synapse.config.private_files"
         command = [sys.executable, "-c", f"{early}\n{code}", name]
         done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=PATIENCE, check=True)
 

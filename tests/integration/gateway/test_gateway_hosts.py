@@ -8,22 +8,21 @@ from typing import Any
 
 import pytest
 
+from synapse.config.process import SystemClock
+from synapse.config.settings import Settings
 from synapse.core.agent import EXITED, READY, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotResponding, InvalidSettings, OutcomeUnknown, PortTaken, TaskNotCancelable
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.overriding import override
-from synapse.core.requests import CancelTask, Commanded, OnBehalf, Request, SendMessage
-from synapse.dialects.a2a_v0_3 import errors as errors_0_3
-from synapse.dialects.a2a_v1 import errors as errors_1_0
-from synapse.dialects.supervisor import errors as errors_supervisor
-from synapse.registries.files import FileRegistry
-from synapse.runtime.gateway_config import GatewayConfig
-from synapse.runtime.gateway_hosts import FRESH_SECONDS, HostAgents
-from synapse.runtime.gateway_place import gateways, own_url, take_gateway_place
-from synapse.runtime.settings import Settings
-from synapse.runtime.system_clock import SystemClock
-from synapse.transports.host_client import HostClient
+from synapse.core.override import override
+from synapse.core.requests import CancelTask, CommandResult, OnBehalfOf, Request, SendMessage
+from synapse.dialects.a2a_v0_3 import routes as errors_0_3
+from synapse.dialects.a2a_v1 import routes as errors_1_0
+from synapse.dialects.supervisor import routes as errors_supervisor
+from synapse.gateway.config import GatewayConfig, own_url, take_gateway_place
+from synapse.gateway.directory import FRESH_SECONDS, LocalAgents
+from synapse.net.hosts import HostClient
+from synapse.registry.files import FileRegistry, gateways
 from tests.conformance.in_memory_service import InMemoryService
 from tests.conformance.served_host import served
 from tests.fakes.clock import FakeClock
@@ -42,12 +41,12 @@ class CommandedService(InMemoryService):
 
     @override
     async def handle(self, request: Request, caller: Caller) -> Any:
-        if not isinstance(request, OnBehalf):
+        if not isinstance(request, OnBehalfOf):
             return await super().handle(request, caller)
         self.asked.append(request)
         if isinstance(request.request, CancelTask) and request.request.task_id == "done":
             raise TaskNotCancelable("it is done", hint="look")
-        return Commanded(task_id="t", version=3)
+        return CommandResult(task_id="t", version=3)
 
 
 def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
@@ -55,14 +54,14 @@ def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
 
     async def story(services: list[CommandedService], entry: AgentEntry) -> None:
         client = HostClient(FakeClock().monotonic)
-        hosts = HostAgents(registry, client, FakeClock(), me="synapse-gateway-8000")
+        hosts = LocalAgents(registry, client, FakeClock(), me="synapse-gateway-8000")
         assert hosts() == ()
         registry.write(entry)
         (agent,) = hosts()
 
         assert (agent.name, await agent.state()) == (entry.agent_id, READY)
-        assert await agent.command(CancelTask("t"), LAPTOP) == Commanded(task_id="t", version=3)
-        assert services[0].asked == [OnBehalf(LAPTOP, CancelTask("t"))]
+        assert await agent.command(CancelTask("t"), LAPTOP) == CommandResult(task_id="t", version=3)
+        assert services[0].asked == [OnBehalfOf(LAPTOP, CancelTask("t"))]
         with pytest.raises(TaskNotCancelable, match="it is done") as refused:
             await agent.command(CancelTask("done"), LAPTOP)
         assert refused.value.hint == "look"
@@ -85,7 +84,7 @@ def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp
 
     async def story() -> None:
         clock = FakeClock()
-        hosts = HostAgents(registry, HostClient(clock.monotonic), clock, me="synapse-gateway-8000")
+        hosts = LocalAgents(registry, HostClient(clock.monotonic), clock, me="synapse-gateway-8000")
         registry.write(entry)
         (agent,) = hosts()
         assert await agent.state() == EXITED
@@ -111,7 +110,7 @@ def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp
     async def story() -> None:
         clock = FakeClock()
         client = HostClient(clock.monotonic)
-        hosts = HostAgents(registry, client, clock, me="synapse-gateway-8000")
+        hosts = LocalAgents(registry, client, clock, me="synapse-gateway-8000")
         registry.write(entry)
         async with await asyncio.start_unix_server(hang_up, entry.socket):
             (agent,) = hosts()

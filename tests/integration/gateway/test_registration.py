@@ -12,29 +12,25 @@ from pathlib import Path
 
 import pytest
 
+from synapse.config.process import SystemClock
+from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.errors import AgentNotFound, NameTaken
-from synapse.core.external_errors import ExternalAddressRefused, NoAgentThere
+from synapse.core.errors import AgentNotFound, ExternalAddressRefused, InvalidField, NameTaken, NoAgentThere
 from synapse.core.requests import AddExternal, RegisterAgent, RemoveExternal, SendExternal
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.a2a_v0_3 import errors as a2a_v0_3
-from synapse.dialects.a2a_v1 import errors as a2a_v1
-from synapse.dialects.hub import errors as hub
-from synapse.dialects.supervisor import errors as supervisor
-from synapse.registries.files import FileRegistry
-from synapse.registries.processes import UNKNOWN, start_time
-from synapse.runtime.externals import open_externals
-from synapse.runtime.gateway_externals import GatewayExternals
-from synapse.runtime.resident import Residents
-from synapse.runtime.resident_door import ResidentDoors
-from synapse.runtime.settings import Settings
-from synapse.runtime.system_clock import SystemClock
-from synapse.stores.sqlite import SqliteStore
+from synapse.dialects.a2a_v0_3 import routes as a2a_v0_3
+from synapse.dialects.a2a_v1 import routes as a2a_v1
+from synapse.dialects.hub import encode as hub
+from synapse.dialects.supervisor import routes as supervisor
+from synapse.external.client import open_externals
+from synapse.gateway.external import GatewayExternals
+from synapse.gateway.in_process import InProcessAgents, InProcessSockets
+from synapse.registry.files import UNKNOWN, FileRegistry, start_time
+from synapse.store.sqlite import SqliteStore
 from tests.fakes.desk import say
 from tests.fakes.facts import opened as waiting
 from tests.fakes.strangers import card_1_0, stranger_at_home
-from tests.unit.stores.stories import keep
+from tests.unit.store.stories import keep
 
 pytestmark = pytest.mark.integration
 
@@ -52,15 +48,15 @@ def running() -> int:
 
 
 @asynccontextmanager
-async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[GatewayExternals, Residents]]:
+async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[GatewayExternals, InProcessAgents]]:
     store = await SqliteStore.open(home / "store.db")
-    residents = Residents()
+    residents = InProcessAgents()
     registry = FileRegistry(home / "registry")
     sockets = tempfile.TemporaryDirectory(prefix="s")
     settings = Settings(home=home, uds_dir=Path(sockets.name), sources={"uds_dir": "test"}, allow_private_agents=allow)
     try:
         async with asyncio.timeout(BOUND):
-            doors = ResidentDoors(AgentEntry(GATEWAY, "gateway"), registry, settings)
+            doors = InProcessSockets(AgentEntry(GATEWAY, "gateway"), registry, settings)
             yield GatewayExternals(settings, store, registry, residents, SystemClock(), doors=doors), residents
     finally:
         await residents.stop()
@@ -206,12 +202,12 @@ def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) -> None:
             command = open_externals(tmp_path)
             for alias in ("other", "third"):
                 await command.add(AddExternal(url=url, alias=alias))
-            await externals.look_again()
+            await externals.recheck()
             assert {agent.name for agent in residents()} == {"other", "third"}
             (before,) = (agent.entry for agent in residents() if agent.name == "third")
 
             await command.remove(RemoveExternal("other"))
-            await externals.look_again()
+            await externals.recheck()
 
             (after,) = residents()
             assert after.entry is before  # it was not started anew
@@ -227,7 +223,7 @@ def test_a_broken_file_leaves_the_others_where_they_are(tmp_path: Path) -> None:
         async with opened(tmp_path) as (externals, residents):
             await externals.register(RegisterAgent(url=url, agent="other"), OWNER)
             (tmp_path / "external" / "broken.json").write_text("{", encoding="utf-8")
-            await externals.look_again()
+            await externals.recheck()
             assert [agent.name for agent in residents()] == ["other"]
 
     with stranger_at_home() as stranger:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from synapse.config.process import SystemClock
+from synapse.config.settings import Settings
 from synapse.core.agent import READY
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotResponding, NameTaken
 from synapse.core.requests import SendMessage
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.drivers.scripted.script import read_script
-from synapse.registries.files import FileRegistry
-from synapse.runtime.resident import Resident, Residents, resident_entry
-from synapse.runtime.scripted_agent import play
-from synapse.runtime.settings import Settings
-from synapse.runtime.system_clock import SystemClock
-from synapse.stores.sqlite import SqliteStore
+from synapse.gateway.in_process import InProcessAgent, InProcessAgents, resident_entry
+from synapse.host.scripted import play
+from synapse.registry.files import FileRegistry
+from synapse.store.sqlite import SqliteStore
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.fakes.desk import say
 
@@ -42,8 +42,8 @@ async def opened(home: Path) -> AsyncGenerator[SqliteStore]:
         await store.close()
 
 
-def resident(home: Path, store: SqliteStore, name: str = "tck", script: Path = CONFORMANCE) -> Resident:
-    return Resident(
+def resident(home: Path, store: SqliteStore, name: str = "tck", script: Path = CONFORMANCE) -> InProcessAgent:
+    return InProcessAgent(
         resident_entry(name, "scripted", CLOCK),
         play(read_script(script), CLOCK),
         store=store,
@@ -52,7 +52,7 @@ def resident(home: Path, store: SqliteStore, name: str = "tck", script: Path = C
     )
 
 
-async def sent(one: Resident, text: str, message_id: str = "") -> TaskId:
+async def sent(one: InProcessAgent, text: str, message_id: str = "") -> TaskId:
     done = await one.as_agent().command(SendMessage(message=say(text, message_id), dialect="a2a_v1"), LAPTOP)
     return TaskId(done.task_id)
 
@@ -66,7 +66,7 @@ async def until(store: SqliteStore, task_id: TaskId, state: TaskState) -> Task:
         await asyncio.sleep(0.01)
 
 
-async def gone(one: Resident) -> None:
+async def gone(one: InProcessAgent) -> None:
     while True:
         if not one.is_here:
             return
@@ -76,7 +76,7 @@ async def gone(one: Resident) -> None:
 def test_a_resident_takes_messages_and_answers_on_the_shared_store(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as store:
-            residents = Residents()
+            residents = InProcessAgents()
             await residents.add(resident(tmp_path, store))
             (agent,) = residents()
             assert (agent.name, await agent.state()) == ("tck", READY)
@@ -100,7 +100,7 @@ def test_a_name_belongs_to_one_agent_at_a_time(tmp_path: Path) -> None:
             assert await store.claim_inbox("tck", f"{os.getppid()}:0", lambda _: True)
             one = resident(tmp_path, store)
             with pytest.raises(NameTaken):
-                await Residents().add(one)
+                await InProcessAgents().add(one)
             assert not one.is_here
 
     asyncio.run(story())
@@ -130,7 +130,7 @@ def test_a_resident_whose_driver_ends_is_not_here_any_more(tmp_path: Path) -> No
 
     async def story() -> None:
         async with opened(tmp_path) as store:
-            residents = Residents()
+            residents = InProcessAgents()
             one = resident(tmp_path, store, script=script)
             await residents.add(one)
             await sent(one, "leave")

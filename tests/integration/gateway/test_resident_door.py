@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
+from synapse.client.http import HostAddress, request
+from synapse.config.process import SystemClock
+from synapse.config.settings import BUNDLED_PROFILES, Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.json_text import object_in
 from synapse.drivers.scripted.script import read_script
-from synapse.registries.files import FileRegistry
-from synapse.runtime.resident import Resident, resident_entry
-from synapse.runtime.resident_door import ResidentDoors
-from synapse.runtime.scripted_agent import play
-from synapse.runtime.settings import BUNDLED_PROFILES, Settings
-from synapse.runtime.system_clock import SystemClock
-from synapse.stores.sqlite import SqliteStore
-from synapse.transports.client import HostAddress, request
+from synapse.gateway.in_process import InProcessAgent, InProcessSockets, resident_entry
+from synapse.host.scripted import play
+from synapse.registry.files import FileRegistry
+from synapse.store.sqlite import SqliteStore
 from tests.conformance.real_hosts import CONFORMANCE
 
 pytestmark = pytest.mark.integration
@@ -42,15 +41,15 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
         )
 
 
-def resident(name: str, store: SqliteStore, settings: Settings) -> Resident:
+def resident(name: str, store: SqliteStore, settings: Settings) -> InProcessAgent:
     registry = FileRegistry(settings.registry)
-    return Resident(
+    return InProcessAgent(
         resident_entry(name, "scripted", CLOCK),
         play(read_script(CONFORMANCE), CLOCK),
         store=store,
         registry=registry,
         settings=settings,
-        open_door=ResidentDoors(GATEWAY, registry, settings).open,
+        open_door=InProcessSockets(GATEWAY, registry, settings).open,
     )
 
 

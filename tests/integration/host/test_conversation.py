@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from synapse.transports.client import HostAddress, request
+from synapse.client.http import HostAddress, request
 from tests.integration.cli.session import COMMAND, Ran, Session, session
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from synapse.transports.client import HostAddress, request
+from synapse.client.http import HostAddress, request
 from tests.integration.chaos.house import (
     LINE_RULES,
     PAGE_RULES,

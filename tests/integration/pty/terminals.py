@@ -11,17 +11,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from synapse.config.process import SystemClock
+from synapse.config.settings import load_profile
 from synapse.core.driver import Answered, Turn, TurnEvent
 from synapse.core.message import Message, MessageId, Part, Role, TextPart, text_of
 from synapse.core.question import Choice
 from synapse.core.task import TaskId
-from synapse.drivers.pty.composer import Composer
+from synapse.drivers.pty.adapters.adapter import Sender
 from synapse.drivers.pty.driver import PtyDriver
-from synapse.drivers.pty.running_program import Company, RunningProgram, start_program
-from synapse.drivers.pty.signals.adapter import Sender
-from synapse.drivers.pty.spawn import Launch
-from synapse.runtime.profiles import load_profile
-from synapse.runtime.system_clock import SystemClock
+from synapse.drivers.pty.process import Launch
+from synapse.drivers.pty.program import RunningProgram, TerminalUsers, start_program
+from synapse.drivers.pty.prompt_files import PromptFiles
 from synapse.terminal.profile import Profile, parse_profile
 
 AGENTS = Path(__file__).resolve().parents[2] / "agents"
@@ -134,15 +134,15 @@ async def staged(
     command: tuple[str, ...],
     profile: Profile,
     *,
-    company: Company | None = None,
+    company: TerminalUsers | None = None,
     launch: Launch | None = None,
 ) -> AsyncGenerator[Stage, None]:
     """Start a program with its driver, and end both."""
     clock = SystemClock()
     launch = launch or Launch(command=command, env=environment(), columns=100, rows=30)
     with tempfile.TemporaryDirectory() as folder:
-        program = await start_program(launch, profile, clock, company or Company())
-        composer = Composer(Path(folder), profile.limit_bytes, envelope=profile.envelope)
+        program = await start_program(launch, profile, clock, company or TerminalUsers())
+        composer = PromptFiles(Path(folder), profile.limit_bytes, envelope=profile.envelope)
         driver, adapter = PtyDriver(program, profile, clock, composer), FakeAdapter()
         driver.use(adapter.look, adapter.answer, adapter.sender)
         program.begin()

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
-from synapse.core.driver import Doubted, NotNow, Questioned, Submitted, Typing
+from synapse.core.driver import Deferred, DeliveryUncertain, QuestionRaised, Submitted, Typing
 from synapse.core.errors import AgentExited
 from synapse.core.message import DataPart, FilePart
-from synapse.drivers.pty.spawn import Launch
+from synapse.drivers.pty.process import Launch
 from synapse.terminal.reading import cells
 from tests.integration.pty.terminals import (
     BOUND,
@@ -116,7 +116,7 @@ def test_a_program_without_echo_and_prompt_gets_the_message_once() -> None:
 
             assert isinstance(first, Typing)
             # Nothing on such a screen proves that the program took it: it only looks as if. Doubt is the truth.
-            assert isinstance(second, Doubted | Submitted)
+            assert isinstance(second, DeliveryUncertain | Submitted)
             assert stage.screen().count("hello") == 1
 
     asyncio.run(story())
@@ -157,7 +157,7 @@ def test_a_message_in_a_program_that_never_reads_ends_in_doubt_and_is_typed_once
             turn = stage.driver.take_turn(new_turn("hello"))
 
             assert isinstance(await anext(turn), Typing)
-            assert isinstance(await asyncio.wait_for(anext(turn), BOUND), Doubted)
+            assert isinstance(await asyncio.wait_for(anext(turn), BOUND), DeliveryUncertain)
             await turn.aclose()
 
     asyncio.run(story())
@@ -170,7 +170,7 @@ def test_a_dialog_is_waited_for_and_never_typed_into() -> None:
             turn = stage.driver.take_turn(new_turn("dialog"))
             seen = [type(await anext(turn)).__name__ for _ in range(2)]
             event = await asyncio.wait_for(anext(turn), BOUND)
-            while not isinstance(event, Questioned):
+            while not isinstance(event, QuestionRaised):
                 event = await asyncio.wait_for(anext(turn), BOUND)
 
             assert seen == ["Typing", "Submitted"]
@@ -201,7 +201,7 @@ def test_a_half_typed_line_of_a_person_is_left_alone() -> None:
             stage.program.type_keys(b"half a li")
             await stage.sees("> half a li")
 
-            assert names(await stage.take("hello")) == ["NotNow"]
+            assert names(await stage.take("hello")) == ["Deferred"]
             await waits_at_gate(stage, "text in the prompt")
             stage.program.type_keys(b"ne\r")
             assert answer(await stage.turn("hello")) == "echo: hello"
@@ -219,7 +219,7 @@ def test_a_gate_that_shuts_before_typing_says_why() -> None:
 
             events = await stage.take("hello")
 
-            assert isinstance(events[0], NotNow)
+            assert isinstance(events[0], Deferred)
             assert events[0].why
 
     asyncio.run(story())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.drivers.pty.signals.guarded_server import GuardedServer
+from synapse.drivers.pty.adapters.codex import GuardedServer
 
 BOUND = 15.0
 # Says that it runs, with a child in its own process group, and one with a session of its own that a thread started.
@@ -37,7 +37,7 @@ time.sleep(600)
 """
 HOST = """
 import pathlib, sys, time
-from synapse.drivers.pty.signals.guarded_server import GuardedServer
+from synapse.drivers.pty.adapters.codex import GuardedServer
 folder = pathlib.Path(sys.argv[1])
 server = GuardedServer((sys.executable, "-c", sys.argv[2], sys.argv[1], "gentle"), {"PATH": "/usr/bin:/bin"}, folder)
 print(server.wait_for(folder / "listening"), flush=True)

@@ -8,11 +8,11 @@ from contextlib import aclosing
 
 import pytest
 
-from synapse.core.driver import Answered, Doubted, NotNow, Submitted, TurnEvent, Typing
-from synapse.drivers.pty.signals.adapter import NotTaken
+from synapse.core.driver import Answered, Deferred, DeliveryUncertain, Submitted, TurnEvent, Typing
+from synapse.drivers.pty.adapters.adapter import NotTaken
 from synapse.terminal.evidence import Source
 from synapse.terminal.profile import Profile
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.integration.pty.terminals import BOUND, Stage, agent, dummy, line_program, names, new_turn, staged, until
 
 pytestmark = pytest.mark.integration
@@ -30,12 +30,12 @@ class FakeSender:
         self.sent.append(text)
         if self._failure is not None:
             raise self._failure
-        self._stage.driver.report(report(Told.ANSWERED, f"heard {text[-5:]}"))
+        self._stage.driver.report(report(SignalKind.ANSWERED, f"heard {text[-5:]}"))
         return "its server took it"
 
 
-def report(told: Told, text: str = "") -> Report:
-    return Report(told=told, source=Source.SIGNAL, detail="its server says so", text=text)
+def report(told: SignalKind, text: str = "") -> SignalReport:
+    return SignalReport(told=told, source=Source.SIGNAL, detail="its server says so", text=text)
 
 
 def silent_program() -> Profile:
@@ -74,7 +74,7 @@ def test_a_persons_draft_does_not_keep_it_away_but_a_dialog_does() -> None:
             stage.program.type_keys(b"\x15dialog\r")
             await stage.sees("Do you want to proceed?")
             events = await stage.take("again")
-            assert names(events) == ["NotNow"]
+            assert names(events) == ["Deferred"]
             assert len(sender.sent) == 1
 
     asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
@@ -87,7 +87,7 @@ def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
             refused = await stage.turn("hello")
             typed = await stage.turn("hello")
 
-            assert refused == [Typing(), NotNow("no conversation is open")]
+            assert refused == [Typing(), Deferred("no conversation is open")]
             assert names(typed)[:2] == ["Typing", "Submitted"]
             assert isinstance(typed[-1], Answered)
             assert len(sender.sent) == 1
@@ -101,7 +101,7 @@ async def until_not_now(events: AsyncGenerator[TurnEvent, None]) -> list[TurnEve
     async with aclosing(events):
         async for event in events:
             seen.append(event)
-            if isinstance(event, NotNow):
+            if isinstance(event, Deferred):
                 break
     return seen
 
@@ -115,7 +115,7 @@ def test_what_was_not_taken_is_typed_also_for_a_worker_that_follows_no_further()
             refused = await until_not_now(stage.driver.take_turn(new_turn("hello")))
             typed = await until_not_now(stage.driver.take_turn(new_turn("hello")))
 
-            assert refused == [Typing(), NotNow("no conversation is open")]
+            assert refused == [Typing(), Deferred("no conversation is open")]
             assert names(typed)[:2] == ["Typing", "Submitted"]
             assert len(sender.sent) == 1
 
@@ -142,7 +142,7 @@ def test_a_prompt_that_stays_empty_is_not_the_end_while_its_server_has_the_messa
             await asyncio.wait((turn,), timeout=0.5)
             assert not turn.done()
 
-            stage.driver.report(report(Told.ANSWERED, "the answer"))
+            stage.driver.report(report(SignalKind.ANSWERED, "the answer"))
 
             end = (await asyncio.wait_for(turn, BOUND))[-1]
             assert isinstance(end, Answered)
@@ -163,7 +163,7 @@ async def in_doubt(stage: Stage) -> tuple[list[TurnEvent], asyncio.Future[None]]
                 events.append(event)  # noqa: PERF401  # they are looked at while they come
 
     following = asyncio.ensure_future(follow(stage.driver.take_turn(new_turn("hello"))))
-    await until(lambda: any(isinstance(event, Doubted) for event in events), "doubt", lambda: events)
+    await until(lambda: any(isinstance(event, DeliveryUncertain) for event in events), "doubt", lambda: events)
     return events, following
 
 
@@ -174,8 +174,8 @@ def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_program_sa
             assert stage.driver.drop() is False
             assert names(events) == ["Typing", "Doubted"]
 
-            stage.driver.report(report(Told.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
-            stage.driver.report(report(Told.ANSWERED, "hello too"))
+            stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+            stage.driver.report(report(SignalKind.ANSWERED, "hello too"))
             await asyncio.wait_for(following, BOUND)
             assert names(events) == ["Typing", "Doubted", "Submitted", "TurnStarted", "Answered"]
 
@@ -216,7 +216,7 @@ def test_a_dialog_that_opens_behind_the_intent_takes_it_back() -> None:
                 assert await anext(turn) == Typing()
                 stage.program.type_keys(b"dialog\r")
                 await stage.sees("Do you want to proceed?")
-                assert names([event async for event in turn]) == ["NotNow"]
+                assert names([event async for event in turn]) == ["Deferred"]
             assert sender.sent == []
 
     asyncio.run(asyncio.wait_for(story(), 3 * BOUND))

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from synapse.core.driver import Answered, Said, TurnEvent
+from synapse.core.driver import Answered, PartialAnswer, TurnEvent
 from synapse.core.message import text_of
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.report import Report, Saying, Told
+from synapse.terminal.signals.report import Saying, SignalKind, SignalReport
 from tests.integration.pty.terminals import BOUND, Stage, agent, line_program, new_turn, staged
 
 pytestmark = pytest.mark.integration
 
 
-async def until_said(turn: AsyncGenerator[TurnEvent, None]) -> Said:
+async def until_said(turn: AsyncGenerator[TurnEvent, None]) -> PartialAnswer:
     async for event in turn:
-        if isinstance(event, Said):
+        if isinstance(event, PartialAnswer):
             return event
     raise AssertionError("the turn ended without a word")
 
 
-async def rest_of(turn: AsyncGenerator[TurnEvent, None]) -> tuple[list[Said], Answered]:
+async def rest_of(turn: AsyncGenerator[TurnEvent, None]) -> tuple[list[PartialAnswer], Answered]:
     events = [event async for event in turn]
     assert isinstance(events[-1], Answered)
-    return [event for event in events if isinstance(event, Said)], events[-1]
+    return [event for event in events if isinstance(event, PartialAnswer)], events[-1]
 
 
 def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_moves_is_not(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_moves_is
                 told.touch()
                 _, answer = await rest_of(turn)
 
-        assert said == Said("The weather in San Francisco is\ncurrently sunny with a high of", "screen")
+        assert said == PartialAnswer("The weather in San Francisco is\ncurrently sunny with a high of", "screen")
         assert text_of(answer.parts) == f"{said.text}\n72 and a low of 58."
 
     asyncio.run(asyncio.wait_for(story(), BOUND))
@@ -55,12 +55,14 @@ class TellingSender:
         self._driver = stage.driver
 
     async def send(self, text: str) -> str:
-        self.report(Told.SUBMITTED, text)
+        self.report(SignalKind.SUBMITTED, text)
         self._driver.say(Saying("another", "what nobody asked for"))
         return "its server took it"
 
-    def report(self, told: Told, text: str) -> None:
-        self._driver.report(Report(told=told, source=Source.SIGNAL, detail="it says so", text=text, turn="turn-1"))
+    def report(self, told: SignalKind, text: str) -> None:
+        self._driver.report(
+            SignalReport(told=told, source=Source.SIGNAL, detail="it says so", text=text, turn="turn-1")
+        )
 
     def say(self, text: str) -> None:
         self._driver.say(Saying("turn-1", text))
@@ -81,10 +83,13 @@ def test_a_program_with_an_api_tells_its_own_words_and_those_of_its_turn_only() 
                 sender.say("The weather in")
                 sender.say("The weather in San Francisco")
                 second = await until_said(turn)
-                sender.report(Told.ANSWERED, "The weather in San Francisco is fine.")
+                sender.report(SignalKind.ANSWERED, "The weather in San Francisco is fine.")
                 said, answer = await rest_of(turn)
 
-        assert (first, second) == (Said("The weather", "signal"), Said("The weather in San Francisco", "signal"))
+        assert (first, second) == (
+            PartialAnswer("The weather", "signal"),
+            PartialAnswer("The weather in San Francisco", "signal"),
+        )
         assert (said, text_of(answer.parts)) == ([], "The weather in San Francisco is fine.")
 
     asyncio.run(asyncio.wait_for(story(), BOUND))

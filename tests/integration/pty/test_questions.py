@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from synapse.core.driver import Answered, Questioned, Resumed, TurnEvent
-from synapse.core.errors import AgentUnresponsive
-from synapse.core.question import Choice, Leaning, Option, Question, QuestionKind
-from synapse.core.question_errors import InvalidChoice, QuestionGone
-from synapse.drivers.pty.driver import SUBMITTED
+from synapse.core.driver import Answered, QuestionRaised, Resumed, TurnEvent
+from synapse.core.errors import AgentUnresponsive, InvalidChoice, QuestionGone
+from synapse.core.question import Choice, Option, OptionEffect, Question, QuestionKind
+from synapse.drivers.pty.context import SUBMITTED
 from synapse.terminal.evidence import Source
 from synapse.terminal.profile import Profile
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.integration.pty.terminals import BOUND, Stage, agent, line_program, names, new_turn, staged, until
 
 pytestmark = pytest.mark.integration
@@ -61,7 +60,7 @@ class Asked:
 
     @property
     def questions(self) -> list[Question]:
-        return [event.question for event in self.events if isinstance(event, Questioned)]
+        return [event.question for event in self.events if isinstance(event, QuestionRaised)]
 
     @property
     def resumed_by(self) -> list[str]:
@@ -127,7 +126,11 @@ def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_path: P
 
             assert (question.kind, question.title, question.detail) == (QuestionKind.PERMISSION, "Go on?", "run ask")
             assert [option.label for option in question.options] == ["Yes", "No", "Say something"]
-            assert [option.leaning for option in question.options] == [Leaning.ALLOW, Leaning.DENY, Leaning.OTHER]
+            assert [option.leaning for option in question.options] == [
+                OptionEffect.ALLOW,
+                OptionEffect.DENY,
+                OptionEffect.OTHER,
+            ]
             assert turn.stage.driver.view().question == question
             assert await turn.stage.driver.interrupt() is False
             assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
@@ -244,10 +247,10 @@ def test_a_no_that_ends_the_program_was_taken(tmp_path: Path) -> None:
     run(story)
 
 
-def told(question_id: str, word: str = "ask") -> Report:
+def told(question_id: str, word: str = "ask") -> SignalReport:
     about = f"it wants\x1b[2J to\nrun {word}"
     question = Question(id=question_id, kind=QuestionKind.PERMISSION, title="May I?", detail=about)
-    return Report(told=Told.WAITING, source=Source.SIGNAL, detail="its hook asks", question=question)
+    return SignalReport(told=SignalKind.WAITING, source=Source.SIGNAL, detail="its hook asks", question=question)
 
 
 def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown(tmp_path: Path) -> None:
@@ -299,7 +302,7 @@ def test_what_only_the_screen_offers_is_chosen_there(tmp_path: Path) -> None:
     async def story() -> None:
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             await turn.asks()
-            turn.stage.driver.report(told_with_options("own", ("always", "Yes, always", Leaning.ALLOW_ALWAYS)))
+            turn.stage.driver.report(told_with_options("own", ("always", "Yes, always", OptionEffect.ALLOW_ALWAYS)))
             question = await turn.asks(2)
 
             assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
@@ -308,10 +311,12 @@ def test_what_only_the_screen_offers_is_chosen_there(tmp_path: Path) -> None:
     run(story)
 
 
-def told_with_options(question_id: str, yes: tuple[str, str, Leaning] = ("yes", "Yes", Leaning.ALLOW)) -> Report:
+def told_with_options(
+    question_id: str, yes: tuple[str, str, OptionEffect] = ("yes", "Yes", OptionEffect.ALLOW)
+) -> SignalReport:
     """A hook's report whose options have no numbers, and are others than those of the dialog."""
     key, label, leaning = yes
-    options = (Option(key=key, label=label, leaning=leaning), Option(key="no", label="No", leaning=Leaning.DENY))
+    options = (Option(key=key, label=label, leaning=leaning), Option(key="no", label="No", leaning=OptionEffect.DENY))
     report = told(question_id)
     assert report.question is not None
     return replace(report, question=replace(report.question, options=options))

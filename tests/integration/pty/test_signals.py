@@ -10,7 +10,7 @@ from synapse.core.driver import Answered, Failed, Submitted, TurnEvent
 from synapse.core.message import TextPart
 from synapse.terminal.evidence import Source
 from synapse.terminal.profile import parse_profile
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.integration.pty.terminals import BOUND, agent, dummy, line_program, staged, until
 
 pytestmark = pytest.mark.integration
@@ -28,11 +28,11 @@ PAINTER = parse_profile(
 )
 
 
-def report(told: Told, text: str = "", *, turn: str = "t1", reason: str = "") -> Report:
-    return Report(told=told, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
+def report(told: SignalKind, text: str = "", *, turn: str = "t1", reason: str = "") -> SignalReport:
+    return SignalReport(told=told, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
 
 
-def told_turn(*ends: Report) -> list[TurnEvent]:
+def told_turn(*ends: SignalReport) -> list[TurnEvent]:
     """A turn of a program that shows nothing and tells everything."""
 
     async def story() -> list[TurnEvent]:
@@ -43,9 +43,9 @@ def told_turn(*ends: Report) -> list[TurnEvent]:
             turn = asyncio.ensure_future(stage.take("hello"))
             await until(lambda: stage.program.pump.input.pending == 0 and not turn.done(), "typed")
             await asyncio.sleep(0.05)
-            stage.driver.report(report(Told.SUBMITTED, "a person's own prompt", turn="t0"))
-            stage.driver.report(report(Told.ANSWERED, "the answer to that", turn="t0"))
-            stage.driver.report(report(Told.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+            stage.driver.report(report(SignalKind.SUBMITTED, "a person's own prompt", turn="t0"))
+            stage.driver.report(report(SignalKind.ANSWERED, "the answer to that", turn="t0"))
+            stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
             for end in ends:
                 stage.driver.report(end)
             return await asyncio.wait_for(turn, BOUND)
@@ -54,14 +54,14 @@ def told_turn(*ends: Report) -> list[TurnEvent]:
 
 
 def test_the_answer_is_that_of_our_own_turn() -> None:
-    events = told_turn(report(Told.ANSWERED, "**all** of it\n"))
+    events = told_turn(report(SignalKind.ANSWERED, "**all** of it\n"))
 
     assert events[-1] == Answered(parts=(TextPart(text="**all** of it\n"),), source="signal")
     assert Submitted("signal", "its hook said so") in events
 
 
 def test_a_turn_that_the_program_says_was_interrupted_fails_with_that_reason() -> None:
-    events = told_turn(report(Told.FAILED, "it was interrupted", reason="interrupted"))
+    events = told_turn(report(SignalKind.FAILED, "it was interrupted", reason="interrupted"))
 
     assert events[-1] == Failed("interrupted", "it was interrupted")
 
@@ -69,7 +69,7 @@ def test_a_turn_that_the_program_says_was_interrupted_fails_with_that_reason() -
 def test_what_was_told_a_moment_late_is_believed_before_the_screen() -> None:
     async def story() -> None:
         async with staged(dummy().command, dummy()) as stage:
-            stage.adapter.looks = lambda: stage.driver.report(report(Told.ANSWERED, "exactly this"))
+            stage.adapter.looks = lambda: stage.driver.report(report(SignalKind.ANSWERED, "exactly this"))
             events = await stage.turn("hello")
 
             assert events[-1] == Answered(parts=(TextPart(text="exactly this"),), source="signal")
@@ -101,9 +101,9 @@ def test_a_slow_program_that_has_told_of_the_turn_is_not_done_when_its_screen_sh
             nonlocal looks
             looks += 1
             if looks == 1:
-                stage.driver.report(report(Told.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+                stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
             elif looks == 6:
-                stage.driver.report(report(Told.ANSWERED, "the answer"))
+                stage.driver.report(report(SignalKind.ANSWERED, "the answer"))
 
         async with staged(agent("painter"), PAINTER) as stage:
             stage.driver.expect(Source.SIGNAL, "nothing yet")

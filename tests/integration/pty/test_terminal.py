@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from synapse.core.errors import AgentFailed, CommandMissing
-from synapse.drivers.pty import running_program
+from synapse.drivers.pty import program as pty_program
+from synapse.drivers.pty.process import Launch, spawn
+from synapse.drivers.pty.program import TerminalUsers
 from synapse.drivers.pty.pump import PersonStreams
-from synapse.drivers.pty.running_program import Company
-from synapse.drivers.pty.spawn import Launch, spawn
 from tests.integration.pty.terminals import BOUND, agent, dummy, environment, line_program, staged, until
 
 pytestmark = pytest.mark.integration
@@ -141,7 +141,7 @@ def test_what_a_program_prints_right_before_its_end_is_not_lost() -> None:
 
 
 def test_the_end_is_told_although_a_grandchild_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_program, "_DRAIN_SECONDS", 3 * BOUND)
+    monkeypatch.setattr(pty_program, "_DRAIN_SECONDS", 3 * BOUND)
 
     async def story() -> None:
         async with staged(("sh", "-c", "trap '' HUP; sleep 30 & exit 4"), line_program()) as stage:
@@ -166,7 +166,7 @@ def test_with_a_person_only_their_own_terminal_answers_queries() -> None:
     shown, sink = os.pipe()
 
     async def story() -> None:
-        company = Company(person=PersonStreams(source, sink))
+        company = TerminalUsers(person=PersonStreams(source, sink))
         async with staged(agent("asker"), line_program(), company=company) as stage:
             seen = b""
             while b"\x1b[6n" not in seen:
@@ -227,7 +227,7 @@ def test_every_byte_reaches_the_persons_terminal_unchanged_and_in_order() -> Non
             received.extend(data)
 
     async def story() -> None:
-        company = Company(person=PersonStreams(source, sink))
+        company = TerminalUsers(person=PersonStreams(source, sink))
         async with staged((sys.executable, "-c", script), line_program(), company=company) as stage:
             await asyncio.wait_for(stage.program.exited, BOUND)
         os.close(sink)
@@ -245,7 +245,7 @@ def test_a_terminal_that_does_not_drain_stalls_the_pump_and_nothing_else() -> No
     shown, sink = os.pipe()
 
     async def story() -> None:
-        company = Company(person=PersonStreams(source, sink))
+        company = TerminalUsers(person=PersonStreams(source, sink))
         async with staged(agent("flooder", "5"), line_program(), company=company) as stage:
             # Nobody reads: the pipe fills and the pump waits in it. The loop and the driver live on.
             await until(lambda: stage.program.screen.picture() is not None and stage.screen() != "", "output")

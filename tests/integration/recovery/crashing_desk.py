@@ -28,14 +28,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered, Doubted, Failed, Submitted, Turn, TurnEvent, Typing
+from synapse.core.driver import Answered, DeliveryUncertain, Failed, Submitted, Turn, TurnEvent, Typing
 from synapse.core.message import Message, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.requests import ResolveTask, SendMessage
 from synapse.core.task import Task, TaskId
-from synapse.stores import sqlite_file, sqlite_writer
-from synapse.stores.memory import MemoryStore
-from synapse.stores.sqlite import SqliteStore
+from synapse.store import file
+from synapse.store.memory import MemoryStore
+from synapse.store.sqlite import SqliteStore
+from synapse.store.writer import Work, Writer
 from tests.fakes.desk import Desk, say, working
 from tests.fakes.driver import FakeDriver
 from tests.fakes.stores import settle
@@ -60,21 +61,21 @@ class Fate:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def follow_the_store(self) -> None:
-        connect = sqlite_file.connect
-        write = sqlite_writer.Writer._write  # pyright: ignore[reportPrivateUsage] # see the module's first lines
+        connect = file.connect
+        write = Writer._write  # pyright: ignore[reportPrivateUsage] # see the module's first lines
 
         def watched(path: Path, *, lock_timeout: float) -> sqlite3.Connection:
             connection = connect(path, lock_timeout=lock_timeout)
             connection.set_trace_callback(lambda statement: self.point() if statement.startswith(_TELLING) else None)
             return connection
 
-        def written(writer: sqlite_writer.Writer, batch: Sequence[sqlite_writer.Work]) -> list[Any]:
+        def written(writer: Writer, batch: Sequence[Work]) -> list[Any]:
             outcomes = write(writer, batch)
             self.point()
             return outcomes
 
-        sqlite_file.connect = watched
-        sqlite_writer.Writer._write = written  # type: ignore[method-assign, assignment] # see the module's first lines
+        file.connect = watched
+        Writer._write = written  # type: ignore[method-assign, assignment] # see the module's first lines
 
 
 class Program(FakeDriver):
@@ -91,7 +92,7 @@ class Program(FakeDriver):
     def _plot(self, turn: Turn) -> list[TurnEvent]:
         answer = Answered(parts=(TextPart(text="done"),), source="screen")
         if turn.message.text == "doubtful" and "doubtful" not in lines(self._folder / "typed"):
-            return [Typing(), Doubted("nothing shows that the program took it"), Failed("never", "reached")]
+            return [Typing(), DeliveryUncertain("nothing shows that the program took it"), Failed("never", "reached")]
         return [Typing(), Submitted("screen", "the prompt was cleared"), answer]
 
     def _get(self) -> None:

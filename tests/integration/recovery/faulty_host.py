@@ -22,9 +22,9 @@ from typing import Any
 
 from synapse.cli.main import main
 from synapse.core.events import ReceiptChanged, TaskOpened
-from synapse.drivers.pty.running_program import RunningProgram
-from synapse.stores import sqlite_writer
-from synapse.stores.sqlite_appends import Append
+from synapse.drivers.pty.program import RunningProgram
+from synapse.store import writer
+from synapse.store.writer import Append
 
 
 class Killer:
@@ -56,9 +56,9 @@ class Killer:
 
 def strike_at_commit(killer: Killer, step: str, moment: str) -> None:
     """Kill around the transaction that makes `step` durable."""
-    commit = sqlite_writer.Writer._write  # pyright: ignore[reportPrivateUsage] # see the module's first lines
+    commit = writer.Writer._write  # pyright: ignore[reportPrivateUsage] # see the module's first lines
 
-    def wrapped(self: sqlite_writer.Writer, batch: Sequence[sqlite_writer.Work]) -> list[Any]:
+    def wrapped(self: writer.Writer, batch: Sequence[writer.Work]) -> list[Any]:
         found = any(step in steps_in(work) for work in batch)
         if found and moment == "before":
             killer.strike()
@@ -67,10 +67,10 @@ def strike_at_commit(killer: Killer, step: str, moment: str) -> None:
             killer.strike()
         return outcomes
 
-    sqlite_writer.Writer._write = wrapped  # type: ignore[method-assign] # see the module's first lines
+    writer.Writer._write = wrapped  # type: ignore[method-assign] # see the module's first lines
 
 
-def steps_in(work: sqlite_writer.Work) -> list[str]:
+def steps_in(work: writer.Work) -> list[str]:
     if not isinstance(work, Append):
         return []
     steps = ["queued" for event in work.events if isinstance(event, TaskOpened)]

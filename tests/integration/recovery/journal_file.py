@@ -9,8 +9,8 @@ from pathlib import Path
 from synapse.core.events import Recorded
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task
-from synapse.service.journal import rebuild
-from synapse.stores.sqlite import SqliteStore
+from synapse.store.sqlite import SqliteStore
+from synapse.tasks.journal import rebuild
 
 _PAGE = 500
 

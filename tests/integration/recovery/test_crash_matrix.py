@@ -21,8 +21,8 @@ from synapse.core.events import StateChanged
 from synapse.core.push import PushConfig
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
-from synapse.service.outcomes import AGENT_EXITED
-from synapse.stores.sqlite import SqliteStore
+from synapse.store.sqlite import SqliteStore
+from synapse.tasks.outcomes import AGENT_EXITED
 from tests.integration.recovery.crashing_desk import LETTERS, WEBHOOKS, lines
 from tests.integration.recovery.journal_file import all_events, all_tasks, is_whole
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import Task, TaskState
-from synapse.transports.client import NoAnswer
+from synapse.client.http import NoAnswer
+from synapse.core.task import ReceiptStep, Task, TaskState
 from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house, status_of, steps_of, until
 from tests.integration.recovery.journal_file import all_tasks
 

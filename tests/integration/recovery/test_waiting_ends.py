@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from synapse.stores.sqlite_location import lock_path
-from synapse.transports.client import HostAddress
-from synapse.transports.events import EventStream, open_stream
+from synapse.client.events import EventStream, open_stream
+from synapse.client.http import HostAddress
+from synapse.store.file import lock_path
 from tests.integration.chaos.house import (
     LINE_RULES,
     House,

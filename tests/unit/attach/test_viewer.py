@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from synapse.attach.viewer import MOST_WAITING, Viewer
+from synapse.attach.server import MOST_WAITING, Viewer
 
 
 def test_bytes_come_out_as_they_came_in() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from synapse.calibration.findings import Finding, Verdict, compared, delay_between, median_delay, wrong
-from synapse.calibration.ledger import Fact, Ledger
+from synapse.calibration.model_server import Fact, Ledger
+from synapse.calibration.trial import Finding, Verdict, compared, delay_between, median_delay, wrong
 from tests.fakes.clock import FakeClock
 
 

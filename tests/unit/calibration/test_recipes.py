@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from synapse.calibration.recipe import Recipe, WhenLimited, load_recipe, places, recipe_names
+from synapse.calibration.sandbox import Recipe, WhenLimited, load_recipe, places, recipe_names
+from synapse.config.settings import load_profile, profile_names
 from synapse.core.errors import UnsupportedOperation
-from synapse.runtime.profiles import load_profile, profile_names
 
 URL = "http://127.0.0.1:12345"
 every_recipe = pytest.mark.parametrize("name", recipe_names())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.calibration.acts import SCENES, CallTool, Refuse, Say, Use, act_for
-from synapse.calibration.asked import Asked
-from synapse.calibration.tool_calls import call_for
+from synapse.calibration.scripted_model import SCENES, CallTool, ModelRequest, Refuse, Say, Use, act_for, call_for
 
 
 def test_the_first_act_is_for_the_prompt_and_the_last_one_stays() -> None:
@@ -48,7 +46,7 @@ SHELLS = [
 def test_a_shell_is_called_with_the_parameters_that_it_has(
     name: str, offered: set[str], arguments: dict[str, object]
 ) -> None:
-    call = call_for(CallTool(Use.SHELL, "ls"), Asked(tools={name: frozenset(offered)}))
+    call = call_for(CallTool(Use.SHELL, "ls"), ModelRequest(tools={name: frozenset(offered)}))
 
     assert call is not None
     assert (call.name, call.arguments) == (name, arguments)
@@ -57,7 +55,7 @@ def test_a_shell_is_called_with_the_parameters_that_it_has(
 def test_codex_is_asked_to_leave_its_sandbox_so_that_it_asks_a_person() -> None:
     offered = frozenset({"cmd", "sandbox_permissions"})
 
-    call = call_for(CallTool(Use.SHELL, "ls"), Asked(tools={"exec_command": offered}))
+    call = call_for(CallTool(Use.SHELL, "ls"), ModelRequest(tools={"exec_command": offered}))
 
     assert call is not None
     assert call.arguments["cmd"] == "ls"
@@ -76,7 +74,7 @@ def test_codex_is_asked_to_leave_its_sandbox_so_that_it_asks_a_person() -> None:
     ],
 )
 def test_a_question_names_what_is_asked_and_both_colours(name: str, offered: set[str]) -> None:
-    call = call_for(CallTool(Use.ASK), Asked(tools={name: frozenset(offered)}))
+    call = call_for(CallTool(Use.ASK), ModelRequest(tools={name: frozenset(offered)}))
 
     assert call is not None
     assert all(words in str(call.arguments) for words in ("Which colour?", "Blue", "Red"))
@@ -84,4 +82,4 @@ def test_a_question_names_what_is_asked_and_both_colours(name: str, offered: set
 
 
 def test_a_tool_that_is_not_offered_is_not_called() -> None:
-    assert call_for(CallTool(Use.ASK), Asked(tools={"Bash": frozenset()})) is None
+    assert call_for(CallTool(Use.ASK), ModelRequest(tools={"Bash": frozenset()})) is None

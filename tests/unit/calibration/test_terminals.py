@@ -11,13 +11,13 @@ from itertools import combinations
 import pytest
 
 from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind
-from synapse.drivers.pty.spawn import set_size
+from synapse.drivers.pty.process import set_size
 from synapse.terminal.theme import Theme
 
 ASK = """
 import os
 from synapse.calibration.terminals import own_terminal
-from synapse.runtime.system_clock import SystemClock
+from synapse.config.process import SystemClock
 own = own_terminal(os.environ, SystemClock())
 print(own, own.env["TERM"], "COLORTERM" in own.env, own.env["SYNAPSE_TERMINAL_SIZE"], own.env["SYNAPSE_TERMINAL_THEME"])
 """

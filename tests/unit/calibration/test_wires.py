@@ -6,15 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.calibration.acts import Refuse
-from synapse.calibration.asked import Asked
-from synapse.calibration.tool_calls import ToolCall
+from synapse.calibration.scripted_model import ModelRequest, Refuse, ToolCall
 from tests.unit.calibration.vendors import ANTHROPIC, CHAT, GEMINI, RESPONSES, VENDORS, Json, Vendor, events
 
 every_vendor = pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
 
 
-def read(vendor: Vendor, *messages: Json, **more: object) -> Asked:
+def read(vendor: Vendor, *messages: Json, **more: object) -> ModelRequest:
     return vendor.wire.read({**vendor.request(list(messages)), **more}, vendor.path)
 
 

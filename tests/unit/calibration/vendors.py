@@ -7,12 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from synapse.calibration.wires.anthropic import Anthropic
-from synapse.calibration.wires.chat import Chat
-from synapse.calibration.wires.gemini import Gemini
-from synapse.calibration.wires.responses import Responses
-from synapse.calibration.wires.wire import Wire
-from synapse.transports.events import EventDecoder
+from synapse.calibration.vendor_apis import Anthropic, Chat, Gemini, Responses, Wire
+from synapse.client.events import EventDecoder
 
 Json = dict[str, Any]
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}}

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from synapse.core.agent import AgentEntry
-from synapse.core.overriding import override
-from synapse.registries.files import FileRegistry
-from synapse.registries.processes import start_time
+from synapse.core.override import override
+from synapse.registry.files import FileRegistry, start_time
 
 Fields = dict[str, Any]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from synapse.cli.render import short_path
+from synapse.cli.tables import short_path
+from synapse.config.process import log_to
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
-from synapse.runtime.logs import log_to
+from synapse.registry.files import FileRegistry
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 NO_SUCH_PID = 2**22 + 1

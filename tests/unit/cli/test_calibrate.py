@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from synapse.calibration.findings import Finding, Verdict, compared
-from synapse.calibration.rows import ROWS
+from synapse.calibration.checks import ROWS
 from synapse.calibration.run import CalibrationPlan
 from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind
+from synapse.calibration.trial import Finding, Verdict, compared
 from synapse.cli import calibrate as verb
 from synapse.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED
 from synapse.core.errors import AgentFailed

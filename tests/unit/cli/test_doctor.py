@@ -15,12 +15,12 @@ from types import SimpleNamespace
 import pytest
 
 from synapse import __version__
-from synapse.cli import checkup
+from synapse.cli import doctor
+from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
-from synapse.runtime.settings import Settings
-from synapse.stores.sqlite_file import file_lock
-from synapse.transports.listener import socket_folders
+from synapse.registry.files import FileRegistry
+from synapse.server.listener import socket_folders
+from synapse.store.file import file_lock
 from tests.unit.cli.conftest import Cli, HostFactory
 
 
@@ -174,7 +174,7 @@ def test_an_agent_whose_cli_does_not_tell_what_it_does_is_noted(synapse: Cli, st
 def test_a_store_whose_lock_somebody_keeps_is_a_problem(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synapse.cli.checkup.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("synapse.cli.doctor.LOCK_SECONDS", 0.1)
     synapse("send", "reviewer", "later", "--queue")
     assert levels(synapse)["store"] == "ok"
 
@@ -193,7 +193,7 @@ def test_the_folder_of_the_sockets_is_named_and_why_not_an_earlier_one(
     def usual_folders(_settings: Settings) -> tuple[Path, ...]:
         return folders
 
-    monkeypatch.setattr(checkup, "usual_socket_folders", usual_folders)
+    monkeypatch.setattr(doctor, "usual_socket_folders", usual_folders)
     monkeypatch.delenv("SYNAPSE_UDS_DIR")
 
     told = synapse("doctor").out

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
-from synapse.transports.lineage import Lineage
+from synapse.registry.files import FileRegistry
+from synapse.server.lineage import Lineage
 from tests.unit.cli.conftest import Cli
 
 

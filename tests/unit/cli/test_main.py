@@ -122,7 +122,7 @@ def test_ctrl_c_is_no_traceback(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -
     def interrupt(arguments: list[str]) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("synapse.cli.list_agents.run", interrupt)
+    monkeypatch.setattr("synapse.cli.agents.run_list", interrupt)
 
     assert main(["synapse", "list"]) == exit_codes.INTERRUPTED
 
@@ -182,7 +182,7 @@ def test_what_went_wrong_in_a_group_is_a_sentence_too(synapse: Cli, monkeypatch:
     def fail(_: list[str]) -> int:
         raise ExceptionGroup("host", [ExceptionGroup("part", [errors.StoreFull("no space left")])])
 
-    monkeypatch.setattr("synapse.cli.guide.run", fail)
+    monkeypatch.setattr("synapse.cli.guide.run_guide", fail)
 
     ran = synapse("guide", "--json")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
+from synapse.registry.files import FileRegistry
 from tests.unit.cli.conftest import Cli, HostFactory
 
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from synapse.core.push import Delivery, DeliveryState, PushConfig
-from synapse.stores.sqlite import SqliteStore
+from synapse.store.sqlite import SqliteStore
 from tests.fakes.facts import START, after, numbered
 from tests.unit.cli.conftest import Cli
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from synapse.cli.hold_view import how_long
-from synapse.runtime.system_clock import SystemClock
+from synapse.cli.attention import how_long
+from synapse.config.process import SystemClock
 from tests.unit.cli.conftest import Cli, HostFactory, become
 from tests.unit.cli.fake_host import FakeHost, Fields
 

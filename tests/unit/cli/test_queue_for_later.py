@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from synapse.cli import leaving
+from synapse.cli import send_later
+from synapse.config.settings import load_settings
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
-from synapse.registries.processes import start_time
-from synapse.runtime.place import holders_of
-from synapse.runtime.settings import load_settings
-from synapse.stores.sqlite import SqliteStore
+from synapse.host.identity import holders_of
+from synapse.registry.files import FileRegistry, start_time
+from synapse.store.sqlite import SqliteStore
 from tests.unit.cli.conftest import Cli, HostFactory
 
 NO_SUCH_PID = 2**22 + 1
@@ -122,7 +121,7 @@ def test_a_message_whose_time_is_over_waits_no_longer(synapse: Cli) -> None:
 def test_an_agent_that_starts_meanwhile_is_asked_itself(
     synapse: Cli, start: HostFactory, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synapse.runtime.unowned._LEASE_TRIES", 2)
+    monkeypatch.setattr("synapse.host.stopped._LEASE_TRIES", 2)
     settings = load_settings(folder=home)
     asyncio.run(hold(settings.store, "reviewer"))
     host = start(name="reviewer")
@@ -133,8 +132,8 @@ def test_an_agent_that_starts_meanwhile_is_asked_itself(
         host.registry.write(host.entry)
         return started(target, registry)
 
-    started = leaving.wait_until_started
-    monkeypatch.setattr(leaving, "wait_until_started", appear)
+    started = send_later.wait_until_started
+    monkeypatch.setattr(send_later, "wait_until_started", appear)
 
     ran = synapse("send", "reviewer", "hello", "--queue")
 
@@ -146,8 +145,8 @@ def test_an_agent_that_starts_meanwhile_is_asked_itself(
 def test_an_inbox_that_stays_held_by_nobody_we_know_is_a_conflict(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synapse.runtime.unowned._LEASE_TRIES", 2)
-    monkeypatch.setattr("synapse.cli.leaving._STARTING_SECONDS", 0.1)
+    monkeypatch.setattr("synapse.host.stopped._LEASE_TRIES", 2)
+    monkeypatch.setattr("synapse.cli.send_later._STARTING_SECONDS", 0.1)
     asyncio.run(hold(load_settings(folder=home).store, "reviewer"))
 
     assert synapse("send", "reviewer", "hello", "--queue").code == 7

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.cli.render import cut, painted, plain, short_path, table, width
-from synapse.cli.speech import give, give_piece, say
-from synapse.core.overriding import override
+from synapse.cli.output import give_piece, print_notice, print_result
+from synapse.cli.tables import cut, painted, plain, short_path, table, width
+from synapse.core.override import override
 
 
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("🙂", 2), ("", 0)])
@@ -36,7 +36,7 @@ def test_columns_line_up_also_for_wide_characters() -> None:
 
 
 def test_only_the_elastic_column_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synapse.cli.render.line_width", lambda: 20)
+    monkeypatch.setattr("synapse.cli.tables.line_width", lambda: 20)
 
     lines = table(("A", "LONG", "B"), [("one", "x" * 50, "two")], elastic=1).splitlines()
 
@@ -78,9 +78,9 @@ def test_nothing_acts_on_a_terminal_but_our_own_colours(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stdout", _Screen(out, encoding="utf-8"))
     monkeypatch.setattr(sys, "stderr", _Screen(err, encoding="utf-8"))
 
-    give(f"{painted('ready', 'ready')} a\x1b[2Jb\x1b[8mc\x9b1m\u202e 日本語 👩\u200d💻\tx\ny")
+    print_result(f"{painted('ready', 'ready')} a\x1b[2Jb\x1b[8mc\x9b1m\u202e 日本語 👩\u200d💻\tx\ny")
     give_piece("\x1b]0;title\x07")
-    say("Error: \x1b[2J\u2028no agent\n→ synapse list")
+    print_notice("Error: \x1b[2J\u2028no agent\n→ synapse list")
 
     assert out.getvalue().decode() == "\x1b[32mready\x1b[0m a[2Jb[8mc1m 日本語 👩\u200d💻\tx\ny\n]0;title"
     assert err.getvalue().decode() == "Error: [2J\nno agent\n→ synapse list\n"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
-from synapse.registries.processes import start_time
+from synapse.registry.files import FileRegistry, start_time
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 NO_SUCH_PID = 2**22 + 1

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from synapse.client import http
 from synapse.core.agent import AgentEntry
-from synapse.registries.files import FileRegistry
-from synapse.transports import client
+from synapse.registry.files import FileRegistry
 from tests.fakes.processes import Bystander, bystander
 from tests.unit.cli.conftest import Cli, become
 from tests.unit.cli.fake_host import FakeHost
@@ -123,7 +123,7 @@ def test_a_reply_through_a_host_that_stands_still_says_so(
 def test_a_message_that_it_may_have_read_is_sent_again_only_under_its_id(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
 
     with silent_host(home, process):
         ran = synapse("send", "codex", "hi", "--message-id", "m-1", "--timeout", "20")
@@ -138,7 +138,7 @@ def test_a_message_that_it_may_have_read_is_sent_again_only_under_its_id(
 def test_a_reply_that_it_may_have_read_is_not_to_be_repeated(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
 
     with silent_host(home, process):
         ran = synapse("send", "codex", "done", "--reply-to", "abc12345", "--timeout", "20")
@@ -151,7 +151,7 @@ def test_a_reply_that_it_may_have_read_is_not_to_be_repeated(
 def test_a_broadcast_that_it_may_have_read_names_its_id(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
 
     with silent_host(home, process):
         ran = synapse("broadcast", "hi", "--all")

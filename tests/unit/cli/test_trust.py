@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.transports.lineage import Lineage
+from synapse.server.lineage import Lineage
 from tests.unit.cli.conftest import Cli, HostFactory, become
 
 

@@ -203,7 +203,7 @@ def test_a_receiver_that_was_killed_ends_the_wait_of_an_agent(
 ) -> None:
     codex, claude = start(), start("claude", 8100)
     become(claude, monkeypatch)
-    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.05)
+    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.05)
 
     def die(task: Fields) -> None:
         codex.entry.pid, codex.entry.socket = NO_SUCH_PID, ""
@@ -223,7 +223,7 @@ def test_a_quiet_receiver_that_lives_is_waited_for(
 ) -> None:
     start()
     become(start("claude", 8100), monkeypatch)
-    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
 
     assert synapse("send", "codex", "hi", "--response", "--timeout", "0.3").code == 5
 
@@ -271,7 +271,7 @@ def test_who_waits_is_told_once_what_keeps_the_prompt(
 ) -> None:
     host = start()
     host.state["gate"] = "there is text in the prompt"
-    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 
@@ -285,12 +285,12 @@ def test_what_was_said_when_it_began_is_not_said_again_when_it_lasts(
     host = start()
     host.state["gate"] = why = "there is text in the prompt"
     looks = iter(range(1000))
-    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
 
     def overdue_later(_state: dict[str, Any]) -> dict[str, Any]:
         return _overdue(why) if next(looks) > 4 else {}
 
-    monkeypatch.setattr("synapse.cli.waiting.overdue_in", overdue_later)
+    monkeypatch.setattr("synapse.cli.wait.overdue_in", overdue_later)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 
@@ -306,7 +306,7 @@ def test_who_waits_is_told_once_that_messages_are_held_for_long(
 ) -> None:
     why = "the program prints again and again"
     start().state["held"] = {"reason": "never_rests", "why": why, "messages": 1, "overdue": True}
-    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.02)
+    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.02)
 
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from synapse.cli.waiting import is_answered
-from synapse.cli.watch import TaskFields, Watch
+from synapse.cli.wait import TaskFields, TaskWatch, is_answered
+from synapse.config.process import SystemClock
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotResponding
-from synapse.registries.files import FileRegistry
-from synapse.runtime.system_clock import SystemClock
+from synapse.registry.files import FileRegistry
 from tests.unit.cli.conftest import Cli, HostFactory, become
 from tests.unit.cli.fake_host import Fields
 
@@ -24,9 +23,9 @@ def killed(inbox: str) -> AgentEntry:
     return AgentEntry("synapse-codex-8119", "codex", name=inbox, port=8119, pid=NO_SUCH_PID, inbox=inbox)
 
 
-def watching(home: Path, agent: AgentEntry) -> Watch:
+def watching(home: Path, agent: AgentEntry) -> TaskWatch:
     clock = SystemClock()
-    return Watch(agent, agent, FileRegistry(home / "registry"), clock.monotonic, clock.monotonic() + 10)
+    return TaskWatch(agent, agent, FileRegistry(home / "registry"), clock.monotonic, clock.monotonic() + 10)
 
 
 def nothing(_task: TaskFields) -> None:
@@ -57,7 +56,7 @@ def test_a_receiver_that_was_started_again_is_looked_after_where_it_is_now(
 ) -> None:
     bert, claude = start(name="bert"), start("claude", 8100)
     become(claude, monkeypatch)
-    monkeypatch.setattr("synapse.cli.watch.PULSE_SECONDS", 0.01)
+    monkeypatch.setattr("synapse.cli.wait.PULSE_SECONDS", 0.01)
 
     def move(_task: Fields) -> None:
         start("codex", 8121, "bert").state |= {"state": "waiting", "why": "it asks at its new place"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.cli.event_view import line_of
+from synapse.cli.watch import line_of
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -24,10 +24,9 @@ from synapse.core.events import (
 )
 from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
 from synapse.core.question import Question, QuestionKind, question_fields
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import Task, TaskId, TaskState
-from synapse.service.journal import Journal, rebuild
-from synapse.stores.sqlite import SqliteStore
+from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
+from synapse.store.sqlite import SqliteStore
+from synapse.tasks.journal import Journal, rebuild
 from tests.fakes.facts import START
 from tests.unit.cli.conftest import Cli
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.core.envelope import neutralise, sanitise, wrap, wrap_own
+from synapse.core.text import neutralise, sanitise, wrap, wrap_own
 
 HEADER = re.compile(r"\[\s*a\s*2\s*a\s*:", re.IGNORECASE)
 

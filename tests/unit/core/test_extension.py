@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from synapse.core.agent import AgentEntry, entry_from
-from synapse.core.errors import InvalidScript, InvalidSettings
+from synapse.core.errors import ExtensionRequired, InvalidScript, InvalidSettings
 from synapse.core.extension import Extension, check_named, from_text, joined, read_extensions, to_text
-from synapse.core.wire_errors import ExtensionRequired
 
 PLAN = Extension(uri="urn:plan", description="plän", required=True, params={"deep": [1, 2.5, {"a": True}]})
 PACE = Extension(uri="https://example.com/pace/v1?x=1#y")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.core.clock import BootTime, Deadline
 from synapse.core.errors import IllegalTransition, TaskFinished
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import NEXT_STATES, apply, opened, replay
 from synapse.core.message import Role
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import Task, TaskState
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.core.types import BootTime, Deadline
 from tests.fakes import facts
 from tests.fakes.facts import after, handed, moved, noted, raised, said, stepped
 

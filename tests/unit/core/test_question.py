@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synapse.core.errors import InvalidChoice
 from synapse.core.lifecycle import replay
 from synapse.core.question import (
     Choice,
-    Leaning,
     Option,
+    OptionEffect,
     Question,
     QuestionKind,
     chosen,
@@ -23,7 +24,6 @@ from synapse.core.question import (
     open_question,
     question_fields,
 )
-from synapse.core.question_errors import InvalidChoice
 from synapse.core.task import Task, TaskState
 from tests.fakes.facts import moved, noted, opened
 
@@ -33,9 +33,9 @@ PERMISSION = Question(
     title="Run the command?",
     detail="rm -r build",
     options=(
-        Option(key="1", label="Yes, and do not ask again", leaning=Leaning.ALLOW_ALWAYS),
-        Option(key="2", label="Yes", leaning=Leaning.ALLOW),
-        Option(key="3", label="No", leaning=Leaning.DENY),
+        Option(key="1", label="Yes, and do not ask again", leaning=OptionEffect.ALLOW_ALWAYS),
+        Option(key="2", label="Yes", leaning=OptionEffect.ALLOW),
+        Option(key="3", label="No", leaning=OptionEffect.DENY),
     ),
 )
 CHOICE = Question(
@@ -46,7 +46,7 @@ CHOICE = Question(
     takes_text=True,
 )
 texts = st.text(max_size=20)
-options = st.builds(Option, key=texts, label=texts, leaning=st.sampled_from(Leaning))
+options = st.builds(Option, key=texts, label=texts, leaning=st.sampled_from(OptionEffect))
 questions = st.builds(
     Question,
     id=texts,

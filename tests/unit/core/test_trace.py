@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from synapse.core.requests import GetTask, Request, SendAndFollow, SendAndWait, SendMessage, ToAgent
+from synapse.core.requests import ForAgent, GetTask, Request, SendAndFollow, SendAndWait, SendMessage
 from synapse.core.trace import TRACE, trace_headers, traced
 from tests.fakes.facts import message
 
@@ -17,7 +17,7 @@ SEND = SendMessage(message=message(), dialect="a2a_v1", metadata={"request": {"a
 
 
 def sent(request: Request) -> SendMessage:
-    if isinstance(request, ToAgent):
+    if isinstance(request, ForAgent):
         return sent(request.request)
     if isinstance(request, SendAndWait | SendAndFollow):
         return request.send
@@ -25,12 +25,12 @@ def sent(request: Request) -> SendMessage:
     return request
 
 
-@pytest.mark.parametrize("request_", [SEND, SendAndWait(SEND), SendAndFollow(SEND), ToAgent("ada", SendAndWait(SEND))])
+@pytest.mark.parametrize("request_", [SEND, SendAndWait(SEND), SendAndFollow(SEND), ForAgent("ada", SendAndWait(SEND))])
 def test_a_message_takes_the_trace_with_it_beside_what_it_had(request_: Request) -> None:
     assert sent(traced(request_, HEADERS)).metadata == {"request": {"a": 1}, TRACE: KEPT}
 
 
-@pytest.mark.parametrize("request_", [GetTask("t"), ToAgent("ada", GetTask("t"))])
+@pytest.mark.parametrize("request_", [GetTask("t"), ForAgent("ada", GetTask("t"))])
 def test_what_makes_no_task_stays_as_it_is(request_: Request) -> None:
     assert traced(request_, HEADERS) == request_
 

@@ -11,7 +11,7 @@ from inspect import signature
 
 import pytest
 
-from synapse.core.value import value
+from synapse.core.types import frozen
 
 WRITES = """
 from synapse.core.message import TextPart
@@ -22,7 +22,7 @@ print(part.text)
 """
 
 
-@value
+@frozen
 class Point:
     x: int
     y: int = 2

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from synapse.core.errors import ExtensionRequired
 from synapse.core.extension import Extension
-from synapse.core.requests import GetStatus, ToAgent
-from synapse.core.wire_errors import ExtensionRequired
+from synapse.core.requests import ForAgent, GetStatus
 from synapse.dialects.dialect import (
     Call,
     CallRoute,
@@ -20,7 +20,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
-from synapse.dialects.extensions import Named, extended, named_in, naming
+from synapse.dialects.negotiation import Named, extended, named_in, naming
 
 Header = tuple[bytes, bytes]
 Asked = Call | StreamCall | WireAnswer
@@ -147,7 +147,7 @@ def test_of_many_agents_each_has_its_own_and_what_is_required_is_left_to_who_kno
         asked = address(call, agent, headers)
         return asked.request, asked.headers
 
-    assert ask("ada") == (ToAgent("ada", GetStatus(), frozenset()), ())
+    assert ask("ada") == (ForAgent("ada", GetStatus(), frozenset()), ())
     named = frozenset({"urn:b", "urn:c"})
-    assert ask("ada", former(b"urn:c, urn:b")) == (ToAgent("ada", GetStatus(), named), (former(b"urn:b"),))
-    assert ask("bob", former(b"urn:c, urn:b")) == (ToAgent("bob", GetStatus(), named), ())
+    assert ask("ada", former(b"urn:c, urn:b")) == (ForAgent("ada", GetStatus(), named), (former(b"urn:b"),))
+    assert ask("bob", former(b"urn:c, urn:b")) == (ForAgent("bob", GetStatus(), named), ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synapse.core.requests import GetTask, ToAgent
+from synapse.core.requests import ForAgent, GetTask
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import (
     Call,
@@ -15,9 +15,9 @@ from synapse.dialects.dialect import (
     StreamRoute,
     WireAnswer,
     WireRequest,
+    mounted,
 )
-from synapse.dialects.mounting import mounted
-from synapse.dialects.synapse.errors import encode_error
+from synapse.dialects.synapse.encode import encode_error
 
 MOUNT = "/agents/{agentId}/v1"
 ADA = WireRequest("GET", "/agents/ada/v1/tasks/t", {"agentId": "ada", "id": "t"})
@@ -56,15 +56,15 @@ def test_each_route_stands_below_the_mount_and_asks_the_agent_of_the_path() -> N
 
     assert [route.path for route in (plain, card)] == [f"{MOUNT}/plain", f"{MOUNT}/card"]
     assert isinstance(plain, Route)
-    assert plain.decode(ADA) == ToAgent("ada", GetTask("t"))
+    assert plain.decode(ADA) == ForAgent("ada", GetTask("t"))
     assert isinstance(stream, StreamRoute)
-    assert stream.decode(ADA) == ToAgent("ada", GetTask("s"))
+    assert stream.decode(ADA) == ForAgent("ada", GetTask("s"))
     assert isinstance(card, DocumentRoute)
     assert card.answer(ADA) == DOCUMENT
     assert isinstance(call, CallRoute)
-    assert call.ask(ADA) == QUESTION._replace(request=ToAgent("ada", GetTask("t")))
+    assert call.ask(ADA) == QUESTION._replace(request=ForAgent("ada", GetTask("t")))
     assert isinstance(streamed, CallRoute)
-    assert streamed.ask(ADA) == STREAM._replace(request=ToAgent("ada", GetTask("t")))
+    assert streamed.ask(ADA) == STREAM._replace(request=ForAgent("ada", GetTask("t")))
     assert isinstance(answered, CallRoute)
     assert answered.ask(ADA) == DOCUMENT
 
@@ -73,7 +73,7 @@ def test_methods_of_json_rpc_ask_the_agent_of_the_path() -> None:
     rpc = mounted(SMALL, MOUNT).rpc
 
     assert rpc is not None
-    assert rpc.methods["Get"](b"", ADA).request == ToAgent("ada", GetTask("t"))
+    assert rpc.methods["Get"](b"", ADA).request == ForAgent("ada", GetTask("t"))
 
 
 def test_what_hosts_serve_twice_is_mounted_once() -> None:

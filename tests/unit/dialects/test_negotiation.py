@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest
-from synapse.core.wire_errors import VersionNotSupported
+from synapse.core.errors import InvalidRequest, VersionNotSupported
 from synapse.dialects.dialect import WireRequest
 from synapse.dialects.negotiation import asked_dialect, asked_version, spoken_dialect
 

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from synapse.core.errors import InvalidRequest
-from synapse.core.wire_errors import InvalidField, MalformedJson
+from synapse.core.errors import InvalidField, InvalidRequest, MalformedJson
 from synapse.dialects.proto_json import ProtoReader, Spellings, instant, parse_instant, to_json
 
 

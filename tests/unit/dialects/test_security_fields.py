@@ -9,16 +9,25 @@ import pytest
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from synapse.core.access_errors import CredentialsRefused, Forbidden, RateLimited
-from synapse.core.auth_methods import AuthMethods
-from synapse.core.errors import AgentExited, ForeignOrigin, QueueFull, SynapseError, Unauthenticated, WaitTimedOut
-from synapse.dialects.a2a_v0_3 import errors as former_errors
-from synapse.dialects.a2a_v0_3.security import security_fields as former_fields
-from synapse.dialects.a2a_v1 import errors as current_errors
-from synapse.dialects.a2a_v1.security import security_fields
-from synapse.dialects.hub import errors as hub_errors
-from synapse.dialects.supervisor import errors as supervisor_errors
-from synapse.dialects.synapse import errors as own_errors
+from synapse.core.caller import AuthMethods
+from synapse.core.errors import (
+    AgentExited,
+    CredentialsRefused,
+    Forbidden,
+    ForeignOrigin,
+    QueueFull,
+    RateLimited,
+    SynapseError,
+    Unauthenticated,
+    WaitTimedOut,
+)
+from synapse.dialects.a2a_v0_3 import routes as former_errors
+from synapse.dialects.a2a_v0_3.encode import security_fields as former_fields
+from synapse.dialects.a2a_v1 import routes as current_errors
+from synapse.dialects.a2a_v1.encode import security_fields
+from synapse.dialects.hub import encode as hub_errors
+from synapse.dialects.supervisor import routes as supervisor_errors
+from synapse.dialects.synapse import encode as own_errors
 
 ALL = AuthMethods(api_keys=True, jwt_issuer="https://i", jwt_scopes=("synapse:read",), custom="Our badge")
 DIALECTS = [own_errors, current_errors, former_errors, supervisor_errors, hub_errors]

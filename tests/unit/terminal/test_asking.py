@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from synapse.core.agent import READY, WAITING, WORKING
-from synapse.core.question import Leaning, Option, Question, QuestionKind
-from synapse.terminal.asking import Asking, Open
+from synapse.core.question import Option, OptionEffect, Question, QuestionKind
 from synapse.terminal.evidence import Look, Source
-from synapse.terminal.picture import Picture
 from synapse.terminal.profile import parse_profile
+from synapse.terminal.questions import OpenQuestion, QuestionTracker
+from synapse.terminal.screen import Picture
 from synapse.terminal.signals.claude import read_hook
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.bundled import bundled
 from tests.unit.terminal.golden_screens import picture
 from tests.unit.terminal.signals.recordings import recorded
@@ -32,7 +32,7 @@ OWN = Question(
     id="own",
     kind=QuestionKind.PERMISSION,
     title="May I\x1b[2J?",
-    options=(Option(key="a", label="Do", leaning=Leaning.ALLOW),),
+    options=(Option(key="a", label="Do", leaning=OptionEffect.ALLOW),),
 )
 
 
@@ -41,17 +41,17 @@ def look(*rows: str, state: str = WAITING, dialog: str = "ask", updating: bool =
     return Look(picture=seen, state=state, dialog=dialog if rows else "", quiet_for=quiet_for)
 
 
-def told(question: Question | None = OWN, text: str = "") -> Report:
-    return Report(told=Told.WAITING, source=Source.SIGNAL, detail="it asks", text=text, question=question)
+def told(question: Question | None = OWN, text: str = "") -> SignalReport:
+    return SignalReport(told=SignalKind.WAITING, source=Source.SIGNAL, detail="it asks", text=text, question=question)
 
 
-def asked(opened: Open | None) -> Question:
+def asked(opened: OpenQuestion | None) -> Question:
     assert opened is not None
     return opened.question
 
 
 def test_a_dialog_is_a_question_for_as_long_as_it_is_shown() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
 
     first = asked(asking.see(look(*ONE), 0.0))
     again = asked(asking.see(look("rm a", "Go on?", "   1. Yes", " > 2. No"), 5.0))
@@ -61,7 +61,7 @@ def test_a_dialog_is_a_question_for_as_long_as_it_is_shown() -> None:
 
 
 def test_a_dialog_that_is_gone_for_a_moment_is_still_asked() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     first = asked(asking.see(look(*ONE), 0.0))
 
     assert asked(asking.see(look(state=WORKING), 1.0)) == first
@@ -72,7 +72,7 @@ def test_a_dialog_that_is_gone_for_a_moment_is_still_asked() -> None:
 
 
 def test_half_a_picture_changes_nothing_but_proves_nothing() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     first = asked(asking.see(look(*ONE), 0.0))
     assert asking.is_seen
 
@@ -81,7 +81,7 @@ def test_half_a_picture_changes_nothing_but_proves_nothing() -> None:
 
 
 def test_what_is_still_asked_though_its_dialog_is_gone_is_not_seen() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     first = asked(asking.see(look(*ONE), 0.0))
 
     assert asked(asking.see(look("ready", state=READY, dialog=""), 1.0)) == first
@@ -89,7 +89,7 @@ def test_what_is_still_asked_though_its_dialog_is_gone_is_not_seen() -> None:
 
 
 def test_the_same_dialog_after_it_was_gone_is_another_question() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     first = asked(asking.see(look(*ONE), 0.0))
     asking.see(look(state=WORKING), 1.0)
     asking.see(look(state=WORKING), 2.0)
@@ -98,13 +98,13 @@ def test_the_same_dialog_after_it_was_gone_is_another_question() -> None:
 
 
 def test_another_dialog_is_another_question_at_once() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
 
     assert asked(asking.see(look(*ONE), 0.0)).id != asked(asking.see(look(*TWO), 0.1)).id
 
 
 def test_a_menu_asks_nothing_unless_the_program_says_that_it_waits() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
 
     assert asking.see(look(*MENU, dialog="menu"), 0.0) is None
     assert not asking.is_open
@@ -114,7 +114,7 @@ def test_a_menu_asks_nothing_unless_the_program_says_that_it_waits() -> None:
 
 
 def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_made_safe() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told())
 
     question = asked(asking.see(look(*ONE), 0.0))
@@ -126,7 +126,7 @@ def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_
 def test_what_is_told_with_its_options_waits_less_for_its_dialog() -> None:
     patience: list[float | None] = []
     for question in (OWN, replace(OWN, options=())):
-        asking = Asking(PROFILE)
+        asking = QuestionTracker(PROFILE)
         asking.hear(told(question))
         assert asking.see(look("busy", dialog=""), 0.0) is None
         patience.append(asking.deadline)
@@ -135,7 +135,7 @@ def test_what_is_told_with_its_options_waits_less_for_its_dialog() -> None:
 
 
 def test_what_is_told_is_shown_with_its_dialog_or_after_a_moment_without() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told())
 
     assert asking.see(look("busy", dialog=""), 0.0) is None
@@ -145,7 +145,7 @@ def test_what_is_told_is_shown_with_its_dialog_or_after_a_moment_without() -> No
 
 
 def test_a_word_that_comes_after_the_dialog_does_not_change_the_id() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     first = asked(asking.see(look(*ONE), 0.0))
     asking.hear(told())
 
@@ -158,7 +158,7 @@ def test_a_word_that_comes_after_the_dialog_does_not_change_the_id() -> None:
 
 
 def test_a_dialog_that_is_there_before_its_word_is_not_taken_for_the_one_before() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told())
     asking.see(look(*ONE), 0.0)
 
@@ -170,7 +170,7 @@ def test_a_dialog_that_is_there_before_its_word_is_not_taken_for_the_one_before(
 
 
 def test_a_word_that_is_there_before_its_dialog_is_not_about_the_one_before() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told())
     asking.see(look(*ONE), 0.0)
     asking.hear(told(Question(id="next", kind=QuestionKind.CHOICE, title="Next?")))
@@ -182,7 +182,7 @@ def test_a_word_that_is_there_before_its_dialog_is_not_about_the_one_before() ->
 
 
 def test_where_word_and_dialog_do_not_agree_only_a_person_may_answer() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told(Question(id="own", kind=QuestionKind.CHOICE, title="Which?")))
 
     assert asked(asking.see(look(*ONE), 0.0)).kind is QuestionKind.PERMISSION
@@ -190,7 +190,7 @@ def test_where_word_and_dialog_do_not_agree_only_a_person_may_answer() -> None:
 
 @pytest.mark.parametrize("state", [READY, WORKING])
 def test_a_word_that_something_later_contradicts_asks_nothing(state: str) -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told())
     asking.see(look("busy", dialog=""), 0.0)
 
@@ -201,15 +201,15 @@ def test_a_word_that_something_later_contradicts_asks_nothing(state: str) -> Non
 
 
 def test_the_next_thing_that_it_says_ends_what_it_asked() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told())
-    asking.hear(Report(told=Told.WORKING, source=Source.SIGNAL, detail="it goes on"))
+    asking.hear(SignalReport(told=SignalKind.WORKING, source=Source.SIGNAL, detail="it goes on"))
 
     assert asking.see(look("busy", dialog="", state=WORKING), 5.0) is None
 
 
 def test_words_beside_a_permission_are_not_offered() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
 
     question = asked(asking.see(look("rm a", "Go on?", " > 1. Yes", "   2. Say why not"), 0.0))
 
@@ -217,7 +217,7 @@ def test_words_beside_a_permission_are_not_offered() -> None:
 
 
 def test_words_about_something_else_than_the_dialog_are_not_mixed_with_it() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     other = Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="make a file\nrm -r /")
     asking.hear(told(other))
 
@@ -229,7 +229,7 @@ def test_words_about_something_else_than_the_dialog_are_not_mixed_with_it() -> N
 
 
 def test_words_about_the_dialog_are_shown_whole() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     asking.hear(told(Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="remove it\nrm a")))
 
     opened = asking.see(look(*ONE), 0.0)
@@ -240,7 +240,7 @@ def test_words_about_the_dialog_are_shown_whole() -> None:
 
 
 def test_a_dialog_that_is_just_being_painted_is_waited_for() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     first = asked(asking.see(look(*ONE), 0.0))
 
     assert asked(asking.see(look(*ONE[:3], quiet_for=0.0), 1.0)) == first
@@ -250,7 +250,7 @@ def test_a_dialog_that_is_just_being_painted_is_waited_for() -> None:
 
 
 def test_a_program_that_never_stops_painting_is_believed_after_a_while() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
 
     assert asking.see(look(*ONE, quiet_for=0.0), 0.0) is None
     assert asking.deadline is not None
@@ -258,7 +258,7 @@ def test_a_program_that_never_stops_painting_is_believed_after_a_while() -> None
 
 
 def test_a_program_that_paints_whole_frames_is_believed_sooner() -> None:
-    asking = Asking(PROFILE)
+    asking = QuestionTracker(PROFILE)
     painting = replace(look(*ONE, quiet_for=0.0), paints_frames=True)
 
     assert asking.see(painting, 0.0) is None
@@ -269,16 +269,16 @@ def test_a_program_that_paints_whole_frames_is_believed_sooner() -> None:
     assert asked(asking.see(painting, asking.deadline)).title == "Go on?"
 
 
-def own_options(*options: tuple[str, str, Leaning]) -> Question:
+def own_options(*options: tuple[str, str, OptionEffect]) -> Question:
     """What the program tells of the dialog ONE."""
     made = tuple(Option(key=key, label=label, leaning=leaning) for key, label, leaning in options)
     return Question(id="own", kind=QuestionKind.PERMISSION, title="May I?", detail="rm a", options=made)
 
 
 def test_a_number_means_what_it_means_on_the_screen() -> None:
-    asking = Asking(PROFILE)
-    always = ("2", "Yes, and always", Leaning.ALLOW_ALWAYS)
-    asking.hear(told(own_options(("1", "Yes", Leaning.ALLOW), always, ("3", "No", Leaning.DENY))))
+    asking = QuestionTracker(PROFILE)
+    always = ("2", "Yes, and always", OptionEffect.ALLOW_ALWAYS)
+    asking.hear(told(own_options(("1", "Yes", OptionEffect.ALLOW), always, ("3", "No", OptionEffect.DENY))))
 
     opened = asking.see(look(*ONE), 0.0)
 
@@ -289,8 +289,8 @@ def test_a_number_means_what_it_means_on_the_screen() -> None:
 
 
 def test_options_of_its_own_words_stay_where_their_numbers_are_those_of_the_screen() -> None:
-    asking = Asking(PROFILE)
-    asking.hear(told(own_options(("1", "Yes, remove it", Leaning.ALLOW), ("2", "No, keep it", Leaning.DENY))))
+    asking = QuestionTracker(PROFILE)
+    asking.hear(told(own_options(("1", "Yes, remove it", OptionEffect.ALLOW), ("2", "No, keep it", OptionEffect.DENY))))
 
     opened = asking.see(look(*ONE), 0.0)
 
@@ -301,7 +301,7 @@ def test_options_of_its_own_words_stay_where_their_numbers_are_those_of_the_scre
 
 def test_the_options_that_a_real_hook_tells_give_way_to_those_of_its_dialog() -> None:
     claude = bundled("claude")
-    asking = Asking(claude)
+    asking = QuestionTracker(claude)
     payload = next(hook for hook in recorded("claude", "hooks.jsonl") if hook.get("permission_suggestions"))
     report = read_hook(payload, "own")
     assert report is not None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.at_line import Action, AtLine, Clear, Forward, Say, Send
-from synapse.terminal.edited_line import EditedLine
 from synapse.terminal.keys import KeyParser, Kind
+from synapse.terminal.line_editor import EditedLine
+from synapse.terminal.mention import Action, Clear, Forward, MentionLine, Say, Send
 
 ENTER = b"\r"
 CLEAR = b"\x15"
@@ -33,11 +33,11 @@ class LineProgram:
 
 
 class Desk:
-    """A person, an AtLine and a program, with time that only passes when told."""
+    """A person, an MentionLine and a program, with time that only passes when told."""
 
     def __init__(self) -> None:
         self.program = LineProgram()
-        self.at_line = AtLine(lambda name: name if name == "codex" else "", CLEAR)
+        self.at_line = MentionLine(lambda name: name if name == "codex" else "", CLEAR)
         self.sent: list[tuple[str, str]] = []
         self.said: list[str] = []
         self.passed = bytearray()

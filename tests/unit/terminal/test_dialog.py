@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.core.question import Leaning, Option, QuestionKind
+from synapse.core.question import Option, OptionEffect, QuestionKind
 from synapse.terminal.dialog import Dialog, leaning_of, read_dialog
-from synapse.terminal.picture import Picture
-from synapse.terminal.profile import Profile, parse_profile
-from synapse.terminal.rules import Choosing
+from synapse.terminal.profile import Choosing, Profile, parse_profile
+from synapse.terminal.screen import Picture
 from tests.unit.terminal.bundled import bundled
 from tests.unit.terminal.golden_screens import names, picture
 
-ALLOW, ALWAYS, DENY, OTHER = Leaning.ALLOW, Leaning.ALLOW_ALWAYS, Leaning.DENY, Leaning.OTHER
+ALLOW, ALWAYS, DENY, OTHER = OptionEffect.ALLOW, OptionEffect.ALLOW_ALWAYS, OptionEffect.DENY, OptionEffect.OTHER
 PERMISSION, CHOICE, STARTUP = QuestionKind.PERMISSION, QuestionKind.CHOICE, QuestionKind.STARTUP
 
 # Screen → kind, the question, the labels' beginnings with what they amount to, how one is chosen.
-READ: dict[str, tuple[QuestionKind, str, list[tuple[str, Leaning]], Choosing]] = {
+READ: dict[str, tuple[QuestionKind, str, list[tuple[str, OptionEffect]], Choosing]] = {
     "claude/dialog_permission": (
         PERMISSION,
         "Do you want to proceed?",
@@ -349,7 +348,7 @@ def test_another_command_is_another_dialog() -> None:
         ("Don't trust", DENY),
     ],
 )
-def test_what_an_option_amounts_to_is_told_by_its_label(label: str, leaning: Leaning) -> None:
+def test_what_an_option_amounts_to_is_told_by_its_label(label: str, leaning: OptionEffect) -> None:
     assert leaning_of(label) is leaning
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.draft import Draft, LineKeys, PersonDraft
+from synapse.terminal.line_editor import Draft, LineKeys, PersonDraft
 
 KERNEL = LineKeys(kill=frozenset(b"\x15\x03\x1a"))
 KEYS_THAT_MAY_INSERT = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from synapse.core.agent import EXITED, STARTING, WAITING, WORKING
-from synapse.core.hold import HoldReason
+from synapse.core.driver import HoldReason
 from synapse.terminal.delivery import Closed, Delivery, Intend, Phase, Step, Withdrawn, Write
-from synapse.terminal.draft import Draft
 from synapse.terminal.evidence import Look
 from synapse.terminal.gate import shut, shut_for_sending
+from synapse.terminal.line_editor import Draft
 from tests.unit.terminal.deliveries import PASTE
 from tests.unit.terminal.scenes import TEXT, dialog_page, look_at, page, page_profile, quiet_profile, screen_of
 

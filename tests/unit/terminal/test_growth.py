@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from synapse.terminal.growth import Growth
+from synapse.terminal.answer import StableText
 
 
 def told(*shown: str) -> list[str]:
-    growth = Growth()
+    growth = StableText()
     return [growth.receive(text) for text in shown]
 
 

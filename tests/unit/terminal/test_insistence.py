@@ -6,21 +6,21 @@ import pytest
 
 from synapse.core.agent import READY, WAITING, WORKING
 from synapse.terminal.evidence import Look
-from synapse.terminal.insistence import MOST_PRESSES, PATIENCE, Insistence
+from synapse.terminal.turn import MOST_PRESSES, PATIENCE, InterruptRetry
 from tests.unit.terminal.scenes import dialog_page, look_at, page
 
 STILL_WORKING = look_at(page(), WORKING)
 
 
 def test_nothing_is_pressed_that_nobody_pressed_before() -> None:
-    insistence = Insistence()
+    insistence = InterruptRetry()
 
     assert insistence.deadline is None
     assert not insistence.is_due(STILL_WORKING, 100.0)
 
 
 def test_a_program_that_goes_on_working_is_asked_again() -> None:
-    insistence = Insistence()
+    insistence = InterruptRetry()
     insistence.pressed(10.0)
 
     assert insistence.deadline == 10.0 + PATIENCE
@@ -34,7 +34,7 @@ def test_a_program_that_goes_on_working_is_asked_again() -> None:
     ids=["ready", "waiting", "dialog"],
 )
 def test_it_is_over_when_the_program_does_anything_else(look: Look) -> None:
-    insistence = Insistence()
+    insistence = InterruptRetry()
     insistence.pressed(10.0)
 
     assert not insistence.is_due(look, 10.0 + PATIENCE)
@@ -42,7 +42,7 @@ def test_it_is_over_when_the_program_does_anything_else(look: Look) -> None:
 
 
 def test_it_gives_up_in_the_end() -> None:
-    insistence = Insistence()
+    insistence = InterruptRetry()
     presses, now = 1, 10.0
     insistence.pressed(now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.keystrokes import keystrokes
+from synapse.terminal.keys import keystrokes
 from tests.unit.terminal.scenes import line_profile, page_profile
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from synapse.core.agent import READY, WORKING
 from synapse.terminal.delivery import Closed, Delivery, Doubt, Proven, Write
-from synapse.terminal.draft import Draft
+from synapse.terminal.line_editor import Draft
 from tests.unit.terminal.deliveries import ENTER, entered_delivery, typed_delivery
 from tests.unit.terminal.scenes import TEXT, line_profile, look_at, quiet_profile, screen_of
 

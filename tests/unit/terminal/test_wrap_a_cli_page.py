@@ -10,8 +10,19 @@ from typing import Any
 
 import pytest
 
-from synapse.terminal.profile import Interrupt, Profile, Signals, Times, Typing, parse_profile
-from synapse.terminal.rules import AnswerRule, DialogRule, PromptRule, Region, ScreenRule
+from synapse.terminal.profile import (
+    AnswerRule,
+    DialogRule,
+    Interrupt,
+    Profile,
+    PromptRule,
+    Region,
+    ScreenRule,
+    Signals,
+    Times,
+    Typing,
+    parse_profile,
+)
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "howto" / "wrap-a-cli.md").read_text(encoding="utf-8")
 EXAMPLES: list[str] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

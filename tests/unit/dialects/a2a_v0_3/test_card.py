@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synapse.dialects.a2a_v0_3.card import CardFacts, agent_card
+from synapse.dialects.a2a_v0_3.encode import CardFacts, agent_card
 
 
 def test_the_card_has_every_required_field() -> None:

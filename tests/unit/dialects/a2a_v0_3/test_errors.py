@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.a2a_v0_3.errors import encode_error, encode_fault, fault_of
+from synapse.core.errors import InvalidField, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
+from synapse.dialects.a2a_v0_3.routes import encode_error, encode_fault, fault_of
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 # -32000 is JSON-RPC's own, for what a server refuses by its own rules; the SDK's types take it.

@@ -10,11 +10,10 @@ import pytest
 
 from synapse.core.events import ArtifactAdded, ReceiptChanged, StateChanged, TaskEvent, Update
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import Task, TaskState
-from synapse.dialects.a2a_v0_3 import projection, proto_projection
-from synapse.dialects.a2a_v0_3.paths import paths
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.dialects.a2a_v0_3 import encode
 from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.paths import a2a_v0_3_paths
 from tests.unit.dialects.a2a_v0_3.samples import (
     AT,
     REST_MESSAGE,
@@ -40,15 +39,15 @@ DIRECT = a_task(state=TaskState.COMPLETED, reason="direct_message", artifacts=(A
 
 
 def test_every_state_has_its_own_name_in_both_forms() -> None:
-    for names in (projection.STATE_NAMES, proto_projection.STATE_NAMES):
+    for names in (encode.STATE_NAMES, encode.PROTO_STATE_NAMES):
         assert set(names) == set(TaskState)
         assert len(set(names.values())) == len(TaskState)
-    assert projection.STATE_NAMES[TaskState.INPUT_REQUIRED] == "input-required"
-    assert proto_projection.STATE_NAMES[TaskState.CANCELED] == "TASK_STATE_CANCELLED"
+    assert encode.STATE_NAMES[TaskState.INPUT_REQUIRED] == "input-required"
+    assert encode.PROTO_STATE_NAMES[TaskState.CANCELED] == "TASK_STATE_CANCELLED"
 
 
 def test_json_rpc_tells_a_task_with_its_kind() -> None:
-    assert projection.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
+    assert encode.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
         "kind": "task",
         "id": TASK_ID,
         "contextId": "c-1",
@@ -69,7 +68,7 @@ def test_json_rpc_tells_a_task_with_its_kind() -> None:
 
 
 def test_rest_tells_a_task_as_the_protobuf_has_it() -> None:
-    assert proto_projection.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
+    assert encode.proto_task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
         "id": TASK_ID,
         "contextId": "c-1",
         "status": {"state": "TASK_STATE_WORKING", "timestamp": "2026-01-15T10:30:05.123Z"},
@@ -115,11 +114,11 @@ def test_rest_tells_a_task_as_the_protobuf_has_it() -> None:
     ],
 )
 def test_each_kind_of_part_is_told(part: Part, by_rpc: dict[str, Any], by_rest: dict[str, Any]) -> None:
-    assert projection.part_object(part) == by_rpc
-    assert proto_projection.part_object(part) == by_rest
+    assert encode.part_object(part) == by_rpc
+    assert encode.proto_part_object(part) == by_rest
 
 
-@pytest.mark.parametrize("form", [projection, proto_projection])
+@pytest.mark.parametrize("form", [encode, encode])
 def test_a_question_stands_in_the_status_and_not_in_the_history(form: Any) -> None:
     task = form.task_object(a_question())
 
@@ -127,7 +126,7 @@ def test_a_question_stands_in_the_status_and_not_in_the_history(form: Any) -> No
     assert [message["messageId"] for message in task["history"]] == ["m-1"]
 
 
-@pytest.mark.parametrize("form", [projection, proto_projection])
+@pytest.mark.parametrize("form", [encode, encode])
 def test_why_a_task_ended_is_said_by_the_agent(form: Any) -> None:
     status = form.status_object(a_task(state=TaskState.FAILED, note="no tokens left"))
 
@@ -135,7 +134,7 @@ def test_why_a_task_ended_is_said_by_the_agent(form: Any) -> None:
     assert status["message"]["taskId"] == TASK_ID
 
 
-@pytest.mark.parametrize("form", [projection, proto_projection])
+@pytest.mark.parametrize("form", [encode, encode])
 @pytest.mark.parametrize(("length", "count"), [(None, 3), (0, 3), (2, 2)])
 def test_the_history_is_cut_and_zero_means_all(form: Any, length: int | None, count: int) -> None:
     history = tuple(a_message(message_id=name) for name in ("one", "two", "three"))
@@ -144,14 +143,14 @@ def test_the_history_is_cut_and_zero_means_all(form: Any, length: int | None, co
 
 
 def test_an_agent_that_answered_with_a_message_is_told_without_a_task() -> None:
-    by_rpc = json.loads(projection.encode_sent(DIRECT))
-    by_rest = json.loads(proto_projection.encode_sent(DIRECT))
+    by_rpc = json.loads(encode.encode_sent(DIRECT))
+    by_rest = json.loads(encode.encode_proto_sent(DIRECT))
 
     assert (by_rpc["kind"], by_rpc["parts"]) == ("message", [{"kind": "text", "text": "done"}])
     assert by_rest["message"]["content"] == [{"text": "done"}]
     assert "taskId" not in by_rpc
     assert "taskId" not in by_rest["message"]
-    assert json.loads(projection.encode_update(Update(1, None, DIRECT)) or b"") == by_rpc
+    assert json.loads(encode.encode_update(Update(1, None, DIRECT)) or b"") == by_rpc
 
 
 def state_changed(task: Task) -> Update:
@@ -168,8 +167,8 @@ def state_changed(task: Task) -> Update:
     ],
 )
 def test_the_last_status_of_a_stream_is_final(task: Task, ends_when_asked: bool, final: bool) -> None:
-    by_rpc = projection.encode_update(state_changed(task), ends_when_asked=ends_when_asked)
-    by_rest = proto_projection.encode_update(state_changed(task), ends_when_asked=ends_when_asked)
+    by_rpc = encode.encode_update(state_changed(task), ends_when_asked=ends_when_asked)
+    by_rest = encode.encode_proto_update(state_changed(task), ends_when_asked=ends_when_asked)
 
     assert json.loads(by_rpc or b"")["final"] is final
     assert json.loads(by_rest or b"")["statusUpdate"].get("final", False) is final
@@ -179,8 +178,8 @@ def test_an_artifact_is_an_update_with_its_kind() -> None:
     task = a_task()
     event = ArtifactAdded(task_id=task.id, at=AT, artifact=ANSWER, append=True, last_chunk=False)
 
-    by_rpc = json.loads(projection.encode_update(Update(7, event, task)) or b"")
-    by_rest = json.loads(proto_projection.encode_update(Update(7, event, task)) or b"")["artifactUpdate"]
+    by_rpc = json.loads(encode.encode_update(Update(7, event, task)) or b"")
+    by_rest = json.loads(encode.encode_proto_update(Update(7, event, task)) or b"")["artifactUpdate"]
 
     assert (by_rpc["kind"], by_rpc["append"], by_rpc["lastChunk"]) == ("artifact-update", True, False)
     assert (by_rest["append"], "lastChunk" in by_rest) == (True, False)
@@ -191,8 +190,8 @@ def test_what_a2a_has_no_words_for_is_not_told() -> None:
     task = a_task()
     typed: TaskEvent = ReceiptChanged(task_id=task.id, at=AT, step=ReceiptStep.TYPED, source="journal")
 
-    assert projection.encode_update(Update(7, typed, task)) is None
-    assert proto_projection.encode_update(Update(7, typed, task)) is None
+    assert encode.encode_update(Update(7, typed, task)) is None
+    assert encode.encode_proto_update(Update(7, typed, task)) is None
     call = rpc("tasks/resubscribe", {"id": "t"})
     assert call.encode(Update(7, typed, task)) is None
 
@@ -232,4 +231,4 @@ def test_answers_have_so_much_of_the_history_as_was_asked_for() -> None:
 
 
 def test_every_operation_of_the_paths_has_its_routes() -> None:
-    assert set(ROUTES) == set(paths())
+    assert set(ROUTES) == set(a2a_v0_3_paths())

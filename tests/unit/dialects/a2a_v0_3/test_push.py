@@ -11,11 +11,11 @@ from a2a.compat.v0_3.types import Task as SdkTask
 from a2a.compat.v0_3.types import TaskPushNotificationConfig
 from google.protobuf.json_format import ParseDict
 
+from synapse.core.errors import InvalidField
 from synapse.core.events import MetadataChanged, StateChanged, Update
 from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SendAndWait, SetPushConfig
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v0_3.push import encode_notification
 from synapse.dialects.dialect import Call, StreamCall
 from tests.unit.dialects.a2a_v0_3.samples import REST_MESSAGE, RPC_MESSAGE, rest, rpc

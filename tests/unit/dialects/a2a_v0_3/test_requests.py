@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest, RouteNotFound
+from synapse.core.errors import ExtendedCardMissing, InvalidField, InvalidRequest, RouteNotFound
 from synapse.core.message import DataPart, FilePart, Part, Role, TextPart
 from synapse.core.requests import CancelTask, FollowTask, GetTask, Request, SendAndFollow, SendAndWait, SendMessage
-from synapse.core.wire_errors import ExtendedCardMissing, InvalidField
 from tests.unit.dialects.a2a_v0_3.samples import REST_MESSAGE, RPC_MESSAGE, rest, rpc
 
 

@@ -9,8 +9,8 @@ from synapse.core.events import StateChanged, Update
 from synapse.core.message import Artifact, TextPart
 from synapse.core.store import TaskPage
 from synapse.core.task import TaskState
-from synapse.dialects.a2a_v1.paths import ONLY_IN_0_3, OPERATIONS, PREFIXES, TENANT, paths
 from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.paths import A2A_V1_OPERATIONS, A2A_V1_PREFIXES, ONLY_IN_0_3, TENANT, a2a_v1_paths
 from tests.unit.dialects.a2a_v1.samples import DIALECT, MESSAGE, ROUTES, UPDATED, a_message, a_task, rest, rpc
 
 SEND: dict[str, Any] = {"message": MESSAGE}
@@ -23,10 +23,10 @@ def told(call: Call | StreamCall, result: Any) -> Any:
 
 
 def test_every_operation_of_the_paths_has_its_routes() -> None:
-    assert set(ROUTES) == set(paths())
-    with_tenant = sum(TENANT in prefix for prefix in PREFIXES)
-    known = sum(len(places) for places in OPERATIONS.values())
-    assert len(paths()) == len(PREFIXES) * known - with_tenant * len(OPERATIONS[ONLY_IN_0_3])
+    assert set(ROUTES) == set(a2a_v1_paths())
+    with_tenant = sum(TENANT in prefix for prefix in A2A_V1_PREFIXES)
+    known = sum(len(places) for places in A2A_V1_OPERATIONS.values())
+    assert len(a2a_v1_paths()) == len(A2A_V1_PREFIXES) * known - with_tenant * len(A2A_V1_OPERATIONS[ONLY_IN_0_3])
     assert {route.media_type for route in ROUTES.values()} == {b"application/a2a+json"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from synapse.dialects.a2a_v1.card import CardFacts, agent_card
+from synapse.dialects.a2a_v1.encode import CardFacts, agent_card
 
 FACTS: dict[str, Any] = {
     "name": "Synapse Codex",

@@ -7,9 +7,16 @@ import json
 import pytest
 
 from synapse.core import errors
-from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.core.wire_errors import ExtensionRequired, InvalidField, VersionNotSupported
-from synapse.dialects.a2a_v1.errors import FAULTS, Fault, encode_error, encode_fault, fault_of
+from synapse.core.errors import (
+    ExtensionRequired,
+    InvalidField,
+    MethodNotAllowed,
+    SynapseError,
+    TaskNotFound,
+    Unauthenticated,
+    VersionNotSupported,
+)
+from synapse.dialects.a2a_v1.routes import FAULTS, ErrorShape, encode_error, encode_fault, fault_of
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 # The specification's table: error, JSON-RPC code, gRPC status, HTTP status, reason.
@@ -40,7 +47,7 @@ TABLE = [
 def test_the_row_of_the_specification(name: str, code: int, status: str, http: int, reason: str) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind) == Fault(code, status, http, reason)
+    assert fault_of(kind) == ErrorShape(code, status, http, reason)
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)

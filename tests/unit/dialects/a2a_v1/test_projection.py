@@ -21,22 +21,21 @@ from synapse.core.events import (
     Update,
 )
 from synapse.core.message import Artifact, DataPart, FilePart, Part, Role, TextPart
-from synapse.core.receipt import ReceiptStep
 from synapse.core.store import TaskPage
-from synapse.core.task import Task, TaskState
-from synapse.dialects.a2a_v1 import projection
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.dialects.a2a_v1 import encode
 from tests.unit.dialects.a2a_v1.samples import TASK_ID, UPDATED, a_message, a_question, a_task
 
 ANSWER = Artifact(artifact_id="a-1", name="answer", parts=(TextPart(text="done"),), metadata={"source": "script"})
 
 
 def changed(task: Task, event: TaskEvent) -> Any:
-    told = projection.encode_update(Update(7, event, task))
+    told = encode.encode_update(Update(7, event, task))
     return None if told is None else json.loads(told)
 
 
 def test_every_state_has_its_own_name() -> None:
-    names = projection.STATE_NAMES
+    names = encode.STATE_NAMES
 
     assert set(names) == set(TaskState)
     assert len(set(names.values())) == len(TaskState)
@@ -44,7 +43,7 @@ def test_every_state_has_its_own_name() -> None:
 
 
 def test_a_task_has_its_ids_its_status_and_what_was_said() -> None:
-    assert projection.task_object(a_task()) == {
+    assert encode.task_object(a_task()) == {
         "id": TASK_ID,
         "contextId": "c-1",
         "status": {"state": "TASK_STATE_WORKING", "timestamp": "2026-01-15T10:30:05.123Z"},
@@ -75,7 +74,7 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
         "waiter_left": True,
     }
 
-    assert projection.task_object(a_task(metadata=metadata))["metadata"] == {
+    assert encode.task_object(a_task(metadata=metadata))["metadata"] == {
         "sender": {"senderId": "synapse-claude-8100", "senderType": "claude", "senderEndpoint": "http://x"},
         "senderVerified": True,
         "question": {"title": "Run it?", "takesText": False, "askedAt": "2024-01-15T10:30:00.000Z"},
@@ -88,26 +87,26 @@ def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_
         "waitsForInbox": "codex@/proj",
         "waiterLeft": True,
     }
-    assert projection.task_object(a_task(metadata={"sender": "me"}))["metadata"] == {"sender": "me"}
+    assert encode.task_object(a_task(metadata={"sender": "me"}))["metadata"] == {"sender": "me"}
 
 
 def test_of_a_message_only_our_own_mark_is_renamed() -> None:
     metadata = {"answers_question": "q-1", "sender": {"sender_id": "theirs"}}
     said = replace(a_task().message, metadata=metadata)
 
-    told = projection.message_object(said, a_task())["metadata"]
+    told = encode.message_object(said, a_task())["metadata"]
 
     assert told == {"answersQuestion": "q-1", "sender": {"sender_id": "theirs"}}
 
 
 def test_a_task_shows_its_artifacts_and_metadata_only_when_it_has_some() -> None:
-    task = projection.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1}))
+    task = encode.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1}))
 
     assert task["metadata"] == {"k": 1}
     assert task["artifacts"] == [
         {"artifactId": "a-1", "name": "answer", "parts": [{"text": "done"}], "metadata": {"source": "script"}}
     ]
-    assert projection.task_object(a_task()).keys().isdisjoint({"metadata", "artifacts"})
+    assert encode.task_object(a_task()).keys().isdisjoint({"metadata", "artifacts"})
 
 
 @pytest.mark.parametrize(
@@ -116,14 +115,14 @@ def test_a_task_shows_its_artifacts_and_metadata_only_when_it_has_some() -> None
 )
 def test_the_history_is_cut_to_the_last_messages(length: int | None, shown: list[str] | None) -> None:
     history = tuple(a_message(message_id=name) for name in ("one", "two", "three"))
-    told = projection.task_object(a_task(history=history), length).get("history")
+    told = encode.task_object(a_task(history=history), length).get("history")
 
     assert (told and [message["messageId"] for message in told]) == shown
 
 
 @pytest.mark.parametrize("state", [TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED])
 def test_a_question_stands_in_the_status_and_not_in_the_history(state: TaskState) -> None:
-    task = projection.task_object(a_question(state))
+    task = encode.task_object(a_question(state))
 
     assert task["status"]["message"]["parts"] == [{"text": "which one?"}]
     assert task["status"]["message"]["role"] == "ROLE_AGENT"
@@ -132,14 +131,14 @@ def test_a_question_stands_in_the_status_and_not_in_the_history(state: TaskState
 
 def test_an_answered_question_stands_in_the_history() -> None:
     history = (a_message(), a_message(message_id="m-2", role=Role.AGENT), a_message(message_id="m-3"))
-    task = projection.task_object(a_task(history=history, state=TaskState.SUBMITTED))
+    task = encode.task_object(a_task(history=history, state=TaskState.SUBMITTED))
 
     assert [message["messageId"] for message in task["history"]] == ["m-1", "m-2", "m-3"]
     assert "message" not in task["status"]
 
 
 def test_why_a_task_ended_is_said_by_the_agent() -> None:
-    status = projection.status_object(a_task(state=TaskState.FAILED, reason="quota", note="no tokens left"))
+    status = encode.status_object(a_task(state=TaskState.FAILED, reason="quota", note="no tokens left"))
 
     assert status["message"] == {
         "messageId": f"{TASK_ID}.4",
@@ -166,13 +165,13 @@ def test_why_a_task_ended_is_said_by_the_agent() -> None:
     ],
 )
 def test_a_part_has_one_content_and_its_label(part: Part, told: dict[str, Any]) -> None:
-    assert projection.part_object(part) == told
+    assert encode.part_object(part) == told
 
 
 def test_an_agent_that_answered_with_a_message_is_told_without_a_task() -> None:
     direct = a_task(state=TaskState.COMPLETED, reason="direct_message", artifacts=(ANSWER,))
 
-    assert json.loads(projection.encode_sent(direct)) == {
+    assert json.loads(encode.encode_sent(direct)) == {
         "message": {
             "messageId": f"{TASK_ID}.4",
             "contextId": "c-1",
@@ -180,19 +179,19 @@ def test_an_agent_that_answered_with_a_message_is_told_without_a_task() -> None:
             "parts": [{"text": "done"}],
         }
     }
-    assert "id" in json.loads(projection.encode_task(direct)), "whoever asks for the task gets it"
+    assert "id" in json.loads(encode.encode_task(direct)), "whoever asks for the task gets it"
 
 
 def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:
-    page = projection.encode_page(TaskPage((), "", 0), page_size=50, history_length=None, artifacts=False)
+    page = encode.encode_page(TaskPage((), "", 0), page_size=50, history_length=None, artifacts=False)
 
     assert json.loads(page) == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
 def test_a_page_shows_artifacts_only_when_asked() -> None:
     page = TaskPage((a_task(artifacts=(ANSWER,)),), "next", 12)
-    bare = json.loads(projection.encode_page(page, page_size=1, history_length=0, artifacts=False))
-    full = json.loads(projection.encode_page(page, page_size=1, history_length=0, artifacts=True))
+    bare = json.loads(encode.encode_page(page, page_size=1, history_length=0, artifacts=False))
+    full = json.loads(encode.encode_page(page, page_size=1, history_length=0, artifacts=True))
 
     assert "artifacts" not in bare["tasks"][0]
     assert full["tasks"][0]["artifacts"]
@@ -226,10 +225,10 @@ def test_an_artifact_is_an_artifact_update(append: bool, last: bool, more: dict[
 
 
 def test_a_snapshot_is_the_task() -> None:
-    snapshot = projection.encode_update(Update(7, None, a_task()))
+    snapshot = encode.encode_update(Update(7, None, a_task()))
 
     assert snapshot is not None
-    assert json.loads(snapshot) == {"task": projection.task_object(a_task())}
+    assert json.loads(snapshot) == {"task": encode.task_object(a_task())}
 
 
 def test_what_a2a_has_no_words_for_is_not_told() -> None:
@@ -258,10 +257,10 @@ def test_a_task_that_was_opened_is_told_whole() -> None:
         message=a_message(),
     )
 
-    assert changed(task, opened) == {"task": projection.task_object(task)}
+    assert changed(task, opened) == {"task": encode.task_object(task)}
 
 
 def test_a_name_that_is_not_unicode_does_not_spoil_the_answer() -> None:
     task = a_task(metadata={"path": "caf\udce9"})
 
-    assert json.loads(projection.encode_task(task))["metadata"] == {"path": "caf?"}
+    assert json.loads(encode.encode_task(task))["metadata"] == {"path": "caf?"}

@@ -9,6 +9,7 @@ import pytest
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import ParseDict
 
+from synapse.core.errors import InvalidField
 from synapse.core.events import ArtifactAdded, MetadataChanged, StateChanged, TaskOpened, Update
 from synapse.core.message import Artifact, TextPart
 from synapse.core.push import PushConfig
@@ -21,7 +22,6 @@ from synapse.core.requests import (
     SetPushConfig,
 )
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField
 from synapse.dialects.a2a_v1.push import encode_notification
 from synapse.dialects.dialect import Call, StreamCall
 from tests.unit.dialects.a2a_v1.samples import MESSAGE, TASK_ID, UPDATED, a_message, a_task, rest, rpc

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest, RouteNotFound, UnsupportedOperation
+from synapse.core.errors import InvalidField, InvalidRequest, MalformedJson, RouteNotFound, UnsupportedOperation
 from synapse.core.message import DataPart, FilePart, Part, Role, TextPart
 from synapse.core.requests import (
     CancelTask,
@@ -20,7 +20,6 @@ from synapse.core.requests import (
     SendMessage,
 )
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField, MalformedJson
 from synapse.dialects.dialect import Call, StreamCall
 from tests.unit.dialects.a2a_v1.samples import MESSAGE, rest, rpc
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from synapse.core.auth_methods import AuthMethods
+from synapse.core.caller import AuthMethods
 from synapse.core.message import Artifact, Message, MessageId, Part, Role, TextPart
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.dialects.dialect import Call, CallRoute, StreamCall, WireRequest

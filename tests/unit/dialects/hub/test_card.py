@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from synapse.core.auth_methods import AuthMethods
-from synapse.core.listed_agent import ListedAgent
-from synapse.dialects.hub.card import agent_card
+from synapse.core.caller import AuthMethods
+from synapse.core.requests import ListedAgent
+from synapse.dialects.hub.encode import agent_card
 from tests.unit.dialects.hub.samples import ask, told
 
 AGENT = ListedAgent(

@@ -7,10 +7,17 @@ import json
 import pytest
 
 from synapse.core import errors
-from synapse.core.access_errors import CredentialsRefused, Forbidden, RateLimited
-from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.hub.errors import Fault, encode_error, fault_of
+from synapse.core.errors import (
+    CredentialsRefused,
+    Forbidden,
+    InvalidField,
+    MethodNotAllowed,
+    RateLimited,
+    SynapseError,
+    TaskNotFound,
+    Unauthenticated,
+)
+from synapse.dialects.hub.encode import ErrorShape, encode_error, fault_of
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 COMMON = {
@@ -47,7 +54,7 @@ TABLE = [
 def test_the_row_of_the_table(name: str, code: str, http: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind) == Fault(code, http)
+    assert fault_of(kind) == ErrorShape(code, http)
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from synapse.core.errors import InvalidField
 from synapse.core.message import DataPart, FilePart, Part, TextPart
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.hub.parts import decode_part, part_object
-from synapse.dialects.hub.shapes import PartShape
+from synapse.dialects.hub.parts import PartShape, decode_part, part_object
 
 PNG = {"mimeType": "image/png", "data": "aGk="}
 

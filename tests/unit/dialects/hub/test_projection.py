@@ -10,8 +10,7 @@ from synapse.core.errors import NotFound
 from synapse.core.message import DataPart, FilePart, Role, TextPart
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
-from synapse.dialects.hub.projection import failure_object
-from synapse.dialects.hub.words import ASKED_STATES, FAILURE_CODES, STATE_NAMES
+from synapse.dialects.hub.encode import ASKED_STATES, FAILURE_CODES, STATE_NAMES, failure_object
 from tests.unit.dialects.hub.samples import AGENT, QUESTION, TASK_ID, a_message, a_task, an_artifact, ask, said, told
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest
+from synapse.auth.authenticators import Ticket
+from synapse.core.errors import InvalidField, InvalidRequest, MalformedJson
 from synapse.core.message import Role, TextPart
 from synapse.core.requests import (
     ChangeTask,
     DeleteTask,
+    ForAgent,
     GetAgent,
     GetMessage,
     GetTask,
@@ -20,13 +22,10 @@ from synapse.core.requests import (
     SendAndFollow,
     SendMessage,
     SubscribeTask,
-    ToAgent,
 )
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField, MalformedJson
+from synapse.dialects import paths
 from synapse.dialects.dialect import Call, StreamCall
-from synapse.dialects.hub import paths
-from synapse.service.tickets import Ticket
 from tests.unit.dialects.hub.samples import AGENT, CREATED, QUESTION, ROUTES, TASK_ID, a_message, a_task, ask, told
 
 MESSAGES = "/agents/{agentId}/messages"
@@ -36,7 +35,7 @@ EVENTS = (b"accept", b"text/event-stream")
 
 def sent(**body: Any) -> SendMessage:
     asked = ask("POST", MESSAGES, {"message": [QUESTION], **body}, agentId=AGENT).request
-    assert isinstance(asked, ToAgent)
+    assert isinstance(asked, ForAgent)
     assert asked.agent == AGENT
     assert isinstance(asked.request, SendMessage)
     return asked.request
@@ -81,7 +80,7 @@ def test_a_streamed_message_is_followed() -> None:
     call = ask("POST", MESSAGES, {"message": [QUESTION], "stream": True}, agentId=AGENT)
 
     assert isinstance(call, StreamCall)
-    assert isinstance(call.request, ToAgent)
+    assert isinstance(call.request, ForAgent)
     assert isinstance(call.request.request, SendAndFollow)
 
 
@@ -89,14 +88,14 @@ def test_the_same_request_again_resumes_its_stream_and_sends_nothing() -> None:
     headers = [(b"last-event-id", b"task-123.17.5.00000000")]
     call = ask("POST", MESSAGES, {"message": [QUESTION], "stream": True}, agentId=AGENT, headers=headers)
 
-    assert call.request == ToAgent(AGENT, SubscribeTask(task_id="task-123", after=17))
+    assert call.request == ForAgent(AGENT, SubscribeTask(task_id="task-123", after=17))
 
 
 def test_a_place_without_a_task_does_not_keep_a_message_from_being_sent() -> None:
     headers = [(b"last-event-id", b"17")]
     call = ask("POST", MESSAGES, {"message": [QUESTION], "stream": True}, agentId=AGENT, headers=headers)
 
-    assert isinstance(call.request, ToAgent)
+    assert isinstance(call.request, ForAgent)
     assert isinstance(call.request.request, SendAndFollow)
 
 
@@ -123,14 +122,14 @@ def test_a_place_that_never_was_is_refused(place: bytes) -> None:
 def test_a_task_may_be_named_together_with_its_agent() -> None:
     named = f"{AGENT}:{TASK_ID}"
 
-    assert ask("GET", TASK, taskId=named).request == ToAgent(AGENT, GetTask(TASK_ID, exact=True))
-    assert ask("DELETE", TASK, taskId=named).request == ToAgent(AGENT, DeleteTask(task_id=TASK_ID))
-    changed = ToAgent(AGENT, ChangeTask(task_id=TASK_ID, state=TaskState.COMPLETED))
+    assert ask("GET", TASK, taskId=named).request == ForAgent(AGENT, GetTask(TASK_ID, exact=True))
+    assert ask("DELETE", TASK, taskId=named).request == ForAgent(AGENT, DeleteTask(task_id=TASK_ID))
+    changed = ForAgent(AGENT, ChangeTask(task_id=TASK_ID, state=TaskState.COMPLETED))
     assert ask("PUT", TASK, {"state": "completed"}, taskId=named).request == changed
     followed = ask("GET", TASK, taskId=named, headers=[EVENTS]).request
-    assert followed == ToAgent(AGENT, SubscribeTask(task_id=TASK_ID))
+    assert followed == ForAgent(AGENT, SubscribeTask(task_id=TASK_ID))
     resumed = ask("GET", TASK, taskId=named, headers=[EVENTS, (b"last-event-id", b"17")]).request
-    assert resumed == ToAgent(AGENT, SubscribeTask(task_id=TASK_ID, after=17))
+    assert resumed == ForAgent(AGENT, SubscribeTask(task_id=TASK_ID, after=17))
 
 
 def test_a_plain_list_asks_for_everything() -> None:
@@ -232,7 +231,7 @@ def test_what_is_not_json_and_what_is_nothing_are_refused() -> None:
 
 
 def test_every_path_of_the_layout_is_served_and_no_other() -> None:
-    assert set(ROUTES) == set(paths.paths())
+    assert set(ROUTES) == set(paths.hub_paths())
 
 
 def test_a_ticket_is_told_with_the_moment_until_which_it_is_good_and_kept_by_no_cache() -> None:

@@ -11,7 +11,7 @@ from synapse.core.events import ArtifactAdded, MessageAdded, MetadataChanged, St
 from synapse.core.message import Role, TextPart
 from synapse.core.task import Task, TaskState
 from synapse.dialects.dialect import StreamCall, WireEvent
-from synapse.dialects.hub.updates import GrowingText
+from synapse.dialects.hub.stream import GrowingText
 from tests.unit.dialects.hub.samples import (
     AGENT,
     CREATED,

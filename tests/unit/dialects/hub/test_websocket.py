@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest, TaskNotFound
+from synapse.core.errors import InvalidField, InvalidRequest, TaskNotFound
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -21,12 +21,10 @@ from synapse.core.events import (
     Update,
 )
 from synapse.core.message import Artifact, MessageId
-from synapse.core.receipt import ReceiptStep
-from synapse.core.requests import SendMessage, SubscribeTask, ToAgent
-from synapse.core.task import Task, TaskState
-from synapse.core.wire_errors import InvalidField
-from synapse.dialects.hub.projection import task_object
-from synapse.dialects.hub.websocket import Incoming, decode_incoming, encode_error, encode_pong, encode_update
+from synapse.core.requests import ForAgent, SendMessage, SubscribeTask
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.dialects.hub.encode import task_object
+from synapse.dialects.hub.stream import Incoming, decode_incoming, encode_error, encode_pong, encode_update
 from tests.unit.dialects.hub.samples import AGENT, CREATED, QUESTION, TASK_ID, a_message, a_task, agent_name
 
 TASK = a_task()
@@ -44,7 +42,7 @@ def outgoing(event: TaskEvent | None, task: Task = TASK) -> Any:
 def test_a_message_is_for_an_agent() -> None:
     said = incoming(type="message", agentId=AGENT, message=[QUESTION], messageId="m", parentId="p")
 
-    assert isinstance(said.request, ToAgent)
+    assert isinstance(said.request, ForAgent)
     assert said.request.agent == AGENT
     assert isinstance(said.request.request, SendMessage)
     assert said.request.request.message.message_id == said.message_id == "m"
@@ -55,7 +53,7 @@ def test_a_task_is_followed_from_now_or_from_where_one_was() -> None:
     assert incoming(type="subscribe", taskId="t").request == SubscribeTask(task_id="t")
     assert incoming(type="subscribe", taskId="t", after=0).request == SubscribeTask(task_id="t", after=0)
     named = incoming(type="subscribe", taskId=f"{AGENT}:t", after=17).request
-    assert named == ToAgent(AGENT, SubscribeTask(task_id="t", after=17))
+    assert named == ForAgent(AGENT, SubscribeTask(task_id="t", after=17))
 
 
 def test_a_ping_asks_for_nothing() -> None:

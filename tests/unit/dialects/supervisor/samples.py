@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from synapse.core.message import Artifact, Message, MessageId, Part, Role, TextPart
-from synapse.core.receipt import Receipt, ReceiptStep
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import Receipt, ReceiptStep, Task, TaskId, TaskState
 from synapse.dialects.dialect import Call, CallRoute, StreamCall, WireRequest
 from synapse.dialects.supervisor.routes import supervisor_dialect
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from synapse.core.agent import AGENT_STATES
-from synapse.core.listed_agent import ListedAgent
-from synapse.dialects.supervisor.card import CardFacts, agent_card, agent_list
+from synapse.core.requests import ListedAgent
+from synapse.dialects.supervisor.encode import CardFacts, agent_card, agent_list
 
 AGENT = ListedAgent(
     id="claude", name="Synapse Claude", description="d", version="0.1.0", agent_type="claude", state="ready"

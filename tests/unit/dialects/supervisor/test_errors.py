@@ -7,10 +7,18 @@ import json
 import pytest
 
 from synapse.core import errors
-from synapse.core.access_errors import CredentialsRefused, Forbidden, RateLimited
-from synapse.core.errors import MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.core.wire_errors import InvalidField, MalformedJson
-from synapse.dialects.supervisor.errors import TITLES, Fault, encode_error, fault_of
+from synapse.core.errors import (
+    CredentialsRefused,
+    Forbidden,
+    InvalidField,
+    MalformedJson,
+    MethodNotAllowed,
+    RateLimited,
+    SynapseError,
+    TaskNotFound,
+    Unauthenticated,
+)
+from synapse.dialects.supervisor.routes import TITLES, ErrorShape, encode_error, fault_of
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 TABLE = [
@@ -43,7 +51,7 @@ TABLE = [
 def test_the_row_of_the_tables(name: str, code: int, http: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind) == Fault(code, http)
+    assert fault_of(kind) == ErrorShape(code, http)
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)

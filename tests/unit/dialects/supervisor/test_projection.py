@@ -10,11 +10,9 @@ from urllib.request import urlopen
 import pytest
 
 from synapse.core.message import Artifact, DataPart, FilePart, Part, Role, TextPart
-from synapse.core.receipt import ReceiptStep
 from synapse.core.store import TaskPage
-from synapse.core.task import Task, TaskState
-from synapse.dialects.supervisor.projection import encode_page, task_object
-from synapse.dialects.supervisor.words import STATE_NAMES, STATE_WORDS, state_name
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.dialects.supervisor.encode import STATE_NAMES, STATE_WORDS, encode_page, state_name, task_object
 from tests.unit.dialects.supervisor.samples import AGENT, a_message, a_receipt, a_task, an_answered_task, at
 
 

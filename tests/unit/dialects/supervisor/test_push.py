@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from synapse.core.errors import InvalidField
 from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SetPushConfig
-from synapse.core.wire_errors import InvalidField
 from synapse.dialects.dialect import Call
 from tests.unit.dialects.supervisor.samples import AGENT, TASK_ID, ask, told
 

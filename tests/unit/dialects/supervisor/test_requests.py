@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest
+from synapse.core.errors import InvalidField, InvalidRequest, MalformedJson
 from synapse.core.message import Role
 from synapse.core.push import PushConfig
 from synapse.core.requests import CancelTask, GetTask, ListTasks, SendAndFollow, SendAndWait, SendMessage, SubscribeTask
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField, MalformedJson
+from synapse.dialects import paths
 from synapse.dialects.dialect import Call, StreamCall
-from synapse.dialects.supervisor import paths
 from tests.unit.dialects.supervisor.samples import AGENT, MESSAGE, ROUTES, TASK_ID, a_task, ask, told
 
 
@@ -235,5 +234,5 @@ def test_what_is_not_json_and_what_is_nothing_are_refused() -> None:
 
 
 def test_every_path_of_the_layout_is_served_and_no_other() -> None:
-    assert set(ROUTES) == set(paths.paths())
+    assert set(ROUTES) == set(paths.supervisor_paths())
     assert isinstance(ask("GET", "/tasks"), Call)

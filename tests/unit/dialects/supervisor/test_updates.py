@@ -20,12 +20,10 @@ from synapse.core.events import (
     Update,
 )
 from synapse.core.message import Artifact, TextPart
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import Task, TaskState
+from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.dialects.dialect import StreamCall, WireEvent
-from synapse.dialects.supervisor.notification import encode_notification
-from synapse.dialects.supervisor.projection import task_object
-from synapse.transports.sse import event_bytes
+from synapse.dialects.supervisor.encode import encode_notification, task_object
+from synapse.server.sse import event_bytes
 from tests.unit.dialects.supervisor.samples import AGENT, CREATED, MESSAGE, a_message, a_task, an_answered_task, ask
 
 TASK = a_task()

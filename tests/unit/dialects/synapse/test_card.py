@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synapse.dialects.synapse.card import CardFacts, agent_card
+from synapse.dialects.synapse.routes import CardFacts, agent_card
 
 CLAUDE = CardFacts(agent_id="synapse-claude-8100", agent_type="claude", title="Claude", url="http://localhost:8100")
 

@@ -9,26 +9,25 @@ from typing import Any
 import pytest
 
 from synapse.core.caller import Caller
-from synapse.core.errors import FeedLagged, InvalidRequest, SynapseError, TaskNotFound
+from synapse.core.errors import FeedLagged, InvalidField, InvalidRequest, SynapseError, TaskNotFound
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.requests import (
     AnswerQuestion,
     CancelTask,
     ChangeTask,
-    Commanded,
+    CommandResult,
     DeletePushConfig,
     DeleteTask,
     GetPushConfig,
     ListPushConfigs,
-    OnBehalf,
+    OnBehalfOf,
     Request,
     Sender,
     SendMessage,
     SetPushConfig,
 )
 from synapse.core.task import TaskState
-from synapse.core.wire_errors import InvalidField
 from synapse.dialects.dialect import WireRequest
 from synapse.dialects.synapse import commands
 from tests.unit.dialects.all_errors import ALL_ERRORS
@@ -81,15 +80,15 @@ REQUESTS: list[Request] = [
 ]
 
 
-def asked(body: bytes) -> OnBehalf:
+def asked(body: bytes) -> OnBehalfOf:
     request = commands.ask(WireRequest("POST", commands.PATH, body=body)).request
-    assert isinstance(request, OnBehalf)
+    assert isinstance(request, OnBehalfOf)
     return request
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
 def test_a_command_arrives_as_it_was_sent(request_: Request) -> None:
-    assert asked(commands.encode_command(request_, CALLER)) == OnBehalf(CALLER, request_)
+    assert asked(commands.encode_command(request_, CALLER)) == OnBehalfOf(CALLER, request_)
 
 
 def test_every_command_has_a_sample() -> None:
@@ -124,15 +123,15 @@ def test_what_is_no_command_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     "done",
     [
-        Commanded(task_id="t", version=7, direct=True),
-        Commanded(result=CONFIG),
-        Commanded(result=(CONFIG, CONFIG)),
-        Commanded(result=()),
-        Commanded(),
+        CommandResult(task_id="t", version=7, direct=True),
+        CommandResult(result=CONFIG),
+        CommandResult(result=(CONFIG, CONFIG)),
+        CommandResult(result=()),
+        CommandResult(),
     ],
     ids=str,
 )
-def test_what_came_of_it_arrives(done: Commanded) -> None:
+def test_what_came_of_it_arrives(done: CommandResult) -> None:
     assert commands.decode_done(commands.encode_done(done)) == done
 
 

@@ -28,9 +28,25 @@ from synapse.core.requests import (
 )
 from synapse.core.task import TaskState
 from synapse.dialects.dialect import WireRequest
-from synapse.dialects.synapse import decoding
-from synapse.dialects.synapse.projection import message_object
-from synapse.dialects.synapse.shapes import NESTING_LIMIT
+from synapse.dialects.synapse.decode import (
+    NESTING_LIMIT,
+    decode_answer,
+    decode_cancel,
+    decode_create,
+    decode_discover,
+    decode_externals,
+    decode_get,
+    decode_list,
+    decode_remove_external,
+    decode_reply,
+    decode_resolve,
+    decode_send,
+    decode_send_external,
+    decode_signal,
+    decode_status,
+    decode_subscribe,
+)
+from synapse.dialects.synapse.encode import message_object
 
 HELLO: dict[str, Any] = {"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}
 TASK = {"id": "54241e7e"}
@@ -50,7 +66,7 @@ def refusal(decode: Callable[[WireRequest], Request], request: WireRequest) -> I
 
 
 def test_the_plain_example_is_a_message_of_normal_priority_from_nobody() -> None:
-    request = decoding.decode_send(wire({"message": HELLO}))
+    request = decode_send(wire({"message": HELLO}))
 
     assert request.message.role is Role.USER
     assert request.message.parts == (TextPart(text="Hello!"),)
@@ -73,7 +89,7 @@ def test_the_metadata_of_the_reference_is_understood_and_the_rest_is_kept() -> N
         "unknown": {"kept": [1]},
     }
 
-    request = decoding.decode_send(wire({"message": HELLO, "metadata": metadata}))
+    request = decode_send(wire({"message": HELLO, "metadata": metadata}))
 
     assert request.sender == Sender(
         sender_id="synapse-claude-8100", sender_type="claude", sender_endpoint="http://localhost:8100"
@@ -87,10 +103,10 @@ def test_the_metadata_of_the_reference_is_understood_and_the_rest_is_kept() -> N
 def test_null_means_left_out() -> None:
     metadata = {"sender": None, "response_expected": None, "sender_task_id": None, "in_reply_to": None}
 
-    request = decoding.decode_send(wire({"message": HELLO, "metadata": metadata, "context_id": None}))
+    request = decode_send(wire({"message": HELLO, "metadata": metadata, "context_id": None}))
 
     assert (request.sender, request.response_expected, request.in_reply_to) == (None, False, "")
-    assert decoding.decode_send(wire({"message": HELLO, "metadata": None})).metadata == {}
+    assert decode_send(wire({"message": HELLO, "metadata": None})).metadata == {}
 
 
 @pytest.mark.parametrize("place", ["top", "message"])
@@ -98,14 +114,14 @@ def test_context_and_task_may_stand_at_the_top_or_in_the_message(place: str) -> 
     ids = {"context_id": "c", "task_id": "t"}
     body = {"message": HELLO, **ids} if place == "top" else {"message": {**HELLO, **ids}}
 
-    request = decoding.decode_send(wire(body))
+    request = decode_send(wire(body))
 
     assert (request.context_id, request.task_id) == ("c", "t")
 
 
 @pytest.mark.parametrize("key", ["message_id", "messageId"])
 def test_both_spellings_of_the_message_id_are_understood(key: str) -> None:
-    request = decoding.decode_send(wire({"message": {**HELLO, key: "m-7"}}))
+    request = decode_send(wire({"message": {**HELLO, key: "m-7"}}))
 
     assert request.message.message_id == "m-7"
 
@@ -122,7 +138,7 @@ def test_every_kind_of_part_is_read_and_comes_out_the_same() -> None:
         "metadata": {"m": 1},
     }
 
-    read = decoding.decode_send(wire({"message": message})).message
+    read = decode_send(wire({"message": message})).message
 
     assert read.parts == (
         TextPart(text="see"),
@@ -135,12 +151,12 @@ def test_every_kind_of_part_is_read_and_comes_out_the_same() -> None:
 
 @pytest.mark.parametrize("priority", [1, 2, 3, 4, 5])
 def test_the_query_sets_the_priority(priority: int) -> None:
-    assert decoding.decode_send(wire({"message": HELLO}, b"priority=%d" % priority)).priority == priority
+    assert decode_send(wire({"message": HELLO}, b"priority=%d" % priority)).priority == priority
 
 
 @pytest.mark.parametrize("given", ["0", "6", "-1", "3.0", "high", "", "05", "\uff11"])
 def test_other_priorities_are_refused(given: str) -> None:
-    error = refusal(decoding.decode_send, wire({"message": HELLO}, f"priority={quote(given)}".encode()))
+    error = refusal(decode_send, wire({"message": HELLO}, f"priority={quote(given)}".encode()))
 
     assert isinstance(error, PriorityOutOfRange)
 
@@ -194,7 +210,7 @@ def test_other_priorities_are_refused(given: str) -> None:
     ],
 )
 def test_a_wrong_body_is_refused_by_the_name_of_its_field(body: object, sentence: str) -> None:
-    assert str(refusal(decoding.decode_send, wire(body))).startswith(sentence)
+    assert str(refusal(decode_send, wire(body))).startswith(sentence)
 
 
 @pytest.mark.parametrize("depth", [NESTING_LIMIT + 1, 5_000])
@@ -204,7 +220,7 @@ def test_json_that_is_nested_too_deep_is_refused(depth: int, bracket: bytes) -> 
     deep = opening * depth + (b"1" if opening != b"[" else b"") + closing * depth
     body = json.dumps({"message": HELLO, "metadata": {"x": 0}}).encode().replace(b"0", deep)
 
-    error = refusal(decoding.decode_send, wire(body))
+    error = refusal(decode_send, wire(body))
 
     assert str(error) == f"the body is nested deeper than {NESTING_LIMIT} levels"
 
@@ -212,13 +228,13 @@ def test_json_that_is_nested_too_deep_is_refused(depth: int, bracket: bytes) -> 
 def test_many_small_values_beside_each_other_are_not_deep() -> None:
     body = {"message": HELLO, "metadata": {"list": [{"a": [index]} for index in range(500)]}}
 
-    assert len(decoding.decode_send(wire(body)).metadata["list"]) == 500
+    assert len(decode_send(wire(body)).metadata["list"]) == 500
 
 
 def test_creating_a_task_takes_the_same_body() -> None:
     metadata = {"sender": {"sender_id": "synapse-claude-8100"}, "x": 1}
 
-    request = decoding.decode_create(wire({"message": HELLO, "metadata": metadata, "context_id": "c"}))
+    request = decode_create(wire({"message": HELLO, "metadata": metadata, "context_id": "c"}))
 
     assert request.message.text == "Hello!"
     assert request.sender == Sender(sender_id="synapse-claude-8100")
@@ -226,21 +242,21 @@ def test_creating_a_task_takes_the_same_body() -> None:
 
 
 def test_requests_without_a_body_are_made_of_the_path() -> None:
-    assert decoding.decode_get(wire()) == GetTask("54241e7e")
-    assert decoding.decode_cancel(wire()) == CancelTask("54241e7e")
-    assert decoding.decode_status(wire()) == GetStatus()
-    assert decoding.decode_externals(wire()) == ListExternals()
-    assert decoding.decode_remove_external(wire(params=OTHER)) == RemoveExternal("other")
+    assert decode_get(wire()) == GetTask("54241e7e")
+    assert decode_cancel(wire()) == CancelTask("54241e7e")
+    assert decode_status(wire()) == GetStatus()
+    assert decode_externals(wire()) == ListExternals()
+    assert decode_remove_external(wire(params=OTHER)) == RemoveExternal("other")
 
 
 def test_a_list_without_a_query_is_the_first_page() -> None:
-    assert decoding.decode_list(wire()) == ListTasks()
+    assert decode_list(wire()) == ListTasks()
 
 
 def test_a_list_can_be_narrowed() -> None:
     query = b"status=failed,working&context_id=c&parent_id=p&limit=7&cursor=x&updated_after=2026-01-31T10:30:00%2B09:00"
 
-    assert decoding.decode_list(wire(query=query)) == ListTasks(
+    assert decode_list(wire(query=query)) == ListTasks(
         states=frozenset({TaskState.FAILED, TaskState.REJECTED, TaskState.WORKING}),
         context_id="c",
         parent_id="p",
@@ -267,27 +283,27 @@ def test_a_list_can_be_narrowed() -> None:
     ],
 )
 def test_a_wrong_query_is_refused_by_the_name_of_its_field(query: bytes, sentence: str) -> None:
-    assert str(refusal(decoding.decode_list, wire(query=query))).startswith(sentence)
+    assert str(refusal(decode_list, wire(query=query))).startswith(sentence)
 
 
 def test_a_subscription_begins_with_a_snapshot_or_resumes() -> None:
     header = WireRequest("GET", "/", TASK, headers=[(b"accept", b"*/*"), (b"last-event-id", b"17")])
 
-    assert decoding.decode_subscribe(wire()) == SubscribeTask(task_id="54241e7e", after=None)
-    assert decoding.decode_subscribe(header) == SubscribeTask(task_id="54241e7e", after=17)
-    assert decoding.decode_subscribe(wire(query=b"after=0")) == SubscribeTask(task_id="54241e7e", after=0)
+    assert decode_subscribe(wire()) == SubscribeTask(task_id="54241e7e", after=None)
+    assert decode_subscribe(header) == SubscribeTask(task_id="54241e7e", after=17)
+    assert decode_subscribe(wire(query=b"after=0")) == SubscribeTask(task_id="54241e7e", after=0)
 
 
 @pytest.mark.parametrize("given", [b"-1", b"event-1", b"9" * 20, b"\xb9"])
 def test_a_subscription_resumes_only_after_a_number(given: bytes) -> None:
     request = WireRequest("GET", "/", TASK, headers=[(b"last-event-id", given)])
 
-    assert "Last-Event-ID" in str(refusal(decoding.decode_subscribe, request))
+    assert "Last-Event-ID" in str(refusal(decode_subscribe, request))
 
 
 def test_a_reply_names_the_request_or_means_the_last_one() -> None:
-    last = decoding.decode_reply(wire({"message": HELLO}))
-    named = decoding.decode_reply(wire({"message": HELLO, "task_id": "54241e7e", "failed": True}))
+    last = decode_reply(wire({"message": HELLO}))
+    named = decode_reply(wire({"message": HELLO, "task_id": "54241e7e", "failed": True}))
 
     assert (last.task_id, last.failed, last.message.text) == ("", False, "Hello!")
     assert (named.task_id, named.failed) == ("54241e7e", True)
@@ -295,21 +311,21 @@ def test_a_reply_names_the_request_or_means_the_last_one() -> None:
 
 @pytest.mark.parametrize("verdict", ["delivered", "retry", "fail"])
 def test_a_person_resolves_by_a_verdict(verdict: str) -> None:
-    request = decoding.decode_resolve(wire({"verdict": verdict}))
+    request = decode_resolve(wire({"verdict": verdict}))
 
     assert request == ResolveTask(task_id="54241e7e", verdict=verdict)
 
 
 def test_another_verdict_is_refused() -> None:
-    error = refusal(decoding.decode_resolve, wire({"verdict": "maybe"}))
+    error = refusal(decode_resolve, wire({"verdict": "maybe"}))
 
     assert str(error) == "verdict: must be 'delivered', 'retry' or 'fail'"
 
 
 @pytest.mark.parametrize("given", [{"verdict": "allow"}, {"verdict": "deny"}, {"option": "2"}, {"text": "main"}])
 def test_a_question_is_answered_by_a_verdict_an_option_or_words(given: dict[str, str]) -> None:
-    named = decoding.decode_answer(wire({**given, "question_id": "q-1"}))
-    anything = decoding.decode_answer(wire(given, params={}))
+    named = decode_answer(wire({**given, "question_id": "q-1"}))
+    anything = decode_answer(wire(given, params={}))
 
     assert named == AnswerQuestion(task_id="54241e7e", question_id="q-1", **given)
     assert anything == AnswerQuestion(**given)
@@ -325,34 +341,32 @@ def test_a_question_is_answered_by_a_verdict_an_option_or_words(given: dict[str,
     ],
 )
 def test_an_answer_that_says_nothing_or_two_things_is_refused(given: dict[str, str], why: str) -> None:
-    assert str(refusal(decoding.decode_answer, wire(given))) == why
+    assert str(refusal(decode_answer, wire(given))) == why
 
 
 def test_an_external_agent_is_added_by_its_address() -> None:
-    assert decoding.decode_discover(wire({"url": "http://other-agent:9000"})) == AddExternal(
-        url="http://other-agent:9000"
-    )
-    assert decoding.decode_discover(wire({"url": "https://o/x", "alias": "other"})).alias == "other"
+    assert decode_discover(wire({"url": "http://other-agent:9000"})) == AddExternal(url="http://other-agent:9000")
+    assert decode_discover(wire({"url": "https://o/x", "alias": "other"})).alias == "other"
 
 
 @pytest.mark.parametrize("url", ["", "other", "ftp://x", "http://", "http://[x", "http://x:99999", "http://x y"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    assert str(refusal(decoding.decode_discover, wire({"url": url}))).startswith("url: must be")
+    assert str(refusal(decode_discover, wire({"url": url}))).startswith("url: must be")
 
 
 def test_a_message_to_an_external_agent_goes_by_its_alias() -> None:
-    request = decoding.decode_send_external(wire({"message": HELLO}, params=OTHER))
+    request = decode_send_external(wire({"message": HELLO}, params=OTHER))
 
     assert (request.alias, request.message.text) == ("other", "Hello!")
 
 
 def test_a_hooks_report_is_any_object_with_the_secret_of_its_launch() -> None:
     headers = ((b"x-synapse-secret", b"s3cret"),)
-    request = decoding.decode_signal(WireRequest("POST", "/signals", {}, b"", headers, b'{"a": {"b": [1]}}'))
+    request = decode_signal(WireRequest("POST", "/signals", {}, b"", headers, b'{"a": {"b": [1]}}'))
 
     assert (request.payload, request.secret) == ({"a": {"b": [1]}}, "s3cret")
 
 
 @pytest.mark.parametrize("body", [b"", b"[1]", b"{", b'{"a": "\xff"}'])
 def test_a_report_that_is_no_object_is_refused(body: bytes) -> None:
-    refusal(decoding.decode_signal, wire(body))
+    refusal(decode_signal, wire(body))

@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core import errors
 from synapse.core.errors import AmbiguousTask, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.dialects.synapse.errors import STATUS, encode_error, status_of
+from synapse.dialects.synapse.encode import STATUS, encode_error, status_of
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 EXPECTED = {

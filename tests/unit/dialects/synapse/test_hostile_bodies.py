@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from synapse.core.errors import InvalidRequest
 from synapse.core.requests import SendMessage
 from synapse.dialects.dialect import Route, StreamRoute, WireRequest
-from synapse.dialects.synapse import decoding
-from synapse.dialects.synapse.card import CardFacts
-from synapse.dialects.synapse.projection import message_object, to_json
-from synapse.dialects.synapse.routes import synapse_dialect
+from synapse.dialects.synapse import decode
+from synapse.dialects.synapse.encode import message_object, to_json
+from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
 
 FACTS = CardFacts(agent_id="a", agent_type="t", title="T", url="u")
 DECODING = [route for route in synapse_dialect(FACTS).routes if isinstance(route, Route | StreamRoute)]
@@ -91,11 +90,11 @@ def test_any_json_near_the_contract_is_read_or_refused(body: Any) -> None:
 @given(message=near(MESSAGE))
 def test_what_is_read_can_be_told_again(message: Any) -> None:
     try:
-        request = decoding.decode_send(WireRequest("POST", "/", body=json.dumps({"message": message}).encode()))
+        request = decode.decode_send(WireRequest("POST", "/", body=json.dumps({"message": message}).encode()))
     except InvalidRequest:
         return
     told = to_json({"message": message_object(request.message)})
-    again = decoding.decode_send(WireRequest("POST", "/", body=told))
+    again = decode.decode_send(WireRequest("POST", "/", body=told))
 
     assert isinstance(request, SendMessage)
     assert again.message.parts == request.message.parts

@@ -10,17 +10,14 @@ from typing import Any
 import pytest
 
 from synapse.core.agent import AGENT_STATES, AgentEntry
-from synapse.core.driver import AgentView, Sighting
-from synapse.core.hold import Hold, HoldReason
+from synapse.core.driver import AgentView, Hold, HoldReason, Sighting
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.question import Option, Question, QuestionKind, question_fields
-from synapse.core.receipt import Receipt, ReceiptStep
-from synapse.core.requests import Replied
-from synapse.core.status import ExternalAgent, ExternalAnswer, HostStatus
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
 from synapse.core.store import TaskPage
-from synapse.core.task import TaskState
-from synapse.dialects.synapse import projection
-from synapse.dialects.synapse.projection import BUSY_WORDS, STATE_NAMES, instant, task_object, to_json
+from synapse.core.task import Receipt, ReceiptStep, TaskState
+from synapse.dialects.synapse import encode
+from synapse.dialects.synapse.encode import BUSY_WORDS, STATE_NAMES, instant, task_object, to_json
 from tests.unit.dialects.synapse.samples import CREATED, SENDER, UPDATED, a_message, a_task
 
 
@@ -122,7 +119,7 @@ def test_later_messages_are_in_the_history() -> None:
 def test_parts_look_as_in_the_contract(part: Part, wire: dict[str, Any]) -> None:
     message = replace(a_message(part), metadata={"m": True})
 
-    assert projection.message_object(message) == {"role": "user", "parts": [wire], "metadata": {"m": True}}
+    assert encode.message_object(message) == {"role": "user", "parts": [wire], "metadata": {"m": True}}
 
 
 def test_an_answer_is_an_artifact_that_says_where_it_is_from() -> None:
@@ -164,18 +161,18 @@ def test_times_are_rfc_3339_in_utc_with_milliseconds(at: datetime, text: str) ->
 def test_answers_to_sending_wrap_the_task_and_reading_gives_it_bare() -> None:
     task = a_task()
 
-    assert json.loads(projection.encode_task_answer(task)) == {"task": task_object(task)}
-    assert json.loads(projection.encode_task(task)) == task_object(task)
+    assert json.loads(encode.encode_task_answer(task)) == {"task": task_object(task)}
+    assert json.loads(encode.encode_task(task)) == task_object(task)
 
 
 def test_a_page_tells_where_the_next_one_begins() -> None:
     page = TaskPage((a_task(),), "c2", 7)
 
-    assert json.loads(projection.encode_page(page)) == {"tasks": [task_object(a_task())], "next_cursor": "c2"}
+    assert json.loads(encode.encode_page(page)) == {"tasks": [task_object(a_task())], "next_cursor": "c2"}
 
 
 def test_a_reply_tells_whom_it_reached() -> None:
-    assert json.loads(projection.encode_replied(Replied(task_id="t", to="synapse-claude-8100"))) == {
+    assert json.loads(encode.encode_replied(Replied(task_id="t", to="synapse-claude-8100"))) == {
         "replied": {"task_id": "t", "to": "synapse-claude-8100"}
     }
 
@@ -196,7 +193,7 @@ def test_the_status_says_why_messages_wait(reason: HoldReason, *, is_overdue: bo
     )
     status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(), attention=(), held=held)
 
-    wire = json.loads(projection.encode_status(status))
+    wire = json.loads(encode.encode_status(status))
 
     assert wire["held"] == {
         "reason": reason.value,
@@ -215,7 +212,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
     waiting = a_task(attention="was it typed?")
     status = HostStatus(entry=_entry(), view=_view(), current=waiting, queue=(waiting, waiting), attention=(waiting,))
 
-    wire = json.loads(projection.encode_status(status))
+    wire = json.loads(encode.encode_status(status))
 
     assert wire == {
         "status": "BUSY",
@@ -246,7 +243,7 @@ def test_the_status_says_idle_or_busy_and_how_that_is_known() -> None:
 def test_the_status_of_an_agent_without_work_has_no_task() -> None:
     status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(), attention=())
 
-    assert json.loads(projection.encode_status(status))["current_task"] is None
+    assert json.loads(encode.encode_status(status))["current_task"] is None
 
 
 QUESTION = Question(
@@ -258,7 +255,7 @@ def test_a_question_at_the_start_counts_as_attention_and_belongs_to_no_task() ->
     view = replace(_view(), state="waiting", question=QUESTION)
     status = HostStatus(entry=_entry(), view=view, current=None, queue=(), attention=())
 
-    wire = json.loads(projection.encode_status(status))
+    wire = json.loads(encode.encode_status(status))
 
     assert wire["question"] == {
         "id": "q-1",
@@ -280,7 +277,7 @@ def test_a_question_in_a_turn_names_its_task() -> None:
     asking = a_task(metadata=recorded, state=TaskState.INPUT_REQUIRED, reason="waiting_for_person")
     status = HostStatus(entry=_entry(), view=_view(), current=asking, queue=(), attention=(), asking=asking)
 
-    question = json.loads(projection.encode_status(status))["question"]
+    question = json.loads(encode.encode_status(status))["question"]
 
     assert (question["task_id"], question["asked_at"]) == (asking.id, "2024-01-15T10:31:00.000Z")
 
@@ -289,20 +286,20 @@ def test_a_question_that_the_task_does_not_tell_of_yet_names_its_task_too() -> N
     view = replace(_view(), state="waiting", question=QUESTION)
     status = HostStatus(entry=_entry(), view=view, current=a_task(), queue=(), attention=(), asking=a_task())
 
-    question = json.loads(projection.encode_status(status))["question"]
+    question = json.loads(encode.encode_status(status))["question"]
 
     assert (question["task_id"], question["title"]) == (a_task().id, "Trust this folder?")
 
 
 def test_an_answer_tells_the_task_that_goes_on_if_there_is_one() -> None:
-    assert json.loads(projection.encode_answered(a_task())) == {"task": task_object(a_task())}
-    assert json.loads(projection.encode_answered(None)) == {"task": None}
+    assert json.loads(encode.encode_answered(a_task())) == {"task": task_object(a_task())}
+    assert json.loads(encode.encode_answered(None)) == {"task": None}
 
 
 def test_the_queue_is_the_tasks_that_wait() -> None:
     status = HostStatus(entry=_entry(), view=_view(), current=None, queue=(a_task(),), attention=())
 
-    assert json.loads(projection.encode_queue(status)) == {"tasks": [task_object(a_task())]}
+    assert json.loads(encode.encode_queue(status)) == {"tasks": [task_object(a_task())]}
 
 
 def test_external_agents_are_listed_without_their_cards() -> None:
@@ -316,14 +313,14 @@ def test_external_agents_are_listed_without_their_cards() -> None:
         "added_at": "",
     }
 
-    assert json.loads(projection.encode_external(other)) == {"agent": wire}
-    assert json.loads(projection.encode_externals((other,))) == {"agents": [wire]}
+    assert json.loads(encode.encode_external(other)) == {"agent": wire}
+    assert json.loads(encode.encode_externals((other,))) == {"agents": [wire]}
 
 
 def test_an_external_answer_keeps_what_the_other_side_said() -> None:
     answer = ExternalAnswer(alias="other", task_id="t", state="TASK_STATE_COMPLETED", text="done", raw={"id": "t"})
 
-    assert json.loads(projection.encode_external_answer(answer)) == {
+    assert json.loads(encode.encode_external_answer(answer)) == {
         "answer": {
             "alias": "other",
             "task_id": "t",

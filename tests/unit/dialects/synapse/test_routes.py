@@ -6,8 +6,7 @@ import json
 
 from synapse.core.requests import ReportSignal
 from synapse.dialects.dialect import Call, CallRoute, DocumentRoute, StreamRoute, WireRequest
-from synapse.dialects.synapse.card import CardFacts, agent_card
-from synapse.dialects.synapse.routes import CARD_PATH, synapse_dialect
+from synapse.dialects.synapse.routes import CARD_PATH, CardFacts, agent_card, synapse_dialect
 
 FACTS = CardFacts(agent_id="synapse-claude-8100", agent_type="claude", title="Claude", url="http://localhost:8100")
 DIALECT = synapse_dialect(FACTS)

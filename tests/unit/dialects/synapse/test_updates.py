@@ -20,10 +20,8 @@ from synapse.core.events import (
     Update,
 )
 from synapse.core.message import Artifact, TextPart
-from synapse.core.receipt import ReceiptStep
-from synapse.core.task import TaskState
-from synapse.dialects.synapse.projection import artifact_object, message_object, task_object
-from synapse.dialects.synapse.updates import encode_update
+from synapse.core.task import ReceiptStep, TaskState
+from synapse.dialects.synapse.encode import artifact_object, encode_update, message_object, task_object
 from tests.unit.dialects.synapse.samples import CREATED, a_message, a_task
 
 TASK = a_task()

@@ -9,14 +9,14 @@ import pytest
 
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 HOOKS = recorded("claude", "hooks.jsonl")
 TRANSCRIPT = recorded("claude", "transcript.jsonl")
 
 
-def reports_of(prompt: str) -> list[Report]:
+def reports_of(prompt: str) -> list[SignalReport]:
     """What was reported of the turn that began with this prompt."""
     turn = next(hook["prompt_id"] for hook in HOOKS if hook.get("prompt") == prompt)
     reports = [claude.read_hook(hook) for hook in HOOKS if hook["prompt_id"] == turn]
@@ -27,8 +27,8 @@ def reports_of(prompt: str) -> list[Report]:
 def test_a_turn_begins_with_the_prompt_and_ends_with_the_answer() -> None:
     taken, ended = reports_of("hello there\nsecond line")
 
-    assert (taken.told, taken.text) == (Told.SUBMITTED, "hello there\nsecond line")
-    assert (ended.told, ended.text) == (Told.ANSWERED, "FAKE-ECHO: hello there second line")
+    assert (taken.told, taken.text) == (SignalKind.SUBMITTED, "hello there\nsecond line")
+    assert (ended.told, ended.text) == (SignalKind.ANSWERED, "FAKE-ECHO: hello there second line")
     assert taken.turn == ended.turn != ""
     assert taken.source is ended.source is Source.SIGNAL
 
@@ -36,7 +36,7 @@ def test_a_turn_begins_with_the_prompt_and_ends_with_the_answer() -> None:
 def test_a_permission_request_says_what_is_asked() -> None:
     reports = reports_of("RUNTOOL now")
 
-    assert [report.told for report in reports] == [Told.SUBMITTED, Told.WAITING, Told.ANSWERED]
+    assert [report.told for report in reports] == [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.ANSWERED]
     assert reports[1].text == "Bash: touch made-by-tool.txt"
 
 
@@ -44,7 +44,7 @@ def test_a_permission_request_says_what_is_asked() -> None:
 def test_an_interrupt_is_told_by_the_transcript_alone(prompt: str) -> None:
     *_, ended = reports_of(prompt)
 
-    assert (ended.told, ended.reason, ended.source) == (Told.FAILED, "interrupted", Source.TRANSCRIPT)
+    assert (ended.told, ended.reason, ended.source) == (SignalKind.FAILED, "interrupted", Source.TRANSCRIPT)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_interrupt_is_told_by_the_transcript_alone(prompt: str) -> None:
 def test_a_failure_of_the_model_ends_the_turn_with_its_reason(prompt: str, reason: str, note: str) -> None:
     _, ended = reports_of(prompt)
 
-    assert (ended.told, ended.reason, ended.text) == (Told.FAILED, reason, note)
+    assert (ended.told, ended.reason, ended.text) == (SignalKind.FAILED, reason, note)
 
 
 def test_other_hooks_and_other_shapes_say_nothing() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from synapse.core.question import Choice, Leaning, QuestionKind
-from synapse.terminal.signals.claude_permission import hook_answer, question_in
+from synapse.core.question import Choice, OptionEffect, QuestionKind
+from synapse.terminal.signals.claude import hook_answer, question_in
 from tests.unit.terminal.signals.recordings import recorded
 
 PERMISSION = next(hook for hook in recorded("claude", "hooks.jsonl") if hook["hook_event_name"] == "PermissionRequest")
@@ -35,10 +35,10 @@ def test_a_permission_offers_what_the_hook_can_say() -> None:
     assert (question.kind, question.title) == (QuestionKind.PERMISSION, "May it use Bash?")
     assert question.detail == "Make a file\ntouch made-by-tool.txt"
     assert [(option.key, option.label, option.leaning) for option in question.options] == [
-        ("yes", "Yes", Leaning.ALLOW),
-        ("always", "Yes, and always allow access to /tmp/person/proj (session)", Leaning.ALLOW_ALWAYS),
-        ("always-2", "Yes, and switch to acceptEdits (session)", Leaning.ALLOW_ALWAYS),
-        ("no", "No", Leaning.DENY),
+        ("yes", "Yes", OptionEffect.ALLOW),
+        ("always", "Yes, and always allow access to /tmp/person/proj (session)", OptionEffect.ALLOW_ALWAYS),
+        ("always-2", "Yes, and switch to acceptEdits (session)", OptionEffect.ALLOW_ALWAYS),
+        ("no", "No", OptionEffect.DENY),
     ]
 
 

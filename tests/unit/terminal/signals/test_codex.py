@@ -8,16 +8,16 @@ import pytest
 
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 ROLLOUT = recorded("codex", "rollout.jsonl")
 LONG_ANSWER_END = "```python\nprint('hello')\n```\n\nLast line of the answer."
 
 
-def turns() -> list[list[Report]]:
+def turns() -> list[list[SignalReport]]:
     """What was reported, turn by turn."""
-    found: dict[str, list[Report]] = {}
+    found: dict[str, list[SignalReport]] = {}
     for record in ROLLOUT:
         report = codex.read_record(record)
         if report is not None:
@@ -27,7 +27,7 @@ def turns() -> list[list[Report]]:
 
 def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
     for reports in turns():
-        assert [report.told for report in reports[:2]] == [Told.WORKING, Told.SUBMITTED]
+        assert [report.told for report in reports[:2]] == [SignalKind.WORKING, SignalKind.SUBMITTED]
         assert len(reports) == 3
         assert all(report.source is Source.TRANSCRIPT for report in reports)
 
@@ -36,7 +36,7 @@ def test_the_answer_is_there_byte_for_byte() -> None:
     _, prompt, answer = turns()[1]
 
     assert prompt.is_about("LONGANS x")
-    assert answer.told is Told.ANSWERED
+    assert answer.told is SignalKind.ANSWERED
     assert answer.text.endswith(LONG_ANSWER_END)
 
 
@@ -44,11 +44,11 @@ def test_an_interrupt_and_a_failure_of_the_model_end_the_turn_with_their_reason(
     ends = [reports[-1] for reports in turns()]
 
     assert [(end.told, end.reason) for end in ends] == [
-        (Told.ANSWERED, ""),
-        (Told.ANSWERED, ""),
-        (Told.FAILED, "interrupted"),
-        (Told.ANSWERED, ""),
-        (Told.FAILED, "api_error"),
+        (SignalKind.ANSWERED, ""),
+        (SignalKind.ANSWERED, ""),
+        (SignalKind.FAILED, "interrupted"),
+        (SignalKind.ANSWERED, ""),
+        (SignalKind.FAILED, "api_error"),
     ]
     assert ends[-1].text == "fake failure"
 
@@ -85,7 +85,7 @@ def test_an_older_rollout_has_the_prompt_elsewhere() -> None:
     report = codex.read_record({"type": "event_msg", "payload": {"type": "user_message", "message": "hello"}})
 
     assert report is not None
-    assert (report.told, report.text) == (Told.SUBMITTED, "hello")
+    assert (report.told, report.text) == (SignalKind.SUBMITTED, "hello")
 
 
 def test_other_records_say_nothing() -> None:

@@ -6,21 +6,20 @@ from typing import Any
 
 import pytest
 
-from synapse.core.question import Choice, Leaning, QuestionKind
+from synapse.core.question import Choice, OptionEffect, QuestionKind
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.codex_app_server import AppServerEvents
-from synapse.terminal.signals.codex_requests import read_question
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.codex_server import AppServerEvents, read_question
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 MESSAGES = recorded("codex", "app_server.jsonl")
 THREAD = MESSAGES[0]["params"]["thread"]["id"]
 
 
-def heard() -> list[list[Report]]:
+def heard() -> list[list[SignalReport]]:
     """What was reported, turn by turn."""
     events = AppServerEvents()
-    turns: dict[str, list[Report]] = {}
+    turns: dict[str, list[SignalReport]] = {}
     for message in MESSAGES:
         for report in events.read(message):
             turns.setdefault(report.turn, []).append(report)
@@ -40,17 +39,17 @@ def up_to(method: str) -> AppServerEvents:
 def test_each_turn_has_its_prompt_and_one_end() -> None:
     for reports in heard():
         told = [report.told for report in reports]
-        assert told[0] is Told.WORKING
-        assert told.count(Told.SUBMITTED) == 1
-        assert told.count(Told.ANSWERED) + told.count(Told.FAILED) == 1
-        assert told[-1] in (Told.ANSWERED, Told.FAILED)
+        assert told[0] is SignalKind.WORKING
+        assert told.count(SignalKind.SUBMITTED) == 1
+        assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
+        assert told[-1] in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.SIGNAL for report in reports)
 
 
 def test_prompts_and_answers_are_exact() -> None:
     first = heard()[0]
 
-    assert [report.text for report in first if report.told is Told.SUBMITTED] == ["first by api\n  second line"]
+    assert [report.text for report in first if report.told is SignalKind.SUBMITTED] == ["first by api\n  second line"]
     assert first[-1].text == "FAKE-ECHO: first by api second line"
 
 
@@ -107,24 +106,24 @@ def test_an_option_that_remembers_says_what() -> None:
         "Yes, and allow example.com from now on",
         "No, and block example.com from now on",
     ]
-    always, other = Leaning.ALLOW_ALWAYS, Leaning.OTHER
+    always, other = OptionEffect.ALLOW_ALWAYS, OptionEffect.OTHER
     assert [option.leaning for option in question.options] == [always, always, other, other]
 
 
 def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_terminal() -> None:
     reports = heard()[4]
-    waits = next(index for index, report in enumerate(reports) if report.told is Told.WAITING)
+    waits = next(index for index, report in enumerate(reports) if report.told is SignalKind.WAITING)
     question = reports[waits].question
 
     assert question is not None
     assert question.kind is QuestionKind.PERMISSION
     assert question.detail == "Reason: May I make a file?\ntouch made-by-tool.txt"
     assert [(option.key, option.leaning) for option in question.options] == [
-        ("1", Leaning.ALLOW),
-        ("2", Leaning.ALLOW_ALWAYS),
-        ("3", Leaning.DENY),
+        ("1", OptionEffect.ALLOW),
+        ("2", OptionEffect.ALLOW_ALWAYS),
+        ("3", OptionEffect.DENY),
     ]
-    assert reports[waits + 1].told is Told.WORKING
+    assert reports[waits + 1].told is SignalKind.WORKING
 
 
 def test_edits_are_shown_with_what_is_changed() -> None:
@@ -204,7 +203,7 @@ def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
 
     reports = events.read(resolved)
 
-    assert [report.told for report in reports] == [Told.WAITING]
+    assert [report.told for report in reports] == [SignalKind.WAITING]
     assert reports[0].question is not None
     assert reports[0].question.id == "codex-10"
     assert events.read(resolved) == []
@@ -247,7 +246,11 @@ def test_a_turn_that_was_over_before_it_was_told_is_told_whole() -> None:
 
     told = [(report.told, report.text) for report in events.catch_up(TURN)]
 
-    assert told == [(Told.WORKING, ""), (Told.SUBMITTED, "hello"), (Told.ANSWERED, "FAKE-ECHO: hello")]
+    assert told == [
+        (SignalKind.WORKING, ""),
+        (SignalKind.SUBMITTED, "hello"),
+        (SignalKind.ANSWERED, "FAKE-ECHO: hello"),
+    ]
     assert events.catch_up(TURN) == []
 
 
@@ -261,7 +264,11 @@ def test_a_turn_that_passed_while_the_connection_was_broken_is_told() -> None:
     events = up_to("turn/completed")
 
     assert events.note_thread({"id": THREAD, "ephemeral": False})
-    assert [report.told for report in events.catch_up(TURN)] == [Told.WORKING, Told.SUBMITTED, Told.ANSWERED]
+    assert [report.told for report in events.catch_up(TURN)] == [
+        SignalKind.WORKING,
+        SignalKind.SUBMITTED,
+        SignalKind.ANSWERED,
+    ]
 
 
 def test_a_look_at_a_running_turn_does_not_end_it() -> None:
@@ -269,6 +276,6 @@ def test_a_look_at_a_running_turn_does_not_end_it() -> None:
 
     told = [report.told for report in events.catch_up({**TURN, "status": "inProgress"})]
 
-    assert told == [Told.WORKING, Told.SUBMITTED]
+    assert told == [SignalKind.WORKING, SignalKind.SUBMITTED]
     end = {"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": "t1", "status": "completed"}}}
     assert [report.text for report in events.read(end)] == ["FAKE-ECHO: hello"]

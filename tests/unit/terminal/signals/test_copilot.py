@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 
-def heard() -> list[list[Report]]:
+def heard() -> list[list[SignalReport]]:
     """What was reported, turn by turn."""
     events = CopilotEvents()
-    turns: dict[str, list[Report]] = {}
+    turns: dict[str, list[SignalReport]] = {}
     for event in recorded("copilot", "events.jsonl"):
         report = events.read(event)
         if report is not None:
@@ -21,9 +21,9 @@ def heard() -> list[list[Report]]:
 
 def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
     for reports in heard():
-        assert reports[0].told is Told.SUBMITTED
-        assert [report.told in (Told.ANSWERED, Told.FAILED) for report in reports].count(True) == 1
-        assert reports[-1].told in (Told.ANSWERED, Told.FAILED)
+        assert reports[0].told is SignalKind.SUBMITTED
+        assert [report.told in (SignalKind.ANSWERED, SignalKind.FAILED) for report in reports].count(True) == 1
+        assert reports[-1].told in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.TRANSCRIPT for report in reports)
 
 
@@ -37,10 +37,10 @@ def test_the_ends_have_their_texts_and_reasons() -> None:
 
 
 def test_permissions_and_questions_are_told_with_what_is_asked_and_that_they_were_answered() -> None:
-    asking = [reports for reports in heard() if any(report.told is Told.WAITING for report in reports)]
+    asking = [reports for reports in heard() if any(report.told is SignalKind.WAITING for report in reports)]
 
     assert [[report.told for report in reports] for reports in asking] == [
-        [Told.SUBMITTED, Told.WAITING, Told.WORKING, Told.ANSWERED]
+        [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.WORKING, SignalKind.ANSWERED]
     ] * 2
     assert [reports[1].text for reports in asking] == ["shell: touch made-by-tool.txt", "Which colour?"]
 

@@ -6,16 +6,16 @@ import pytest
 
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.gemini import GeminiChat
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 CHAT = recorded("gemini", "chat.jsonl")
 
 
-def heard() -> list[Report]:
+def heard() -> list[SignalReport]:
     """What is reported when the terminal shows readiness after every record that could be the last."""
     chat = GeminiChat()
-    reports: list[Report] = []
+    reports: list[SignalReport] = []
     for record in CHAT:
         report = chat.read(record)
         reports += [report] if report is not None else []
@@ -28,19 +28,19 @@ def test_each_prompt_has_one_end_with_its_text_or_its_reason() -> None:
     reports = heard()
 
     assert [report.told for report in reports] == [
-        *(Told.SUBMITTED, Told.ANSWERED) * 2,
-        *(Told.SUBMITTED, Told.FAILED),
-        *(Told.SUBMITTED, Told.ANSWERED),
-        *(Told.SUBMITTED, Told.FAILED),
-        *(Told.SUBMITTED, Told.ANSWERED),
+        *(SignalKind.SUBMITTED, SignalKind.ANSWERED) * 2,
+        *(SignalKind.SUBMITTED, SignalKind.FAILED),
+        *(SignalKind.SUBMITTED, SignalKind.ANSWERED),
+        *(SignalKind.SUBMITTED, SignalKind.FAILED),
+        *(SignalKind.SUBMITTED, SignalKind.ANSWERED),
     ]
-    assert [report.reason for report in reports if report.told is Told.FAILED] == ["interrupted", "api_error"]
+    assert [report.reason for report in reports if report.told is SignalKind.FAILED] == ["interrupted", "api_error"]
     assert [report.text for report in reports if report.reason == "api_error"] == ["fake failure"]
     assert all(report.source is Source.TRANSCRIPT for report in reports)
 
 
 def test_the_answer_is_there_byte_for_byte() -> None:
-    answers = [report.text for report in heard() if report.told is Told.ANSWERED]
+    answers = [report.text for report in heard() if report.told is SignalKind.ANSWERED]
 
     assert answers[1].endswith("```python\nprint('hello')\n```\n\nLast line of the answer.")
 

@@ -6,18 +6,17 @@ from typing import Any
 
 import pytest
 
-from synapse.core.question import Choice, Leaning, Question, QuestionKind
+from synapse.core.question import Choice, OptionEffect, Question, QuestionKind
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.opencode import OpenCodeEvents
-from synapse.terminal.signals.opencode_questions import Reply, reply_to
-from synapse.terminal.signals.report import Report, Told
+from synapse.terminal.signals.opencode import OpenCodeEvents, Reply, reply_to
+from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
 
-def heard() -> list[list[Report]]:
+def heard() -> list[list[SignalReport]]:
     """What was reported, turn by turn."""
     events = OpenCodeEvents()
-    turns: dict[str, list[Report]] = {}
+    turns: dict[str, list[SignalReport]] = {}
     for event in recorded("opencode", "events.jsonl"):
         report = events.read(event)
         if report is not None:
@@ -28,9 +27,9 @@ def heard() -> list[list[Report]]:
 def test_each_turn_has_its_prompt_and_one_end() -> None:
     for reports in heard():
         told = [report.told for report in reports]
-        assert told.count(Told.SUBMITTED) == 1
-        assert told.count(Told.ANSWERED) + told.count(Told.FAILED) == 1
-        assert reports[-1].told in (Told.ANSWERED, Told.FAILED)
+        assert told.count(SignalKind.SUBMITTED) == 1
+        assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
+        assert reports[-1].told in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.SIGNAL for report in reports)
 
 
@@ -45,17 +44,17 @@ def test_each_turn_has_its_prompt_and_one_end() -> None:
 def test_the_answer_is_the_last_thing_that_was_said(turn: int, prompt: str, text: str) -> None:
     reports = heard()[turn]
 
-    assert next(report.text for report in reports if report.told is Told.SUBMITTED) == prompt
-    assert (reports[-1].told, reports[-1].text) == (Told.ANSWERED, text)
+    assert next(report.text for report in reports if report.told is SignalKind.SUBMITTED) == prompt
+    assert (reports[-1].told, reports[-1].text) == (SignalKind.ANSWERED, text)
 
 
 @pytest.mark.parametrize(("turn", "asked"), [(1, "bash: touch made-by-tool.txt"), (-1, "Which colour?")])
 def test_a_question_is_told_with_what_is_asked_and_that_it_was_answered(turn: int, asked: str) -> None:
     reports = heard()[turn]
-    waits = next(index for index, report in enumerate(reports) if report.told is Told.WAITING)
+    waits = next(index for index, report in enumerate(reports) if report.told is SignalKind.WAITING)
 
     assert reports[waits].text == asked
-    assert reports[waits + 1].told is Told.WORKING
+    assert reports[waits + 1].told is SignalKind.WORKING
 
 
 def test_interrupts_and_failures_end_the_turn_with_their_reason() -> None:
@@ -70,7 +69,7 @@ def test_a_limit_is_told_apart_and_said_while_it_tries_again() -> None:
     session = {"sessionID": "ses_1"}
     error = {"name": "APIError", "data": {"message": "too many", "statusCode": 429}}
 
-    def tell(name: str, **more: Any) -> Report | None:
+    def tell(name: str, **more: Any) -> SignalReport | None:
         return events.read({"type": name, "properties": {**session, **more}})
 
     tell("message.updated", info={"id": "msg_1", "role": "user"})
@@ -116,7 +115,7 @@ def test_when_it_tries_again_is_told() -> None:
 
 
 def asked(turn: int) -> Question:
-    question = next(report.question for report in heard()[turn] if report.told is Told.WAITING)
+    question = next(report.question for report in heard()[turn] if report.told is SignalKind.WAITING)
     assert question is not None
     return question
 
@@ -127,9 +126,9 @@ def test_a_permission_is_a_question_with_the_answers_of_its_terminal() -> None:
     assert (question.kind, question.title) == (QuestionKind.PERMISSION, "Permission required: bash")
     assert question.detail == "touch made-by-tool.txt"
     assert [(option.key, option.label, option.leaning) for option in question.options] == [
-        ("1", "Allow once", Leaning.ALLOW),
-        ("2", "Allow always: touch *", Leaning.ALLOW_ALWAYS),
-        ("3", "Reject", Leaning.DENY),
+        ("1", "Allow once", OptionEffect.ALLOW),
+        ("2", "Allow always: touch *", OptionEffect.ALLOW_ALWAYS),
+        ("3", "Reject", OptionEffect.DENY),
     ]
     assert not question.takes_text
 
@@ -190,7 +189,7 @@ def test_what_a_sub_agent_asks_is_told_too() -> None:
     report = events.read({"type": "permission.asked", "properties": PERMISSION})
 
     assert report is not None
-    assert report.told is Told.WAITING
+    assert report.told is SignalKind.WAITING
     assert set(events.asked) == {"per_1"}
 
 
@@ -210,7 +209,7 @@ def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
 def test_a_no_that_ends_the_turn_is_no_answer() -> None:
     events = OpenCodeEvents()
 
-    def tell(name: str, **more: Any) -> Report | None:
+    def tell(name: str, **more: Any) -> SignalReport | None:
         return events.read({"type": name, "properties": {"sessionID": "ses_1", **more}})
 
     tell("message.updated", info={"id": "msg_1", "role": "user"})
@@ -219,7 +218,7 @@ def test_a_no_that_ends_the_turn_is_no_answer() -> None:
     end = tell("session.status", status={"type": "idle"})
 
     assert end is not None
-    assert (end.told, end.reason) == (Told.FAILED, "interrupted")
+    assert (end.told, end.reason) == (SignalKind.FAILED, "interrupted")
 
 
 def test_the_conversation_that_was_spoken_in_last_is_known_with_its_agent_and_model() -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.core.question import Leaning
-from synapse.terminal.signals.options import numbered, position
+from synapse.core.question import OptionEffect
+from synapse.terminal.signals.report import numbered, position
 
 
 def test_options_are_numbered_and_safe_to_print() -> None:
-    one, two = numbered([("Yes\x1b[2J", Leaning.ALLOW), ("No\nway", Leaning.DENY)])
+    one, two = numbered([("Yes\x1b[2J", OptionEffect.ALLOW), ("No\nway", OptionEffect.DENY)])
 
-    assert (one.key, one.label, one.leaning) == ("1", "Yes[2J", Leaning.ALLOW)
-    assert (two.key, two.label, two.leaning) == ("2", "No way", Leaning.DENY)
+    assert (one.key, one.label, one.leaning) == ("1", "Yes[2J", OptionEffect.ALLOW)
+    assert (two.key, two.label, two.leaning) == ("2", "No way", OptionEffect.DENY)
 
 
 def test_there_is_an_end_to_the_options() -> None:
-    assert len(numbered([("x", Leaning.OTHER)] * 1000)) == 50
+    assert len(numbered([("x", OptionEffect.OTHER)] * 1000)) == 50
 
 
 @pytest.mark.parametrize(("key", "place"), [("1", 0), ("3", 2), ("4", None), ("0", None), ("", None), ("²", None)])

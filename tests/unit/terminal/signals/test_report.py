@@ -6,11 +6,11 @@ import pytest
 
 from synapse.core.agent import READY, WAITING, WORKING
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.report import Report, Told, items, part, shortened, word
+from synapse.terminal.signals.report import SignalKind, SignalReport, items, part, shortened, word
 
 
-def submitted(prompt: str) -> Report:
-    return Report(told=Told.SUBMITTED, source=Source.SIGNAL, detail="heard", text=prompt)
+def submitted(prompt: str) -> SignalReport:
+    return SignalReport(told=SignalKind.SUBMITTED, source=Source.SIGNAL, detail="heard", text=prompt)
 
 
 @pytest.mark.parametrize(
@@ -29,15 +29,15 @@ def test_a_prompt_is_ours_if_it_holds_what_was_typed_whatever_the_blanks(prompt:
 @pytest.mark.parametrize(
     ("told", "state"),
     [
-        (Told.SUBMITTED, WORKING),
-        (Told.WORKING, WORKING),
-        (Told.WAITING, WAITING),
-        (Told.ANSWERED, READY),
-        (Told.FAILED, READY),
+        (SignalKind.SUBMITTED, WORKING),
+        (SignalKind.WORKING, WORKING),
+        (SignalKind.WAITING, WAITING),
+        (SignalKind.ANSWERED, READY),
+        (SignalKind.FAILED, READY),
     ],
 )
-def test_each_report_says_in_what_state_the_agent_is(told: Told, state: str) -> None:
-    assert Report(told=told, source=Source.SIGNAL, detail="").state == state
+def test_each_report_says_in_what_state_the_agent_is(told: SignalKind, state: str) -> None:
+    assert SignalReport(told=told, source=Source.SIGNAL, detail="").state == state
 
 
 def test_a_record_of_another_shape_says_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from synapse.terminal.signals.codex_app_server import AppServerEvents
+from synapse.terminal.signals.codex_server import AppServerEvents
 from synapse.terminal.signals.opencode import OpenCodeEvents
 from synapse.terminal.signals.report import Saying
 from tests.unit.terminal.signals.recordings import recorded

@@ -1,0 +1,1 @@
+"""Who may call, and what each caller may do."""

@@ -1,0 +1,228 @@
+"""What the scripted model does: a word in the prompt chooses the scene, the tool results so far choose the act.
+
+One request to the model, as all wires read it.
+
+How a tool is called by the name and the parameters that the CLI offered it with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, cast
+
+MARKER: Final = re.compile(r"calibrate:([a-z-]+):(\d+)")
+COLOURS: Final = ("Blue", "Red")
+ASKED: Final = "Which colour?"
+MADE_BY_TOOL: Final = "made-by-calibrate.txt"
+
+
+class Use(StrEnum):
+    """What a tool is for; each CLI has its own name for the tool."""
+
+    SHELL = "shell"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Answer with a text, in these pieces."""
+
+    pieces: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Begin an answer and hold it until it is released or the CLI hangs up."""
+
+    begin: tuple[str, ...]
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallTool:
+    """Call one of the tools that the CLI offered."""
+
+    use: Use
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer with an error. `retry_after` in seconds goes out as the header of that name."""
+
+    status: int
+    message: str
+    retry_after: int = 0
+
+
+Act = Say | Hold | CallTool | Refuse
+Scene = tuple[Act, ...]
+"""The acts of one turn: the first for the prompt, the next for each tool result; the last one stays."""
+
+
+def act_for(scenes: Mapping[str, Scene], scene: str, results: int) -> Act:
+    """The act of a scene after so many tool results; an unknown scene is a plain answer."""
+    acts = scenes.get(scene, SCENES["one-line"])
+    return acts[min(results, len(acts) - 1)]
+
+
+def _in_pieces(text: str, size: int) -> tuple[str, ...]:
+    return tuple(text[start : start + size] for start in range(0, len(text), size))
+
+
+def _long_text() -> str:
+    """Many kilobytes of everything that terminals and Markdown change: only a CLI's own words give it back exactly."""
+    paragraph = (
+        'Paragraph {n}: FAKE-ECHO[{n}] with **bold**, `code`, a | pipe, <tag attr="1">, \\backslash and ~tilde~; '
+        "a line that is long enough to wrap on every screen: 日本語のテキスト, Ünïcödé, 🙂 and é.\n"
+    )
+    code = '```python\ndef f(x):\n    return {{"{n}": x}}  # [link](http://example.com/{n})\n```\n'
+    listing = "- item {n}\n  - inner\n1. first\n2. second\n"
+    blocks = [paragraph.format(n=n) + "\n" + code.format(n=n) + "\n" + listing.format(n=n) for n in range(60)]
+    return "# A long answer\n\n" + "\n".join(blocks) + "\nLast line of the long answer."
+
+
+def _lines(count: int) -> str:
+    """So many short lines, each of its own."""
+    return "\n".join(f"Line {number} of {count}." for number in range(1, count + 1))
+
+
+SCENES: Final[Mapping[str, Scene]] = {
+    "one-line": (Say(("The answer ", "to one line.")),),
+    "multi-line": (Say(_in_pieces("Three lines:\n\n- one\n- two: FAKE-ECHO[34]\n\nand the *last* one.", 7)),),
+    "long": (Say(_in_pieces(_long_text(), 211)),),
+    "tall": (Say(_in_pieces(_lines(60), 97)),),
+    "huge": (Say(_in_pieces(_lines(2000), 499)),),
+    "after": (Say(("The answer ", "afterwards.")),),
+    "approve": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), Say(("The tool ", "has run."))),
+    "deny": (CallTool(Use.SHELL, f"touch {MADE_BY_TOOL}"), Say(("It was ", "not allowed."))),
+    "question": (CallTool(Use.ASK), Say(("A colour ", "was chosen."))),
+    "queued": (Say(("It waited ", "for its turn.")),),
+    "slow": (Hold(("A slow ", "answer ", "begins "), "and ends."),),
+    "urgent": (Say(("The urgent ", "answer.")),),
+    "api-error": (Refuse(400, "calibration refuses this request"),),
+    "rate-limit": (Refuse(429, "calibration says: too many requests", retry_after=3600),),
+}
+
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """What the CLI asks the model for."""
+
+    said: tuple[str, ...] = ()
+    """The person's messages so far, the newest last."""
+    results: tuple[str, ...] = ()
+    """What the tools answered since the newest message."""
+    tools: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Each tool that is offered, with the names of its parameters."""
+    freeform: frozenset[str] = frozenset()
+    """Those that take a text instead of parameters."""
+    structured: bool = False
+    """JSON of a given shape is wanted: titles, routing and the like."""
+    streams: bool = True
+    model: str = "scripted"
+
+    @property
+    def prompt(self) -> str:
+        """The newest message that is not what a CLI itself puts between: those stand in tags."""
+        own = [text for text in self.said if MARKER.search(text) or not text.lstrip().startswith("<")]
+        return own[-1] if own else ""
+
+    @property
+    def marker(self) -> tuple[str, str]:
+        """Scene and number of the turn; two empty words for a side request: a title, a summary, a suggestion."""
+        found = None if self.structured or not self.tools else MARKER.search(self.prompt)
+        return (found[1], found[2]) if found else ("", "")
+
+
+def table(value: object) -> Body:
+    """`value` if it is a table, else an empty one: a CLI of another version may send something else."""
+    return cast("Body", value) if isinstance(value, Mapping) else {}
+
+
+def tables(value: object) -> list[Body]:
+    """The tables of a list."""
+    return [table(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def parameters(schema: object) -> frozenset[str]:
+    """The names of the parameters in a tool's JSON schema."""
+    return frozenset(table(table(schema).get("properties")))
+
+
+def text_of(content: object) -> str:
+    """The text of a message's content: a text, or a list of parts of which some are text."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(texts_of(tables(content)))
+
+
+def texts_of(parts: Iterable[Body]) -> list[str]:
+    return [str(part["text"]) for part in parts if isinstance(part.get("text"), str)]
+
+
+_NAMES: Final[Mapping[Use, tuple[str, ...]]] = {
+    Use.SHELL: ("Bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command", "bash"),
+    Use.ASK: ("AskUserQuestion", "ask_user", "question", "request_user_input"),
+}
+_TAKES_WORDS: Final = ("shell", "local_shell")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool's name and what it is called with."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def call_for(act: CallTool, asked: ModelRequest) -> ToolCall | None:
+    """The call of the CLI's own tool for this; None when it offers none."""
+    name = next((name for name in _NAMES[act.use] if name in asked.tools), "")
+    if not name:
+        return None
+    offered = asked.tools[name]
+    match act.use:
+        case Use.SHELL:
+            return ToolCall(name=name, arguments=_shell(name, offered, act.command))
+        case Use.ASK:
+            return ToolCall(name=name, arguments=_question(name, offered))
+
+
+def _shell(name: str, offered: frozenset[str], command: str) -> dict[str, Any]:
+    key = "cmd" if "cmd" in offered else "command"
+    arguments: dict[str, Any] = {key: ["bash", "-c", command] if name in _TAKES_WORDS else command}
+    if "sandbox_permissions" in offered:
+        # Codex asks a person only for what shall leave its sandbox.
+        arguments |= {"sandbox_permissions": "require_escalated", "justification": "May the file be made?"}
+    if "description" in offered:
+        arguments["description"] = "Make a file"
+    return arguments
+
+
+def _question(name: str, offered: frozenset[str]) -> dict[str, Any]:
+    if "message" in offered:
+        colour = {"type": "string", "title": "Colour", "enum": list(COLOURS)}
+        schema = {"type": "object", "properties": {"colour": colour}, "required": ["colour"]}
+        return {"message": ASKED, "requestedSchema": schema}
+    if "question" in offered:
+        return {"question": ASKED, "choices": list(COLOURS), "allow_freeform": True}
+    options = [{"label": colour, "description": f"The colour {colour.lower()}"} for colour in COLOURS]
+    question: dict[str, Any] = {"question": ASKED, "header": "Colour", "options": options}
+    if name == "AskUserQuestion":
+        question["multiSelect"] = False
+    elif name == "ask_user":
+        question |= {"multiSelect": False, "type": "choice"}
+    elif name == "request_user_input":
+        question["id"] = "colour"
+    return {"questions": [question]}

@@ -1,0 +1,134 @@
+"""`synapse send --queue` to an agent that does not run: the message waits in the store until it starts."""
+
+from __future__ import annotations
+
+import select
+from typing import Any, Final
+
+from synapse.cli.options import Options, report_sent
+from synapse.cli.output import give_json, print_notice
+from synapse.cli.tables import plain
+from synapse.client.hosts import current_folder, find_agent, open_registry, post_message
+from synapse.config import process
+from synapse.config.process import SystemClock
+from synapse.config.settings import Settings, load_settings, profile_names
+from synapse.core.address import matching, nearest
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import BodyTooLarge, Conflict, QueueFull
+from synapse.core.json_text import encode
+from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.task import DEFAULT_PRIORITY
+from synapse.dialects.synapse.encode import task_object
+from synapse.host.identity import check_name, inbox_of
+from synapse.host.stopped import open_unowned
+from synapse.registry.files import FileRegistry
+
+_ID_BEGIN: Final = "synapse-"
+_USES: Final = ("max_body_bytes", "queue_limit", "message_ttl")
+_STARTING_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.05
+
+
+def leave(target: str, past: list[AgentEntry], body: dict[str, Any], options: Options) -> int:
+    """Leave the message for the agent that `target` means, and return the exit code."""
+    settings = load_settings(folder=current_folder())
+    if settings.project and (note := settings.project.note(_wanted(target), _USES)):
+        print_notice(f"Warning: {plain(note)}")
+    if len(encode(body)) > settings.max_body_bytes:
+        raise BodyTooLarge(settings.max_body_bytes)
+    inbox, agent_id = inbox_for(target, past, settings)
+    try:
+        task = process.run(_leave(inbox, agent_id, body, options, settings))
+    except QueueFull:
+        raise
+    except Conflict as conflict:
+        return _send(target, body, options, conflict)
+    if options.has("--json"):
+        give_json({"task": task, "reply": None, "receipt": "queued"})
+    else:
+        print_notice(f"[→ {target}] does not run; the message waits for it  (task {task['id'][:8]}, synapse queue)")
+    if agent_id == inbox:
+        _doubt_name(agent_id, str(task["id"]), settings)
+    return 0
+
+
+def _doubt_name(name: str, task_id: str, settings: Settings) -> None:
+    """A name that nobody has yet may be a mistake: say for whom the message waits."""
+    meant = nearest(name, profile_names(settings.profile_sources))
+    if meant:
+        print_notice(
+            f"Warning: '{name}' is no profile; did you mean '{meant}'? The message waits for an agent that is started "
+            f"with --name {name}  (synapse cancel {task_id[:8]})"
+        )
+
+
+def _send(target: str, body: dict[str, Any], options: Options, conflict: Conflict) -> int:
+    """The agent has started meanwhile, so it is asked itself."""
+    registry = open_registry()
+    if not wait_until_started(target, registry):
+        raise conflict
+    entry = find_agent(target, registry)
+    task = post_message(entry, body, registry, priority=options.text("--priority"))
+    report_sent(entry, task, options)
+    return 0
+
+
+def wait_until_started(target: str, registry: FileRegistry) -> bool:
+    """Whether the agent can be asked by now: it takes its inbox some moments before it listens."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + _STARTING_SECONDS
+    while not matching(target, registry.entries()):
+        if clock.monotonic() >= deadline:
+            return False
+        # A new file in the registry tells nobody.
+        select.select([], [], [], _LOOK_SECONDS)
+    return True
+
+
+def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[str, str]:
+    """The inbox that the agent will have, and the agent id as far as it is known.
+
+    An agent that was here is known by its entry, or by the store; a profile means the one that will run in this folder;
+    any other word is a given name.
+
+    Raises:
+        InvalidRequest: no agent can have such a name.
+    """
+    known = matching(target, past)
+    if known and known[0].inbox:
+        return known[0].inbox, known[0].agent_id
+    wanted = _wanted(target)
+    for profile in profile_names(settings.profile_sources):
+        if wanted == profile:
+            return inbox_of(profile, "", current_folder()), profile
+        if wanted.startswith(f"{profile}-") and wanted[len(profile) + 1 :].isdigit():
+            return inbox_of(profile, "", current_folder()), f"{_ID_BEGIN}{wanted}"
+    name = target.removeprefix("@")
+    check_name(name, settings)
+    return name, name
+
+
+def _wanted(target: str) -> str:
+    return target.removeprefix("@").removeprefix(_ID_BEGIN)
+
+
+async def _leave(
+    inbox: str, agent_id: str, body: dict[str, Any], options: Options, settings: Settings
+) -> dict[str, Any]:
+    message = Message(
+        message_id=MessageId(body["message"]["message_id"]),
+        role=Role.USER,
+        parts=tuple(TextPart(text=part["text"]) for part in body["message"]["parts"]),
+    )
+    async with open_unowned(settings) as unowned:
+        if agent_id.startswith(_ID_BEGIN):
+            inbox = await unowned.last_inbox(agent_id) or inbox
+        task = await unowned.leave(
+            inbox,
+            message,
+            agent_id=agent_id,
+            priority=int(options.text("--priority") or DEFAULT_PRIORITY),
+            ttl=options.seconds("--ttl"),
+            metadata={**body["metadata"], "sender_verified": False},
+        )
+    return task_object(task)

@@ -1,0 +1,99 @@
+"""How results look in a terminal: columns that line up, and colours where they can be seen."""
+
+import os
+import sys
+from unicodedata import category, east_asian_width
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COLOURS = {"starting": "36", "ready": "32", "working": "33", "waiting": "31;1", "exited": "2"}
+NARROWEST = 40
+
+
+def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: int) -> str:
+    """Lines of columns; the column `elastic` is cut so that a line fits the terminal."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
+    room = line_width() - sum(widths) - 2 * (len(widths) - 1) + widths[elastic]
+    widths[elastic] = max(len(titles[elastic]), min(widths[elastic], room))
+    return "\n".join(_line(row, widths) for row in ([*titles], *cells))
+
+
+def painted(text: str, state: str) -> str:
+    """`text` in the colour of an agent's state, where colours are wanted."""
+    if not in_colour() or state not in COLOURS:
+        return text
+    return f"\x1b[{COLOURS[state]}m{text}\x1b[0m"
+
+
+def split_colours(text: str) -> "list[tuple[str, bool]]":
+    """The pieces of `text`, each with whether it is one of our own colour codes."""
+    import re
+
+    codes = "|".join(re.escape(code) for code in ("0", *COLOURS.values()))
+    pieces = re.split(rf"(\x1b\[(?:{codes})m)", text)
+    return [(piece, number % 2 == 1) for number, piece in enumerate(pieces)]
+
+
+def in_colour() -> bool:
+    """Colours are for people who look: on a terminal, and not with NO_COLOR."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+
+
+def line_width() -> int:
+    """The columns that a line may take; without a terminal, as many as it likes."""
+    try:
+        return max(NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):
+        return 10_000
+
+
+def plain(text: str) -> str:
+    """`text` on one line, without anything that could act on a terminal: it may come from another agent."""
+    return "".join(
+        " " if char in "\t\n\r" else char for char in text if char in "\t\n\r" or category(char) not in _ACTING
+    )
+
+
+_ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def short_path(path: str) -> str:
+    """A folder as people write it: `~` is their home."""
+    home = os.path.expanduser("~").rstrip(os.sep)
+    is_inside = home and (path == home or path.startswith(home + os.sep))
+    return f"~{path[len(home) :]}" if is_inside else path
+
+
+def safe(text: str) -> str:
+    """An agent's own words, as they are; on a terminal without anything that could act there."""
+    if not sys.stdout.isatty():
+        return text
+    from synapse.core.text import sanitise
+
+    return sanitise(text)
+
+
+def cut(text: str, columns: int) -> str:
+    """`text`, shortened with an ellipsis to so many columns."""
+    if width(text) <= columns:
+        return text
+    kept = ""
+    for char in text:
+        if width(kept + char) > columns - 1:
+            break
+        kept += char
+    return kept + "…"
+
+
+def width(text: str) -> int:
+    """How many columns `text` takes in a terminal."""
+    return sum(0 if category(char) in ("Mn", "Me") else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _line(cells: "Sequence[str]", widths: "Sequence[int]") -> str:
+    fitted = [cut(cell, columns) for cell, columns in zip(cells, widths, strict=True)]
+    padded = [cell + " " * (columns - width(cell)) for cell, columns in zip(fitted, widths, strict=True)]
+    return "  ".join(painted(cell, cell.strip()) for cell in padded).rstrip()

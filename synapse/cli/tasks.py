@@ -1,0 +1,259 @@
+"""`synapse tasks`: what was sent lately, finished or not, also to agents that do not run any more.
+
+`synapse queue`: what waits for the agents, in the order of delivery.
+
+Tasks of agents that do not run, as the verbs see them: read from the store, and taken back there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.parser import VerbParser, whole_number
+from synapse.cli.tables import table
+from synapse.cli.views import attention_of, message_of, sender_of, short_id
+from synapse.client.fan_out import ask_all, warn_of_silent
+from synapse.client.hosts import ask, current_folder, find_agent, open_registry
+from synapse.config import process
+from synapse.config.process import SystemClock
+from synapse.config.settings import load_settings
+from synapse.core.address import short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentNotFound, AgentNotResponding, AmbiguousTarget, SynapseError, TaskNotFound
+from synapse.core.json_text import object_in, objects_in
+from synapse.core.task import Task
+from synapse.dialects.synapse.encode import STATE_NAMES, task_object
+from synapse.gateway.directory import left_name
+from synapse.host.open_store import require_no_lost_store
+from synapse.host.stopped import StoppedTasks, open_unowned
+from synapse.registry.files import FileRegistry
+from synapse.tasks.admission import sender_in
+from synapse.tasks.recovery import is_instruction, is_waiting_for_reply
+
+TASKS_EXAMPLES = """
+synapse tasks                      of all agents, the latest change first
+synapse tasks codex -n 5           the last five of one
+synapse status 54241e7e            one of them, with its answer
+synapse tasks --json | jq -r '.[].id'
+"""
+TASK_TITLES = ("TASK", "STATE", "CHANGED", "AGENT", "FROM", "MESSAGE")
+
+
+def run_tasks(arguments: list[str]) -> int:
+    """Show the last tasks and return the exit code."""
+    parser = VerbParser("tasks", examples=TASKS_EXAMPLES)
+    parser.add_argument("agent", nargs="?", metavar="AGENT", default="")
+    parser.add_argument("-n", "--limit", type=whole_number(1), default=20, help="how many at most (20)")
+    options = parser.parse_args(arguments)
+    tasks = recent_tasks(options.agent.removeprefix("@"), options.limit)
+    if options.json:
+        give_json([task_object(task) for task in tasks])
+    elif tasks:
+        now = SystemClock().now()
+        print_result(table(TASK_TITLES, [_row(task, now) for task in tasks], elastic=5))
+    else:
+        print_notice(
+            f"no task of '{options.agent}' is known  (synapse list)" if options.agent else "nothing was sent yet"
+        )
+    return 0
+
+
+def _sender(task: Task) -> str:
+    """Return the sender as people know it: a proven agent by its given name (its inbox), or without our prefix."""
+    shown, sender = sender_of(task_object(task)), sender_in(task.metadata)
+    if shown != sender.sender_id:
+        return shown
+    return sender.inbox if sender.inbox and "@" not in sender.inbox else shown.removeprefix("synapse-")
+
+
+def _row(task: Task, now: datetime) -> tuple[str, ...]:
+    changed = task.updated_at.astimezone()
+    is_today = changed.date() == now.astimezone().date()
+    return (
+        task.short_id,
+        STATE_NAMES[task.state].replace("_", " "),
+        f"{changed:%H:%M:%S}" if is_today else f"{changed:%Y-%m-%d}",
+        left_name(task).removeprefix("synapse-"),
+        _sender(task),
+        task.message.text.strip().partition("\n")[0][:200],
+    )
+
+
+QUEUE_EXAMPLES = """
+synapse queue                 of all agents, also of those that do not run
+synapse queue codex
+synapse cancel 54241e7e       takes a message back
+synapse cancel --queue codex  takes back all that waits for codex
+"""
+Waiting = tuple[AgentEntry, dict[str, Any]]
+QUEUE_TITLES = ("AGENT", "TASK", "PRIORITY", "FROM", "MESSAGE")
+
+
+def run_queue(arguments: list[str]) -> int:
+    """Show the queues and return the exit code."""
+    parser = VerbParser("queue", examples=QUEUE_EXAMPLES)
+    parser.add_argument("agent", nargs="?", metavar="AGENT")
+    options = parser.parse_args(arguments)
+    waiting = waiting_for(options.agent, open_registry())
+    if options.json:
+        give_json([{"agent_id": entry.agent_id, "task": task} for entry, task in waiting])
+        return 0
+    if not waiting:
+        print_notice("nothing waits")
+        return 0
+    rows = [
+        (
+            short_name(entry),
+            short_id(task),
+            str(object_in(task, "metadata").get("priority", "")),
+            sender_of(task),
+            f"{message_of(task)} [{attention_of(task)}]" if attention_of(task) else message_of(task),
+        )
+        for entry, task in waiting
+    ]
+    print_result(table(QUEUE_TITLES, rows, elastic=4))
+    return 0
+
+
+def waiting_for(agent: str | None, registry: FileRegistry) -> list[Waiting]:
+    """What waits for all agents, or for those that a word may mean, whether they run or not. Raises AgentNotFound."""
+    stored = _stored(registry)
+    if agent:
+        stored = [(owner, task) for owner, task in stored if is_of(agent.removeprefix("@"), owner)]
+    left = [(owner, task) for owner, task in stored if not owner.pid]
+    asked = ask_all(_living(agent, registry, is_known=bool(left)), "GET", "/queue")
+    warn_of_silent(asked)
+    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")]
+    listed = {task.get("id") for _, task in waiting}
+    return waiting + [(owner, task) for owner, task in stored if task.get("id") not in listed]
+
+
+def waiting_for_one(agent: str, registry: FileRegistry) -> list[Waiting]:
+    """What waits for the one agent that is meant, and for no other of its profile: this is for taking it back.
+
+    Raises AgentNotFound, AgentNotResponding or AmbiguousTarget.
+    """
+    try:
+        entry = find_agent(agent, registry)
+    except (AgentNotFound, AgentNotResponding):
+        left = _left_for(agent.removeprefix("@"), registry)
+        if not left:
+            raise
+        return left
+    queued = objects_in(ask(entry, "GET", "/queue"), "tasks")
+    listed = {task.get("id") for task in queued}
+    held = [task for owner, task in _stored(registry) if owner.pid and owner.agent_id == entry.agent_id]
+    return [(entry, task) for task in (*queued, *(task for task in held if task.get("id") not in listed))]
+
+
+def _left_for(agent: str, registry: FileRegistry) -> list[Waiting]:
+    """What waits for an agent that does not run: one with that very name or id, else the one of that profile."""
+    left = [(owner, task) for owner, task in _stored(registry) if not owner.pid and is_of(agent, owner)]
+    exact = [(owner, task) for owner, task in left if agent in (owner.name, owner.inbox, owner.agent_id)]
+    inboxes = sorted({owner.inbox for owner, _ in exact or left})
+    if len(inboxes) > 1:
+        raise AmbiguousTarget(agent, inboxes)
+    return exact or left
+
+
+def _stored(registry: FileRegistry) -> list[Waiting]:
+    return stored_queue({entry.inbox: entry for entry in registry.entries() if entry.inbox})
+
+
+def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> list[AgentEntry]:
+    """The running agents to ask: all, or the one that is meant, if it runs."""
+    if not agent:
+        return registry.entries()
+    try:
+        return [find_agent(agent, registry)]
+    except (AgentNotFound, AgentNotResponding):
+        if not is_known:
+            raise
+        return []
+
+
+T = TypeVar("T")
+
+
+def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
+    """Return the task that `prefix` names, with an entry that only says whose it is.
+
+    Raises TaskNotFound, AmbiguousTask or StoreFailed.
+    """
+    task = _with_store(lambda unowned: unowned.find(prefix), prefix)
+    return owner(task), task_object(task)
+
+
+def stored_queue(living: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[str, Any]]]:
+    """What waits for agents that do not run, and what `living` ones, by their inbox, hold back: no queue has that."""
+    try:
+        waiting = _with_store(lambda unowned: unowned.waiting(), "")
+    except TaskNotFound:
+        return []
+    shown = (task for task in waiting if task.inbox not in living or task.attention)
+    return [(living.get(task.inbox) or owner(task), task_object(task)) for task in shown]
+
+
+def recent_tasks(agent: str, limit: int) -> list[Task]:
+    """Return the tasks that changed last, of all agents or of one, the latest first.
+
+    Leaves out what each agent is told at its start, and the task in which an asking agent waits for a reply: the
+    request itself is a task of the agent that was asked. Raises StoreFailed.
+    """
+    # An empty list would be a lie: agents that run have tasks, in a store that is gone from its place.
+    require_no_lost_store(load_settings(folder=current_folder()))
+
+    def is_wanted(task: Task) -> bool:
+        is_request = not is_instruction(task) and not is_waiting_for_reply(task)
+        return is_request and (not agent or is_of(agent, owner(task)))
+
+    try:
+        return _with_store(lambda unowned: unowned.recent(limit, is_wanted), "")
+    except TaskNotFound:
+        return []
+
+
+def is_of(agent: str, owner: AgentEntry) -> bool:
+    """Whether what is in the store belongs to `agent`: its name, its id, or its profile."""
+    short_id = owner.agent_id.removeprefix("synapse-")
+    profile, _, port = short_id.rpartition("-")
+    # Before its first start an agent has its given name for an id, and that may have a dash too.
+    kind = profile if short_id != owner.agent_id and port.isdigit() else ""
+    known = (owner.name, owner.inbox, owner.inbox.partition("@")[0], owner.agent_id, short_id, kind)
+    return bool(agent) and agent in known
+
+
+def take_back_each(task_ids: Sequence[str]) -> list[dict[str, Any] | SynapseError]:
+    """Cancel tasks whose agents do not run; one that cannot be canceled has its error instead. Raises StoreFailed."""
+
+    async def cancel(unowned: StoppedTasks) -> list[dict[str, Any] | SynapseError]:
+        told = list[dict[str, Any] | SynapseError]()
+        for task_id in task_ids:
+            try:
+                told.append(task_object(await unowned.take_back(await unowned.find(task_id))))
+            except SynapseError as error:
+                told.append(error)
+        return told
+
+    return _with_store(cancel, task_ids[0]) if task_ids else []
+
+
+def owner(task: Task) -> AgentEntry:
+    """An entry without a process, for showing: by the given name, which its next agent has too, or the short id."""
+    name = left_name(task).removeprefix("synapse-")
+    return AgentEntry(task.agent_id, task.agent_id, name=name, inbox=task.inbox)
+
+
+def _with_store(act: Callable[[StoppedTasks], Awaitable[T]], wanted: str) -> T:
+    settings = load_settings(folder=current_folder())
+    if not settings.store.exists():
+        raise TaskNotFound(wanted)
+
+    async def run() -> T:
+        async with open_unowned(settings) as unowned:
+            return await act(unowned)
+
+    return process.run(run())

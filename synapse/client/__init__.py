@@ -1,0 +1,1 @@
+"""How a short-lived command asks a running host. Standard library only."""

@@ -1,0 +1,168 @@
+"""Following a stream of server-sent events from a host: bytes to events, and the waiting for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from synapse.client.http import (
+    READ_SIZE,
+    Answer,
+    ChunkDecoder,
+    HostAddress,
+    NoAnswer,
+    as_object,
+    compose,
+    connect,
+    header,
+    read_head,
+    status_of,
+)
+
+if TYPE_CHECKING:
+    from _socket import socket
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event of the stream; `id` is what a reader resumes from."""
+
+    id: str
+    name: str
+    data: str
+
+
+class EventDecoder:
+    """Turns the bytes of an event stream into events, however they were cut."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._id = ""
+        self._name = ""
+        self._data: list[str] = []
+
+    def receive(self, data: bytes) -> list[ServerEvent]:
+        """Return the events that are complete so far."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        events = [self._receive_line(line.removesuffix(b"\r").decode("utf-8", "replace")) for line in lines]
+        return [event for event in events if event is not None]
+
+    def _receive_line(self, line: str) -> ServerEvent | None:
+        if not line:
+            return self._dispatch()
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match field:
+            case "id":
+                self._id = value
+            case "event":
+                self._name = value
+            case "data":
+                self._data.append(value)
+            case _:
+                pass  # a comment, sent to keep the connection open, or a field that we have no use for
+        return None
+
+    def _dispatch(self) -> ServerEvent | None:
+        event = ServerEvent(self._id, self._name, "\n".join(self._data)) if self._data else None
+        self._name, self._data = "", []
+        return event
+
+
+class EventStream:
+    """An open stream of events from a host."""
+
+    def __init__(self, connection: socket, monotonic: Callable[[], float]) -> None:
+        self._connection = connection
+        self._monotonic = monotonic
+        self._chunks: ChunkDecoder | None = None
+        self._decoder = EventDecoder()
+        self._events: list[ServerEvent] = []
+
+    def open(self, address: HostAddress, path: str, *, after: str, deadline: float) -> Answer | None:
+        """Ask for the stream, resumed after the event `after`; return the answer if it is no stream."""
+        headers = ("Accept: text/event-stream", *((f"Last-Event-ID: {after}",) if after else ()))
+        self._bound(deadline)
+        try:
+            self._connection.sendall(compose(address, "GET", path, headers=headers))
+            head, rest = read_head(self._connection)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise NoAnswer(str(error), sent=True) from error
+        if header(head, b"transfer-encoding").lower() == b"chunked":
+            self._chunks = ChunkDecoder()
+        if header(head, b"content-type").startswith(b"text/event-stream"):
+            self._take(rest)
+            return None
+        return Answer(status_of(head), self._whole_object(rest, deadline))
+
+    def next(self, deadline: float) -> ServerEvent | None:
+        """Return the next event, or None at the end of the stream.
+
+        Raises:
+            TimeoutError: none came before `deadline`, by the clock that was given.
+            NoAnswer: the connection broke.
+        """
+        while not self._events:
+            data = self._read(deadline)
+            if not data:
+                return None
+            self._take(data)
+        return self._events.pop(0)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _read(self, deadline: float) -> bytes:
+        self._bound(deadline)
+        try:
+            return self._connection.recv(READ_SIZE)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise NoAnswer(str(error), sent=True) from error
+
+    def _take(self, data: bytes) -> None:
+        self._events += self._decoder.receive(self._unchunked(data))
+
+    def _unchunked(self, data: bytes) -> bytes:
+        if self._chunks is None:
+            return data
+        try:
+            return self._chunks.receive(data)
+        except ValueError as error:
+            raise NoAnswer(str(error), sent=True) from error
+
+    def _bound(self, deadline: float) -> None:
+        left = deadline - self._monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+
+    def _whole_object(self, rest: bytes, deadline: float) -> dict[str, Any]:
+        while data := self._read(deadline):
+            rest += data
+        return as_object(self._unchunked(rest))
+
+
+def open_stream(
+    address: HostAddress, path: str, *, after: str, deadline: float, monotonic: Callable[[], float]
+) -> EventStream | Answer:
+    """Follow `path` at `address`; an answer instead of a stream is the host's refusal.
+
+    Raises:
+        NoAnswer: the host cannot be reached.
+        TimeoutError: it did not begin before `deadline`.
+    """
+    stream = EventStream(connect(address), monotonic)
+    try:
+        refusal = stream.open(address, path, after=after, deadline=deadline)
+    except BaseException:
+        stream.close()
+        raise
+    if refusal is None:
+        return stream
+    stream.close()
+    return refusal

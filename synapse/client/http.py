@@ -1,0 +1,261 @@
+"""A small HTTP client for a host's Unix socket or TCP port: one request, one connection, no event loop.
+
+`synapse send` imports this file, so it stands on `_socket` alone. Hosts use it in a thread. Reading a stream of events
+is in `transports.events`, which is loaded only by those who wait.
+
+The chunked transfer encoding of HTTP.
+"""
+
+from synapse.core.json_text import decode_object, encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+try:
+    import _socket as socket
+except ImportError:
+    import socket  # type: ignore[no-redef]  # the same under its public name
+
+
+READ_SIZE = 65_536
+LARGEST_ANSWER = 256 * 1024 * 1024
+CONNECT_SECONDS = 2.0
+ANSWER_SECONDS = 15.0
+LOOK_SECONDS = 2.0
+"""After so long a silence it is worth a look whether an answer can still come."""
+
+
+class NoAnswer(Exception):
+    """The host could not be reached, went away, or was too slow. `sent`: it may have read the request.
+
+    `forbidden`: this process may not connect, as in a sandbox, so it says nothing about the host.
+    """
+
+    def __init__(self, why: str, *, sent: bool, timed_out: bool = False, forbidden: bool = False) -> None:
+        super().__init__(why)
+        self.sent = sent
+        self.timed_out = timed_out
+        self.forbidden = forbidden
+
+
+class HostAddress:
+    """Where a host listens: its Unix socket is tried first, then its TCP port."""
+
+    __slots__ = ("host", "port", "socket")
+
+    def __init__(self, socket: str = "", *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.socket = socket
+        self.host = host
+        self.port = port
+
+
+class Answer:
+    """What came back: the HTTP status, and the body as JSON (an empty object when it is none)."""
+
+    __slots__ = ("body", "status")
+
+    def __init__(self, status: int, body: "dict[str, Any]") -> None:
+        self.status = status
+        self.body = body
+
+
+def request(
+    address: HostAddress,
+    method: str,
+    path: str,
+    body: "dict[str, Any] | None" = None,
+    *,
+    timeout: float = ANSWER_SECONDS,
+    is_stopped: "Callable[[], bool]" = lambda: False,
+) -> Answer:
+    """Ask the host at `address` and return its answer, whatever its status.
+
+    `is_stopped` is asked when the host has been silent for a while: a process that stands still is not waited for.
+
+    Raises:
+        NoAnswer: it cannot be reached, does not answer in `timeout` seconds, or does not speak HTTP.
+    """
+    connection = connect(address)
+    try:
+        _send(connection, compose(address, method, path, body), timeout, is_stopped)
+        _patiently(connection, timeout, is_stopped, connection.recv, 1, socket.MSG_PEEK)
+        head, rest = read_head(connection)
+        return Answer(status_of(head), as_object(_read_body(connection, head, rest)))
+    except OSError as error:
+        raise NoAnswer(str(error), sent=True, timed_out=isinstance(error, TimeoutError)) from error
+    finally:
+        connection.close()
+
+
+def connect(address: HostAddress) -> "socket.socket":
+    """Open a connection.
+
+    Raises:
+        NoAnswer: nobody listens there.
+    """
+    why = "it has no address"
+    forbidden = False
+    if address.socket:
+        try:
+            return _connected(socket.AF_UNIX, address.socket)
+        except OSError as error:
+            why = str(error)
+            forbidden = isinstance(error, PermissionError)
+    if address.port:
+        try:
+            return _connected(socket.AF_INET, (address.host, address.port))
+        except OSError as error:
+            why = why if forbidden else str(error)
+            forbidden = forbidden or isinstance(error, PermissionError)
+    raise NoAnswer(why, sent=False, forbidden=forbidden)
+
+
+def compose(
+    address: HostAddress,
+    method: str,
+    path: str,
+    body: "dict[str, Any] | None" = None,
+    headers: "tuple[str, ...]" = (),
+) -> bytes:
+    """The bytes of a request that is the only one on its connection."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: localhost:{address.port}", "Connection: close", *headers]
+    content = b""
+    if body is not None:
+        content = encode(body).encode("ascii")
+        lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
+    return "\r\n".join([*lines, "", ""]).encode("utf-8") + content
+
+
+def read_head(connection: "socket.socket") -> "tuple[bytes, bytes]":
+    """Return the head of the answer, and what came of its body with it."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        piece = connection.recv(READ_SIZE)
+        if not piece or len(received) > READ_SIZE:
+            raise NoAnswer("it closed the connection without an answer", sent=True)
+        received += piece
+    head, _, rest = received.partition(b"\r\n\r\n")
+    return head, rest
+
+
+def status_of(head: bytes) -> int:
+    """The status in the first line of a head."""
+    words = head[:32].split()
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        raise NoAnswer("what listens there does not speak HTTP", sent=True)
+    return int(words[1])
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    """The value of a header, or nothing; `name` is in lower case."""
+    for line in head.split(b"\r\n")[1:]:
+        key, _, value = line.partition(b":")
+        if key.strip().lower() == name:
+            return value.strip()
+    return b""
+
+
+def _send(connection: "socket.socket", data: bytes, timeout: float, is_stopped: "Callable[[], bool]") -> None:
+    """Write a request. A host that refuses a body before it has read it closes its ear: its answer lies there."""
+    rest = memoryview(data)
+    try:
+        while rest:
+            # Not sendall: after a pause nobody could tell how much of it was written.
+            rest = rest[_patiently(connection, timeout, is_stopped, connection.send, rest) :]
+    except (BrokenPipeError, ConnectionResetError):
+        return
+
+
+def _patiently(
+    connection: "socket.socket", timeout: float, is_stopped: "Callable[[], bool]", act: "Any", *arguments: "Any"
+) -> "Any":
+    """Do what may have to wait, for `timeout` seconds at most; after a first pause look whether that is any use."""
+    connection.settimeout(min(timeout, LOOK_SECONDS))
+    try:
+        return act(*arguments)
+    except TimeoutError:
+        if timeout <= LOOK_SECONDS or is_stopped():
+            raise
+        connection.settimeout(timeout - LOOK_SECONDS)
+        return act(*arguments)
+    finally:
+        connection.settimeout(timeout)
+
+
+def _connected(family: int, place: "str | tuple[str, int]") -> "socket.socket":
+    connection = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(CONNECT_SECONDS)
+        connection.connect(place)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _read_body(connection: "socket.socket", head: bytes, rest: bytes) -> bytes:
+    length = header(head, b"content-length")
+    wanted = int(length) if length.isdigit() else LARGEST_ANSWER
+    pieces, size = [rest], len(rest)
+    while size < wanted:
+        piece = connection.recv(READ_SIZE)
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    if length and size < wanted:
+        raise NoAnswer("it closed the connection in the middle of its answer", sent=True)
+    whole = b"".join(pieces)
+    if header(head, b"transfer-encoding").lower() == b"chunked":
+        try:
+            return ChunkDecoder().receive(whole)
+        except ValueError as error:
+            raise NoAnswer("it sent a broken chunk", sent=True) from error
+    return whole
+
+
+def as_object(body: bytes) -> "dict[str, Any]":
+    """The JSON object of a body, or an empty one."""
+    try:
+        return decode_object(body)
+    except ValueError:
+        return {}
+
+
+class ChunkDecoder:
+    """Takes the chunked transfer encoding off, however the bytes were cut."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._missing = 0
+        self.ended = False
+
+    def receive(self, data: bytes) -> bytes:
+        """Return the content that is complete so far.
+
+        Raises:
+            ValueError: it is not chunked.
+        """
+        self._rest += data
+        content: list[bytes] = []
+        while self._rest and not self.ended:
+            if self._missing:
+                piece, self._rest = self._rest[: self._missing], self._rest[self._missing :]
+                self._missing -= len(piece)
+                content.append(piece)
+            elif not self._begin_chunk():
+                break
+        return b"".join(content)
+
+    def _begin_chunk(self) -> bool:
+        """Read the next chunk's size; False when its line is not complete yet."""
+        stripped = self._rest.lstrip(b"\r\n")
+        line, newline, after = stripped.partition(b"\r\n")
+        if not newline:
+            return False
+        self._missing = int(line.partition(b";")[0], 16)
+        self._rest = after
+        self.ended = self._missing == 0
+        return True

@@ -1,0 +1,1 @@
+"""The settings, paths and process-wide set-up of a Synapse process."""

@@ -1,0 +1,567 @@
+"""What can be set, and where each value comes from: flag > environment > project file > user file > default.
+
+A project's file counts only in a project that the person trusts, and only for the settings of FOR_PROJECTS. Where the
+user file demands a person's terminal (`person_proof`), nothing else takes that back.
+
+Reads profiles from files: the user's, the ones that come with Synapse, and a project's.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from synapse.config.paths import USER_FILE, check_content, check_place, find_project, user_folder
+from synapse.config.trust import Project, Trust, TrustBook, read_project
+from synapse.core.address import KEY, UNVERIFIED, is_marked, nearest
+from synapse.core.errors import InvalidProfile, InvalidSettings, UnknownProfile
+from synapse.core.override import override
+from synapse.terminal.profile import Profile, parse_profile
+from synapse.terminal.theme import Theme
+
+PREFIX: Final = "SYNAPSE_"
+PROJECT_SETTINGS: Final = "config.toml"
+PROJECT_PROFILES: Final = "profiles/"
+_PROFILE_SUFFIX: Final = ".toml"
+PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""Names of profiles stand in command lines, in file names and in scripts for shells."""
+BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
+# The variables that count in an agent's environment, which the agent sets as it likes. None of them protects anybody;
+# a setting that is not named here is taken from files alone then.
+FOR_AGENTS: Final = frozenset(
+    {
+        "home",
+        "uds_dir",
+        "detach_key",
+        "response_timeout",
+        "message_ttl",
+        "instructions",
+        "terminal_size",
+        "terminal_theme",
+        "advertise_0_3",
+    }
+)
+PersonProof = Literal["process", "terminal"]
+PROCESS: Final = "process"
+TERMINAL: Final = "terminal"
+FOR_PROJECTS: Final = frozenset(
+    {
+        "max_body_bytes",
+        "detach_key",
+        "response_timeout",
+        "message_ttl",
+        "queue_limit",
+        "instructions",
+        "attention_after",
+        "terminal_size",
+        "terminal_theme",
+        "push_attempts",
+        "advertise_0_3",
+    }
+)
+"""What a trusted project may set. Never: places, addresses, rights, what protects people from agents, and how long the
+history of all projects is kept."""
+
+ProfileSource = Path | Project
+"""Where profiles are looked for: in a folder, or among the files of a project as they were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectSettings:
+    """The project that a command is typed in, what the person has said about it, and what it wants to set."""
+
+    project: Project
+    trust: Trust
+    wishes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The keys and values of its settings file."""
+    is_broken: bool = False
+    """Its settings file is no TOML."""
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.trust is Trust.TRUSTED
+
+    @property
+    def file(self) -> Path:
+        return self.project.place / PROJECT_SETTINGS
+
+    @property
+    def profiles(self) -> list[str]:
+        """The names of its profiles, sorted."""
+        return sorted(name for path in self.project.files if (name := profile_in(path)))
+
+    @property
+    def refused(self) -> list[str]:
+        """The settings in its file that no project may make."""
+        return [key for key in self.wishes if key in KINDS and key not in FOR_PROJECTS]
+
+    def matters(self, profile: str = "", uses: Collection[str] = FOR_PROJECTS) -> bool:
+        """Whether a command that uses these settings, and that profile, would do something else if it were trusted."""
+        if self.project.problem:
+            return True
+        # What cannot be understood would be an error in a trusted project.
+        wants = self.is_broken or any(key in uses or key not in KINDS for key in self.wishes)
+        return wants or profile in self.profiles
+
+    def note(self, profile: str = "", uses: Collection[str] = FOR_PROJECTS) -> str:
+        """One line about what is ignored and what to do, for such a command; empty when there is nothing to say."""
+        place, folder = self.project.place, self.project.folder
+        if self.trust is Trust.UNUSABLE:
+            return f"{place} is ignored: {self.project.problem}"
+        if not self.is_trusted and self.matters(profile, uses):
+            why = "it has changed since you trusted it" if self.trust is Trust.CHANGED else "you have not trusted it"
+            return f"{place} is ignored, because {why}; look at it, then: synapse trust {shlex.quote(str(folder))}"
+        # Said where everything counts, as at the start of an agent, and not with each message.
+        if self.refused and set(uses) >= FOR_PROJECTS:
+            keys = ", ".join(self.refused)
+            return f"{self.file}: ignored, because only you may set it and no project: {keys}  (synapse config)"
+        return ""
+
+
+def profile_in(path: str) -> str:
+    """The name of the profile that a file of a project is, or an empty string."""
+    name = path.removeprefix(PROJECT_PROFILES).removesuffix(_PROFILE_SUFFIX)
+    is_profile = path == f"{PROJECT_PROFILES}{name}{_PROFILE_SUFFIX}"
+    return name if is_profile and PROFILE_NAME.fullmatch(name) else ""
+
+
+_LARGEST_SIDE: Final = 1000
+
+
+class TerminalSize(NamedTuple):
+    """How large a terminal is, written as 120x40."""
+
+    columns: int
+    rows: int
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.columns}x{self.rows}"
+
+
+USUAL_SIZE: Final = TerminalSize(120, 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The values in force; `sources` says for each where it was found."""
+
+    home: Path = Path("~/.a2a")
+    uds_dir: Path = Path("/tmp/synapse-a2a")  # noqa: S108 - the contract names this folder; the host checks whose it is
+    host: str = "127.0.0.1"
+    max_body_bytes: int = 4 * 1024 * 1024
+    detach_key: str = "ctrl-]"
+    terminal_size: TerminalSize = USUAL_SIZE
+    terminal_theme: Theme = Theme.DARK
+    response_timeout: float = 600.0
+    message_ttl: float = 0.0
+    queue_limit: int = 1000
+    agent_quota_bytes: int = 1024**3
+    keep_days: int = 30
+    loop_limit_per_minute: int = 30
+    attention_after: float = 30.0
+    instructions: bool = True
+    agents_may_approve: bool = False
+    person_proof: PersonProof = PROCESS
+    allow_private_webhooks: bool = False
+    allow_private_agents: bool = False
+    push_attempts: int = 12
+    advertise_0_3: bool = True
+    profile_sources: tuple[ProfileSource, ...] = ()
+    """Where profiles are looked for, first come first. A project adds profiles but replaces none: whoever clones a
+    repository and types `synapse claude` gets their own claude."""
+    project: ProjectSettings | None = None
+    """The project that the process works in, trusted or not."""
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def registry(self) -> Path:
+        return self.home / "registry"
+
+    @property
+    def store(self) -> Path:
+        return self.home / "store.db"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+    @property
+    def files(self) -> Path:
+        """What came with messages, a folder for each task."""
+        return self.home / "files"
+
+    @property
+    def terminal_decides(self) -> bool:
+        """Whether what only people decide is taken only from processes at a terminal that no agent opened."""
+        return self.person_proof == TERMINAL
+
+    def without_grants(self) -> Settings:
+        """The settings of a host that an agent starts: the defaults for all that grants something.
+
+        A limit that protects others may be tighter than its default, but not looser.
+        """
+        usual = Settings()
+        granted = ("agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents")
+        # 0 is no limit.
+        loose = [
+            name
+            for name in ("loop_limit_per_minute", "agent_quota_bytes")
+            if not 0 < getattr(self, name) <= getattr(usual, name)
+        ]
+        return replace(self, **{name: getattr(usual, name) for name in (*granted, *loose)})
+
+    def as_rows(self) -> list[tuple[str, object, str, str]]:
+        """Name, value, source and meaning of each setting, in their order."""
+        return [(name, getattr(self, name), self.sources.get(name, "default"), MEANINGS[name]) for name in MEANINGS]
+
+
+MEANINGS: Final[Mapping[str, str]] = {
+    "home": "folder of the registry, the store and the logs",
+    "uds_dir": "folder of the Unix sockets; without it, the first that can be used (see `synapse doctor`)",
+    "host": "address that the TCP port is bound to",
+    "max_body_bytes": "largest request body that an agent takes",
+    "detach_key": "key that leaves `synapse attach`",
+    "terminal_size": "columns and rows of an agent in the background; the first who attaches brings their own",
+    "terminal_theme": "what an agent in the background is told of its terminal's colours: dark, light or none",
+    "response_timeout": "seconds that `synapse send --response` waits",
+    "message_ttl": "seconds until an undelivered message expires; 0 is never",
+    "queue_limit": "messages that may wait for one agent",
+    "agent_quota_bytes": "bytes of messages, files and answers that are kept for one agent; 0 is no limit",
+    "keep_days": "days that finished tasks are kept",
+    "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
+    "attention_after": "seconds that messages may be held, without the agent at work, before a person is called",
+    "instructions": "whether agents are told at their start how to send and reply",
+    "agents_may_approve": "whether agents may approve, resolve and attach, which else only a person may",
+    "person_proof": "what proves a person: process (none of an agent's), or terminal (also one that no agent opened)",
+    "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
+    "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
+    "push_attempts": "how often a push notification is tried before it is given up",
+    "advertise_0_3": "whether the card of an agent speaks of A2A 0.3 too; strict readers know only their own version",
+}
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: str | Path | None = None,
+    by_agent: bool = False,
+) -> Settings:
+    """Read the settings for a process that works in `folder`; `flags` that are None do not count.
+
+    In a process that belongs to an agent (`by_agent`) only the variables of FOR_AGENTS count.
+
+    Raises:
+        InvalidSettings: a file or variable has an unknown key or a value of the wrong type.
+    """
+    environ = os.environ if environ is None else environ
+    place = Path(folder or Path.cwd())
+    user, own = _from_user(environ, place)
+    given = {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
+    stronger = {**_from_environment(variables_of_agents(environ) if by_agent else environ), **given}
+    if own.get("person_proof", ("",))[0] == TERMINAL:
+        # A process sets its own variables, so one of them may demand more of people, but not less.
+        stronger.pop("person_proof", None)
+    home = _safe_home({**own, **stronger}, place)
+    project = project_of(place, home)
+    theirs = _from_project(project) if project and project.is_trusted else {}
+    found: dict[str, tuple[Any, str]] = {**own, **theirs, **stronger}
+    values = {name: value for name, (value, _) in found.items()}
+    sources = {name: source for name, (_, source) in found.items()}
+    values["home"] = home
+    values["uds_dir"] = _folder_of("uds_dir", found, place)
+    trusted = [project.project] if project and project.is_trusted else []
+    profiles: tuple[ProfileSource, ...] = (user / "profiles", BUNDLED_PROFILES, *trusted)
+    return Settings(**values, profile_sources=profiles, project=project, sources=sources)
+
+
+def account_demands_terminal() -> bool:
+    """Whether the file in the user's home folder, as the system knows it, demands a person's terminal.
+
+    Variables choose the settings file that `load_settings` reads, and a process sets its own variables.
+
+    Raises:
+        InvalidSettings: the file cannot be used.
+    """
+    try:
+        folder = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return False  # the system does not know this user, as in some containers
+    file = folder / ".config" / "synapse" / USER_FILE
+    # Some accounts have /dev/null for a home.
+    own = _from_file(file) if os.access(file, os.F_OK) else {}
+    return bool(own.get("person_proof", ("",))[0] == TERMINAL)
+
+
+def variables_of_agents(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the settings that an agent's environment may not change."""
+    dropped = {PREFIX + name.upper() for name in KINDS if name not in FOR_AGENTS}
+    return {name: value for name, value in environ.items() if name not in dropped}
+
+
+def load_home(environ: Mapping[str, str], folder: str) -> Path:
+    """Return the setting `home` alone, for a process that works in `folder`; a project has no say in it.
+
+    Raises:
+        InvalidSettings: as `load_settings`.
+    """
+    _, own = _from_user(environ, Path(folder))
+    return _safe_home({**own, **_from_environment(environ)}, Path(folder))
+
+
+def _from_user(environ: Mapping[str, str], place: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
+    """The folder of the user's own settings and profiles, and what its file says."""
+    user = Path(user_folder(environ))
+    if not user.exists():
+        return user, {}
+    check_place(str(user), os.path.realpath(place), what="the settings folder", variable="XDG_CONFIG_HOME")
+    for folder in (user, user / "profiles"):
+        check_content(str(folder), what="the settings folder", variable="XDG_CONFIG_HOME")
+    return user, _from_file(user / USER_FILE)
+
+
+def _safe_home(found: Mapping[str, tuple[Any, str]], place: Path) -> Path:
+    home = _folder_of("home", found, place)
+    check_place(str(home), os.path.realpath(place), what="the state folder", variable="SYNAPSE_HOME")
+    check_content(str(home), what="the state folder", variable="SYNAPSE_HOME")
+    return home
+
+
+def _folder_of(name: str, found: Mapping[str, tuple[Any, str]], place: Path) -> Path:
+    value = found[name][0] if name in found else getattr(Settings(), name)
+    return place / Path(value).expanduser()
+
+
+def project_of(place: Path, home: Path) -> ProjectSettings | None:
+    """Return the project that a folder belongs to, with what the decisions in the state folder `home` say of it."""
+    folder = find_project(os.path.realpath(place))
+    if not folder:
+        return None
+    project = read_project(Path(folder))
+    trust = TrustBook(home).trust_in(project)
+    try:
+        wishes = tomllib.loads(project.files.get(PROJECT_SETTINGS, b"").decode("utf-8"))
+    except ValueError:
+        return ProjectSettings(project=project, trust=trust, is_broken=True)
+    return ProjectSettings(project=project, trust=trust, wishes=wishes)
+
+
+def _from_project(project: ProjectSettings) -> dict[str, tuple[Any, str]]:
+    table = _table(project.project.files.get(PROJECT_SETTINGS, b""), project.file)
+    counting = {key: value for key, value in table.items() if key not in project.refused}
+    source = f"project file {project.file}"
+    return {key: (_checked(key, value, project.file), source) for key, value in counting.items()}
+
+
+def _from_file(path: Path) -> dict[str, tuple[Any, str]]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from error
+    return {key: (_checked(key, value, path), f"user file {path}") for key, value in _table(content, path).items()}
+
+
+def _table(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except ValueError as error:
+        raise InvalidSettings(f"{path} is not TOML: {error}") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found: dict[str, tuple[Any, str]] = {}
+    for name, kind in KINDS.items():
+        variable = PREFIX + name.upper()
+        if text := environ.get(variable):
+            try:
+                found[name] = (kind.parse(text), f"environment {variable}")
+            except ValueError as error:
+                raise InvalidSettings(f"{variable} must be {kind.title}, not '{text}'") from error
+    return found
+
+
+def _checked(key: str, value: object, path: Path) -> Any:
+    """Return the value of a file's key as its type."""
+    kind = KINDS.get(key)
+    if kind is None:
+        meant = nearest(key, list(KINDS))
+        hint = f"did you mean '{meant}'?" if meant else "`synapse config` lists the settings"
+        raise InvalidSettings(f"{path}: unknown setting '{key}'", hint=hint)
+    try:
+        checked = kind.check(value)
+    except ValueError as error:
+        raise InvalidSettings(f"{path}: '{key}' must be {kind.title}, not {value!r}") from error
+    # A relative folder begins at the one that holds the folder of settings.
+    return path.parent.parent / checked if isinstance(checked, Path) else checked
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A type that a setting can have: its name for people, and how a value from a file or a variable becomes one."""
+
+    title: str
+    check: Callable[[object], Any]
+    parse: Callable[[str], Any]
+
+
+def _whole_number(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ValueError
+
+
+def _number(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+        return float(value)
+    raise ValueError
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError
+
+
+def _folder(value: object) -> Path:
+    return Path(_text(value)).expanduser()
+
+
+def _size(value: object) -> TerminalSize:
+    columns, _, rows = _text(value).partition("x")
+    size = TerminalSize(int(columns), int(rows))
+    if all(1 <= side <= _LARGEST_SIDE for side in size):
+        return size
+    raise ValueError
+
+
+def _theme(value: object) -> Theme:
+    return Theme(_text(value))
+
+
+def _proof(value: object) -> PersonProof:
+    if value == PROCESS:
+        return PROCESS
+    if value == TERMINAL:
+        return TERMINAL
+    raise ValueError
+
+
+def _parse_switch(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise ValueError
+
+
+_KINDS_BY_TYPE: Final[Mapping[str, _Kind]] = {
+    "Path": _Kind("a path", _folder, _folder),
+    "str": _Kind("text", _text, _text),
+    "int": _Kind("a whole number of at least 0", _whole_number, lambda text: _whole_number(int(text))),
+    "float": _Kind("a number of at least 0", _number, lambda text: _number(float(text))),
+    "TerminalSize": _Kind("a size as 120x40", _size, _size),
+    "Theme": _Kind("dark, light or none", _theme, _theme),
+    "PersonProof": _Kind(f"{PROCESS} or {TERMINAL}", _proof, _proof),
+    "bool": _Kind("true or false", _switch, _parse_switch),
+}
+KINDS: Final = {field.name: _KINDS_BY_TYPE[str(field.type)] for field in fields(Settings) if field.name in MEANINGS}
+
+
+_SUFFIX: Final = ".toml"
+_LONGEST_NAME: Final = 40
+# Stands for the Python that runs Synapse, so that a bundled program needs no PATH.
+_PYTHON: Final = "{python}"
+
+
+def load_profile(name: str, sources: Sequence[ProfileSource] = (BUNDLED_PROFILES,)) -> Profile:
+    """Return the profile `name` from the first source that has it.
+
+    Raises:
+        UnknownProfile: no source has it; the hint names a likely one.
+        InvalidProfile: its file cannot be used; the message names the key.
+    """
+    for source in sources:
+        if name in _names(source):
+            _check_name(name, _path(source, name))
+            return _placed(_parsed(_content(source, name), name, _path(source, name)), source)
+    known = profile_names(sources)
+    meant = nearest(name, known)
+    raise UnknownProfile(
+        f"there is no profile '{name}'",
+        hint=f"Did you mean '{meant}'?" if meant else f"there are: {', '.join(known)}",
+    )
+
+
+def profile_names(sources: Sequence[ProfileSource] = (BUNDLED_PROFILES,)) -> list[str]:
+    """Return the names of all profiles, sorted."""
+    return sorted({name for source in sources for name in _names(source)})
+
+
+def _names(source: ProfileSource) -> Iterator[str]:
+    if isinstance(source, Path):
+        names = (path.stem for path in source.glob("*" + _SUFFIX) if path.is_file())
+        return (name for name in names if PROFILE_NAME.fullmatch(name))
+    return (name for path in source.files if (name := profile_in(path)))
+
+
+def _check_name(name: str, path: Path) -> None:
+    """The name is part of the agent's id, which is typed, listed and used as a file's name. Raises InvalidProfile."""
+    if len(name) > _LONGEST_NAME or is_marked(name):
+        raise InvalidProfile(
+            f"'{name}' cannot be a profile's name",
+            hint=f"rename {path}: at most {_LONGEST_NAME} letters, and neither '{UNVERIFIED}' nor '{KEY}' first",
+        )
+
+
+def _path(source: ProfileSource, name: str) -> Path:
+    folder = source if isinstance(source, Path) else source.place / PROJECT_PROFILES
+    return folder / (name + _SUFFIX)
+
+
+def _content(source: ProfileSource, name: str) -> bytes:
+    """The bytes of a profile; those of a project are the ones that the person's trust is about."""
+    if not isinstance(source, Path):
+        return source.files[PROJECT_PROFILES + name + _SUFFIX]
+    path = _path(source, name)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
+
+
+def _parsed(content: bytes, name: str, path: Path) -> Profile:
+    try:
+        return parse_profile(tomllib.loads(content.decode("utf-8")), name)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
+
+
+def _placed(profile: Profile, source: ProfileSource) -> Profile:
+    """The profile with a program that is the same one wherever it is started."""
+    program, *rest = (word.replace(_PYTHON, sys.executable) for word in profile.command)
+    if "/" in program and not program.startswith("/"):
+        if isinstance(source, Path):
+            raise InvalidProfile(
+                f"profile '{profile.name}': the command '{program}' would be another program in each folder",
+                hint=f"write its whole path in {_path(source, profile.name)}",
+            )
+        program = str(source.folder / program)
+    return replace(profile, command=(program, *rest))

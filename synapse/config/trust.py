@@ -1,0 +1,201 @@
+"""Which projects the person trusts: a project's `.synapse/` counts only as it was when they looked at it.
+
+    not known ──trust──► trusted ──a file changes──► changed
+        └────decline───► declined ──a file changes──► not known
+
+A project is read once, into memory. What is hashed and what is used are the same bytes, so that nobody can change a
+profile between the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, cast
+
+from synapse.config.paths import PROJECT_FOLDER, is_ours
+from synapse.config.private_files import make_private, write_private
+from synapse.core.errors import InvalidRequest, NotFound
+
+FOLDER: Final = "trust"
+"""The folder of the state folder with one file for each project that was decided about."""
+MOST_FILES: Final = 1000
+MOST_BYTES: Final = 4 * 1024 * 1024
+_SUFFIX: Final = ".json"
+
+
+class Trust(StrEnum):
+    """What the person has said about a project, as its files are now."""
+
+    UNKNOWN = "not trusted"
+    TRUSTED = "trusted"
+    CHANGED = "changed since it was trusted"
+    DECLINED = "declined"
+    UNUSABLE = "cannot be trusted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A folder with a `.synapse/`, and every file in there as it was read."""
+
+    folder: Path
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    """The content of each file, by its path below `.synapse/`."""
+    problem: str = ""
+    """Why it cannot be trusted, whatever the person says."""
+
+    @property
+    def place(self) -> Path:
+        return self.folder / PROJECT_FOLDER
+
+    @property
+    def digest(self) -> str:
+        """A hash of all names and contents."""
+        whole = hashlib.sha256()
+        for name in sorted(self.files):
+            for part in (os.fsencode(name), self.files[name]):
+                # The length first: no other names and contents give the same bytes.
+                whole.update(len(part).to_bytes(8, "big") + part)
+        return whole.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the person said about a project, and of which content."""
+
+    folder: Path
+    digest: str
+    trusted: bool
+    at: str
+
+    def about(self, project: Project) -> Trust:
+        """What it means for the project as it is now."""
+        if self.digest == project.digest:
+            return Trust.TRUSTED if self.trusted else Trust.DECLINED
+        return Trust.CHANGED if self.trusted else Trust.UNKNOWN
+
+
+def read_project(folder: Path) -> Project:
+    """Read a project's `.synapse/`. What cannot be read whole is told as its `problem`."""
+    folder = Path(os.path.realpath(folder))
+    try:
+        return Project(folder=folder, files=dict(_files(folder / PROJECT_FOLDER)))
+    except OSError as error:
+        where = error.filename or folder / PROJECT_FOLDER
+        return Project(folder=folder, problem=f"{where} cannot be read: {error.strerror}")
+    except InvalidRequest as error:
+        return Project(folder=folder, problem=str(error))
+
+
+def _files(place: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each file; nothing is followed out of the folder."""
+    if place.is_symlink():
+        raise InvalidRequest(f"{place} is a symbolic link, so others can change what it means")
+    count = size = 0
+    for parent, folders, names, here in os.fwalk(place, follow_symlinks=False, onerror=_raise):
+        inner = Path(os.path.relpath(parent, place))
+        for name in sorted([*folders, *names]):
+            path = (inner / name).as_posix()
+            found = os.stat(name, dir_fd=here, follow_symlinks=False)
+            if not is_ours(found.st_uid):
+                raise InvalidRequest(f"{place / path} belongs to another user (uid {found.st_uid})")
+            if stat.S_ISDIR(found.st_mode):
+                continue
+            if not stat.S_ISREG(found.st_mode):
+                raise InvalidRequest(f"{place / path} is no plain file; a link could mean another file tomorrow")
+            content = _content(name, here, MOST_BYTES - size)
+            count, size = count + 1, size + len(content)
+            if count > MOST_FILES or size > MOST_BYTES:
+                raise InvalidRequest(f"{place} holds more than {MOST_FILES} files or {MOST_BYTES // 1024**2} MB")
+            yield path, content
+
+
+def _content(name: str, folder: int, most: int) -> bytes:
+    # Whoever puts a link or a pipe there since it was looked at gets an error, and nobody waits for the pipe.
+    opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(opened, "rb") as file:
+        return file.read(most + 1)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+class TrustBook:
+    """The person's decisions, each in a private file of its own below the state folder."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / FOLDER
+
+    def trust_in(self, project: Project) -> Trust:
+        """What the person has said about the project as it is now."""
+        if project.problem:
+            return Trust.UNUSABLE
+        decision = self._read(self._path(project.folder))
+        if decision is None or decision.folder != project.folder:
+            return Trust.UNKNOWN
+        return decision.about(project)
+
+    def decide(self, project: Project, now: datetime, *, trusted: bool) -> Decision:
+        """Remember what the person says about the project as it was read.
+
+        Raises:
+            InvalidRequest: it cannot be trusted.
+            OSError: it cannot be written.
+        """
+        if project.problem:
+            raise InvalidRequest(f"{project.folder} cannot be trusted: {project.problem}")
+        at = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+        decision = Decision(folder=project.folder, digest=project.digest, trusted=trusted, at=at)
+        make_private(self._folder)
+        path = self._path(project.folder)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        text = json.dumps({"folder": str(project.folder), "sha256": decision.digest, "trusted": trusted, "at": at})
+        write_private(draft, text + "\n")
+        draft.replace(path)
+        return decision
+
+    def revoke(self, folder: Path) -> None:
+        """Forget what was said about a project.
+
+        Raises:
+            NotFound: nothing was.
+        """
+        try:
+            self._path(folder).unlink()
+        except FileNotFoundError:
+            raise NotFound(f"nothing was decided about {folder}", hint="synapse trust --list") from None
+
+    def decisions(self) -> list[Decision]:
+        """All decisions, by folder."""
+        found = [self._read(path) for path in self._folder.glob(f"*{_SUFFIX}")]
+        return sorted((one for one in found if one is not None), key=lambda one: one.folder)
+
+    def _path(self, folder: Path) -> Path:
+        return self._folder / (hashlib.sha256(os.fsencode(folder)).hexdigest()[:32] + _SUFFIX)
+
+    def _read(self, path: Path) -> Decision | None:
+        """The decision in a file; a damaged one, or another user's, decides nothing."""
+        try:
+            with path.open("rb") as file:
+                if not is_ours(os.fstat(file.fileno()).st_uid):
+                    return None
+                fields: object = json.loads(file.read())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(fields, dict):
+            return None
+        known = cast("dict[str, Any]", fields)
+        return Decision(
+            folder=Path(str(known.get("folder"))),
+            digest=str(known.get("sha256")),
+            trusted=known.get("trusted") is True,
+            at=str(known.get("at")),
+        )

@@ -1,0 +1,464 @@
+"""From wire words to core requests. Each function raises InvalidRequest and nothing else.
+
+What bodies look like on the wire, and one way to read them strictly.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, assert_never
+from urllib.parse import urlsplit
+
+import msgspec
+
+from synapse.core.errors import InvalidRequest, PriorityOutOfRange
+from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
+from synapse.core.requests import (
+    SECRET_HEADER,
+    AddExternal,
+    AnswerQuestion,
+    CancelTask,
+    CreateTask,
+    GetStatus,
+    GetTask,
+    ListExternals,
+    ListTasks,
+    RemoveExternal,
+    Reply,
+    ReportSignal,
+    ResolveTask,
+    Sender,
+    SendExternal,
+    SendMessage,
+    SubscribeTask,
+)
+from synapse.core.task import DEFAULT_PRIORITY, TaskState
+from synapse.dialects.dialect import WireRequest
+from synapse.dialects.synapse.encode import STATE_NAMES
+
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+"""An id or a name: short enough to be a key."""
+Words = Annotated[str, msgspec.Meta(max_length=65_536)]
+GivenName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+Address = Annotated[str, msgspec.Meta(max_length=4096)]
+
+NESTING_LIMIT: Final = 64
+"""How deep free JSON (metadata, data parts) may go: whoever stores or prints it later recurses too."""
+
+
+class TextShape(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+    name: Name = ""
+    media_type: Name = msgspec.field(default="", name="mimeType")
+    metadata: dict[str, Any] | None = None
+
+
+class FileBody(msgspec.Struct):
+    name: Name | None = None
+    media_type: Name | None = msgspec.field(default=None, name="mimeType")
+    content: bytes | None = msgspec.field(default=None, name="bytes")
+    uri: Address | None = None
+
+
+class FileShape(msgspec.Struct, tag_field="type", tag="file"):
+    file: FileBody
+    metadata: dict[str, Any] | None = None
+
+
+class DataShape(msgspec.Struct, tag_field="type", tag="data"):
+    data: Any
+    name: Name = ""
+    media_type: Name = msgspec.field(default="", name="mimeType")
+    metadata: dict[str, Any] | None = None
+
+
+PartShape = TextShape | FileShape | DataShape
+
+
+class MessageShape(msgspec.Struct):
+    role: Role
+    parts: Annotated[list[PartShape], msgspec.Meta(min_length=1, max_length=1000)]
+    message_id: Name | None = None
+    standard_message_id: Name | None = msgspec.field(default=None, name="messageId")
+    context_id: Name | None = None
+    task_id: Name | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SendBody(msgspec.Struct):
+    """The body of /tasks/send, /tasks/send-priority and /tasks/create."""
+
+    message: MessageShape
+    metadata: dict[str, Any] | None = None
+    context_id: Name | None = None
+    task_id: Name | None = None
+
+
+class SenderShape(msgspec.Struct):
+    sender_id: GivenName
+    sender_type: Name | None = None
+    sender_endpoint: Address | None = None
+
+
+class KnownMetadata(msgspec.Struct):
+    """The keys of `metadata` that mean something here; all others are kept as they are."""
+
+    sender: SenderShape | None = None
+    response_expected: bool | None = None
+    sender_task_id: Name | None = None
+    in_reply_to: Name | None = None
+
+
+class ReplyBody(msgspec.Struct):
+    message: MessageShape
+    task_id: Name | None = None
+    failed: bool = False
+
+
+class ResolveBody(msgspec.Struct):
+    verdict: Literal["delivered", "retry", "fail"]
+
+
+class AnswerBody(msgspec.Struct):
+    verdict: Name | None = None
+    option: Name | None = None
+    text: Words | None = None
+    question_id: Name | None = None
+
+
+class DiscoverBody(msgspec.Struct):
+    url: Address
+    alias: Name | None = None
+
+
+class SendExternalBody(msgspec.Struct):
+    message: MessageShape
+
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+
+class BodyReader(Generic[Shape]):
+    """Reads bodies of one shape; every refusal shows `example`."""
+
+    def __init__(self, shape: type[Shape], example: str) -> None:
+        self._decoder = msgspec.json.Decoder(shape)
+        self.hint = f"send JSON such as {example}"
+
+    def read(self, body: bytes) -> Shape:
+        """Return what `body` says.
+
+        Raises:
+            InvalidRequest: it is empty, not JSON, or not of that shape; the sentence names the field.
+        """
+        if not body:
+            raise InvalidRequest("the body is empty", hint=self.hint)
+        try:
+            shape = self._decoder.decode(body)
+            # Counting brackets is far cheaper than walking, and nearly every body has fewer than the limit.
+            if body.count(b"{") + body.count(b"[") > NESTING_LIMIT:
+                _check_nesting(msgspec.to_builtins(shape, builtin_types=(bytes,)))
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(sentence(error), hint=self.hint) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            why = str(error).removeprefix("JSON is malformed: ")
+            raise InvalidRequest(f"the body is not JSON: {_lower_first(why)}", hint=self.hint) from error
+        except RecursionError as error:
+            raise _too_deep() from error
+        return shape
+
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return a JSON object of any shape.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    try:
+        return _OBJECT.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
+
+
+def read_metadata(metadata: dict[str, Any]) -> KnownMetadata:
+    """Return the keys that mean something here.
+
+    Raises:
+        InvalidRequest: one of them is of the wrong type.
+    """
+    try:
+        return msgspec.convert(metadata, KnownMetadata)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(sentence(error, "metadata"), hint="leave the field out if you do not mean it") from error
+
+
+def sentence(error: msgspec.ValidationError, root: str = "") -> str:
+    """Say in words for a person which field is wrong, and how."""
+    what, _, place = str(error).partition(" - at `")
+    field = f"{root}{place.rstrip('`').removeprefix('$')}".lstrip(".")
+    words = _WORDS.get(field.rpartition(".")[2])
+    if words and what.startswith("Invalid"):
+        return f"{field}: must be {words}"
+    for pattern, plain in _PLAINLY:
+        what = pattern.sub(plain, what)
+    return f"{field or 'the body'}: {_lower_first(what)}"
+
+
+_WORDS: Final = {
+    "role": "'user' or 'agent'",
+    "type": "'text', 'file' or 'data'",
+    "verdict": "'delivered', 'retry' or 'fail'",
+}
+_PLAINLY: Final = (
+    (re.compile(r"Object missing required field `(\w+)`"), r"the field '\1' is missing"),
+    (re.compile(r"Expected `\w+` of length >= 1"), "must not be empty"),
+    (re.compile(r"`(\w+) \| null`|`(\w+)`"), r"\1\2"),
+)
+
+
+def _check_nesting(value: Any) -> None:
+    level = [value]
+    for _ in range(NESTING_LIMIT):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any JSON
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType] - any JSON
+
+
+def _too_deep() -> InvalidRequest:
+    return InvalidRequest(
+        f"the body is nested deeper than {NESTING_LIMIT} levels", hint="send deep structures as a file part"
+    )
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+DIALECT: Final = "synapse"
+DEFAULT_PAGE: Final = 50
+LARGEST_PAGE: Final = 500
+
+_MESSAGE: Final = '{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}'
+_SEND: Final = BodyReader(SendBody, f'{{"message": {_MESSAGE}}}')
+_REPLY: Final = BodyReader(ReplyBody, f'{{"message": {_MESSAGE}, "task_id": "54241e7e"}}')
+_RESOLVE: Final = BodyReader(ResolveBody, '{"verdict": "delivered"}')
+_ANSWER: Final = BodyReader(AnswerBody, '{"verdict": "allow"}, {"option": "2"} or {"text": "the second one"}')
+_DISCOVER: Final = BodyReader(DiscoverBody, '{"url": "http://other-agent:9000", "alias": "other"}')
+_SEND_EXTERNAL: Final = BodyReader(SendExternalBody, f'{{"message": {_MESSAGE}}}')
+
+
+def decode_send(wire: WireRequest) -> SendMessage:
+    body = _SEND.read(wire.body)
+    metadata = body.metadata or {}
+    known = read_metadata(metadata)
+    return SendMessage(
+        message=_message(body.message),
+        dialect=DIALECT,
+        priority=_priority(wire),
+        sender=_sender(known.sender),
+        response_expected=known.response_expected is True,
+        sender_task_id=known.sender_task_id or "",
+        in_reply_to=known.in_reply_to or "",
+        context_id=body.context_id or body.message.context_id or "",
+        task_id=body.task_id or body.message.task_id or "",
+        metadata=metadata,
+    )
+
+
+def decode_create(wire: WireRequest) -> CreateTask:
+    body = _SEND.read(wire.body)
+    metadata = body.metadata or {}
+    return CreateTask(
+        message=_message(body.message),
+        dialect=DIALECT,
+        sender=_sender(read_metadata(metadata).sender),
+        context_id=body.context_id or body.message.context_id or "",
+        metadata=metadata,
+    )
+
+
+def decode_get(wire: WireRequest) -> GetTask:
+    return GetTask(wire.params["id"])
+
+
+def decode_cancel(wire: WireRequest) -> CancelTask:
+    return CancelTask(wire.params["id"])
+
+
+def decode_list(wire: WireRequest) -> ListTasks:
+    query = wire.query()
+    return ListTasks(
+        states=_states(query.get("status", "")),
+        context_id=query.get("context_id", ""),
+        parent_id=query.get("parent_id", ""),
+        updated_after=_instant("updated_after", query.get("updated_after", "")),
+        limit=_whole_number("limit", query.get("limit", str(DEFAULT_PAGE)), 1, LARGEST_PAGE),
+        cursor=query.get("cursor", ""),
+    )
+
+
+def decode_subscribe(wire: WireRequest) -> SubscribeTask:
+    # A browser resumes by the header; a person with curl has the query at hand.
+    after = wire.header(b"last-event-id") or wire.query().get("after", "")
+    number = _whole_number("Last-Event-ID", after, 0, 2**63 - 1) if after else None
+    return SubscribeTask(task_id=wire.params["id"], after=number)
+
+
+def decode_reply(wire: WireRequest) -> Reply:
+    body = _REPLY.read(wire.body)
+    return Reply(message=_message(body.message), task_id=body.task_id or "", failed=body.failed)
+
+
+def decode_resolve(wire: WireRequest) -> ResolveTask:
+    return ResolveTask(task_id=wire.params["id"], verdict=_RESOLVE.read(wire.body).verdict)
+
+
+def decode_answer(wire: WireRequest) -> AnswerQuestion:
+    """An answer to what is asked in a task or, where the path names none, by the agent itself."""
+    body = _ANSWER.read(wire.body)
+    answers = [answer for answer in (body.verdict, body.option, body.text) if answer is not None]
+    if len(answers) != 1 or not answers[0].strip():
+        raise InvalidRequest("the body: must have one of 'verdict', 'option' and 'text'", hint=_ANSWER.hint)
+    if body.verdict not in (None, "allow", "deny"):
+        raise InvalidRequest("verdict: must be 'allow' or 'deny'", hint=_ANSWER.hint)
+    return AnswerQuestion(
+        task_id=wire.params.get("id", ""),
+        verdict=body.verdict or "",
+        option=body.option or "",
+        text=body.text or "",
+        question_id=body.question_id or "",
+    )
+
+
+def decode_signal(wire: WireRequest) -> ReportSignal:
+    return ReportSignal(payload=read_object(wire.body), secret=wire.header(SECRET_HEADER.lower().encode()))
+
+
+def decode_status(_wire: WireRequest) -> GetStatus:
+    return GetStatus()
+
+
+def decode_discover(wire: WireRequest) -> AddExternal:
+    body = _DISCOVER.read(wire.body)
+    return AddExternal(url=_http_url(body.url), alias=body.alias or "")
+
+
+def decode_externals(_wire: WireRequest) -> ListExternals:
+    return ListExternals()
+
+
+def decode_remove_external(wire: WireRequest) -> RemoveExternal:
+    return RemoveExternal(wire.params["alias"])
+
+
+def decode_send_external(wire: WireRequest) -> SendExternal:
+    body = _SEND_EXTERNAL.read(wire.body)
+    return SendExternal(alias=wire.params["alias"], message=_message(body.message))
+
+
+def _message(shape: MessageShape) -> Message:
+    return Message(
+        message_id=MessageId(shape.message_id or shape.standard_message_id or ""),
+        role=shape.role,
+        parts=tuple([_part(part, index) for index, part in enumerate(shape.parts)]),
+        metadata=shape.metadata or {},
+    )
+
+
+def _part(shape: PartShape, index: int) -> Part:
+    metadata = shape.metadata or {}
+    match shape:
+        case TextShape():
+            return TextPart(text=shape.text, name=shape.name, media_type=shape.media_type, metadata=metadata)
+        case DataShape():
+            return DataPart(data=shape.data, name=shape.name, media_type=shape.media_type, metadata=metadata)
+        case FileShape(file=file):
+            _check_file(file, f"message.parts[{index}].file")
+            return FilePart(
+                content=file.content,
+                url=file.uri or "",
+                name=file.name or "",
+                media_type=file.media_type or "",
+                metadata=metadata,
+            )
+        case _:
+            assert_never(shape)
+
+
+def _check_file(file: FileBody, field: str) -> None:
+    if (file.content is None) == (not file.uri):
+        raise InvalidRequest(
+            f"{field}: must have either 'bytes' or 'uri'",
+            hint='send {"name": "doc.pdf", "mimeType": "application/pdf", "bytes": "<base64>"}',
+        )
+
+
+def _sender(shape: SenderShape | None) -> Sender | None:
+    if shape is None:
+        return None
+    return Sender(
+        sender_id=shape.sender_id, sender_type=shape.sender_type or "", sender_endpoint=shape.sender_endpoint or ""
+    )
+
+
+def _priority(wire: WireRequest) -> int:
+    if not wire.query_string:
+        return DEFAULT_PRIORITY
+    given = wire.query().get("priority", str(DEFAULT_PRIORITY))
+    if given not in _PRIORITIES:
+        raise PriorityOutOfRange(given)
+    return int(given)
+
+
+_PRIORITIES: Final = frozenset("12345")
+
+
+def _states(words: str) -> frozenset[TaskState]:
+    """The states that these words, with commas between, mean; one word may mean several states."""
+    wanted = {word.strip() for word in words.split(",")} - {""}
+    unknown = wanted - set(STATE_NAMES.values())
+    if unknown:
+        known = ", ".join(sorted(set(STATE_NAMES.values())))
+        raise InvalidRequest(f"status: '{min(unknown)}' is not a state", hint=f"use one or more of {known}")
+    return frozenset(state for state, word in STATE_NAMES.items() if word in wanted)
+
+
+def _whole_number(field: str, text: str, least: int, most: int) -> int:
+    # int() takes far more than digits (signs, underscores, other scripts), and refuses very long ones.
+    if text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most:
+        return int(text)
+    raise InvalidRequest(f"{field}: must be a whole number from {least} to {most}", hint=f"{field}={least}")
+
+
+def _instant(field: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is not None:
+            return instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass  # no time at all, or one before the year 1 in UTC
+    raise InvalidRequest(f"{field}: must be a time with its zone", hint=f"{field}=2026-01-31T10:30:00Z")
+
+
+def _http_url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not text.isprintable() or " " in text:
+        raise InvalidRequest("url: must be an http or https address", hint='"url": "http://other-agent:9000"')
+    return text

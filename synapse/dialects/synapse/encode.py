@@ -1,0 +1,418 @@
+"""From core facts to wire words: plain functions, field by field.
+
+Updates of the feed as the events of a stream: `snapshot` first, then one for each thing that happened.
+
+How the synapse dialect says that something is wrong: `{"error": {"code", "message", "hint"}}` and an HTTP status.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final, assert_never, cast
+
+import msgspec
+
+from synapse.core import errors
+from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
+from synapse.core.driver import HoldReason, Sighting
+from synapse.core.errors import SynapseError
+from synapse.core.events import (
+    ArtifactAdded,
+    AttentionChanged,
+    MessageAdded,
+    MetadataChanged,
+    ReceiptChanged,
+    StateChanged,
+    TaskEvent,
+    TaskHidden,
+    TaskOpened,
+    Update,
+)
+from synapse.core.message import Artifact, DataPart, FilePart, Json, Message, Part, TextPart
+from synapse.core.question import QUESTION, open_question, question_fields
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
+from synapse.core.store import TaskPage
+from synapse.core.task import Receipt, Task, TaskState
+from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
+
+Wire = dict[str, Any]
+
+STATE_NAMES: Final[Mapping[TaskState, str]] = {
+    TaskState.SUBMITTED: "submitted",
+    TaskState.WORKING: "working",
+    TaskState.INPUT_REQUIRED: "input_required",
+    TaskState.AUTH_REQUIRED: "input_required",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELED: "canceled",
+    TaskState.REJECTED: "failed",
+}
+
+BUSY_WORDS: Final[Mapping[str, str]] = {
+    STARTING: "BUSY",
+    READY: "IDLE",
+    WORKING: "BUSY",
+    WAITING: "BUSY",
+    EXITED: "BUSY",
+}
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode_task(task: Task) -> bytes:
+    return to_json(task_object(task))
+
+
+def encode_task_answer(task: Task) -> bytes:
+    return to_json({"task": task_object(task)})
+
+
+def encode_answered(task: Task | None) -> bytes:
+    """The task that goes on; what an agent asked at its start belonged to none."""
+    return to_json({"task": None if task is None else task_object(task)})
+
+
+def encode_page(page: TaskPage) -> bytes:
+    return to_json({"tasks": [task_object(task) for task in page.tasks], "next_cursor": page.next_cursor})
+
+
+def encode_queue(status: HostStatus) -> bytes:
+    return to_json({"tasks": [task_object(task) for task in status.queue]})
+
+
+def encode_replied(replied: Replied) -> bytes:
+    return to_json({"replied": {"task_id": replied.task_id, "to": replied.to}})
+
+
+def encode_taken(answer: Json | None) -> bytes:
+    """The report was taken. To a hook an empty object says: go on."""
+    return to_json(answer or {})
+
+
+def encode_status(status: HostStatus) -> bytes:
+    entry, view = status.entry, status.view
+    return to_json(
+        {
+            "status": BUSY_WORDS[view.state],
+            "state": view.state,
+            "why": view.why,
+            "source": view.source,
+            "since": instant(view.since),
+            "gate": view.gate,
+            "agent_id": entry.agent_id,
+            "agent_type": entry.agent_type,
+            "name": entry.name,
+            "port": entry.port,
+            "pid": entry.pid,
+            "socket": entry.socket,
+            "endpoint": entry.endpoint,
+            "working_dir": entry.working_dir,
+            "started_at": entry.started_at,
+            "current_task": None if status.current is None else task_object(status.current),
+            "queue_depth": len(status.queue),
+            "held": _held(status),
+            "attention": [*_questions(status), *(_attention(task) for task in status.attention), *_overdue(status)],
+            "question": _question(status),
+            "store_fault": status.store_fault,
+            "sightings": [_sighting(sighting) for sighting in view.sightings],
+        }
+    )
+
+
+def _held(status: HostStatus) -> Wire | None:
+    """Why messages wait, since when, and whether for longer than they should."""
+    held = status.held
+    if held is None:
+        return None
+    return {
+        "reason": held.reason.value,
+        "why": held.why,
+        "hint": held.hint,
+        "since": instant(held.since),
+        "messages": held.messages,
+        "task_id": held.task_id,
+        "overdue": held.is_overdue,
+    }
+
+
+def _overdue(status: HostStatus) -> list[Wire]:
+    """What is held for too long, unless an item about the same task or question says it already."""
+    held = status.held
+    if held is None or not held.is_overdue or held.reason in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
+        return []
+    return [{"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value}]
+
+
+def _question(status: HostStatus) -> Wire | None:
+    """What the agent asks a person now, in which task (empty without one), and since when."""
+    task, asked = status.asking, status.view.question
+    task_id = "" if task is None else task.id
+    if task is not None and open_question(task):
+        return {**task.metadata[QUESTION], "task_id": task_id}
+    if asked is None:
+        return None
+    return {**question_fields(asked), "asked_at": instant(status.view.since), "task_id": task_id}
+
+
+def _questions(status: HostStatus) -> list[Wire]:
+    asked = _question(status)
+    if asked is None:
+        return []
+    return [{"task_id": asked["task_id"], "text": asked["title"], "receipt": "", "question_id": asked["id"]}]
+
+
+def _attention(task: Task) -> dict[str, Any]:
+    """What a person has to decide; how far its message is says what can be done about it."""
+    return {"task_id": task.id, "text": task.attention, "receipt": task.receipt.step.value if task.receipt else ""}
+
+
+def encode_external(agent: ExternalAgent) -> bytes:
+    return to_json({"agent": _external(agent)})
+
+
+def encode_externals(agents: tuple[ExternalAgent, ...]) -> bytes:
+    return to_json({"agents": [_external(agent) for agent in agents]})
+
+
+def encode_external_answer(answer: ExternalAnswer) -> bytes:
+    return to_json(
+        {
+            "answer": {
+                "alias": answer.alias,
+                "task_id": answer.task_id,
+                "state": answer.state,
+                "text": answer.text,
+                "raw": answer.raw,
+            }
+        }
+    )
+
+
+def task_object(task: Task) -> Wire:
+    """The contract's task; one that got more than its first message has them all in `history`."""
+    wire: Wire = {
+        "id": task.id,
+        "context_id": task.context_id or None,
+        "status": STATE_NAMES[task.state],
+        "message": message_object(task.message),
+        "artifacts": [artifact_object(artifact) for artifact in task.artifacts],
+        "metadata": _task_metadata(task),
+        "created_at": instant(task.created_at),
+        "updated_at": instant(task.updated_at),
+    }
+    if len(task.history) > 1:
+        wire["history"] = [message_object(message) for message in task.history]
+    return wire
+
+
+def message_object(message: Message) -> Wire:
+    wire: Wire = {"role": message.role.value, "parts": [_part(part) for part in message.parts]}
+    if message.metadata:
+        wire["metadata"] = message.metadata
+    return wire
+
+
+def artifact_object(artifact: Artifact) -> Wire:
+    wire: Wire = {
+        "artifact_id": artifact.artifact_id,
+        "name": artifact.name,
+        "parts": [_part(part) for part in artifact.parts],
+        "metadata": artifact.metadata,
+    }
+    if artifact.description:
+        wire["description"] = artifact.description
+    return wire
+
+
+# A task names the same moment several times, and is asked for again and again: half the price of its JSON.
+@lru_cache(maxsize=1024)
+def instant(at: datetime) -> str:
+    """RFC 3339, UTC, milliseconds, `Z`."""
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    text = at.isoformat()  # half the price of isoformat(timespec=…); a whole second has no fraction in it
+    return f"{text[:23]}Z" if at.microsecond else f"{text[:19]}.000Z"
+
+
+def to_json(value: object) -> bytes:
+    """Return `value` as JSON on one line."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        # A file name that is not UTF-8 has lone surrogates in Python; it must not make a whole answer unreadable.
+        return _ENCODER.encode(_without_surrogates(value))
+
+
+def _task_metadata(task: Task) -> Wire:
+    wire: Wire = {**task.metadata, "priority": task.priority}
+    if task.receipts:
+        wire["receipt"] = task.receipts[-1].step.value
+        wire["receipts"] = [_receipt(receipt) for receipt in task.receipts]
+    if task.reason:
+        wire["reason"] = task.reason
+    if task.note:
+        wire["note"] = task.note
+    if task.attention:
+        wire["attention"] = task.attention
+    return wire
+
+
+def _receipt(receipt: Receipt) -> Wire:
+    return {
+        "step": receipt.step.value,
+        "at": instant(receipt.at),
+        "source": receipt.source,
+        "evidence": receipt.evidence,
+    }
+
+
+def _part(part: Part) -> Wire:
+    match part:
+        case TextPart():
+            wire: Wire = {"type": "text", "text": part.text}
+            _add_label(wire, part)
+        case DataPart():
+            wire = {"type": "data", "data": part.data}
+            _add_label(wire, part)
+        case FilePart():
+            wire = {"type": "file", "file": _file(part)}
+        case _:
+            assert_never(part)
+    if part.metadata:
+        wire["metadata"] = part.metadata
+    return wire
+
+
+def _file(part: FilePart) -> Wire:
+    wire: Wire = {}
+    _add_label(wire, part)
+    if part.content is None:
+        wire["uri"] = part.url
+    else:
+        wire["bytes"] = base64.b64encode(part.content).decode("ascii")
+    return wire
+
+
+def _add_label(wire: Wire, part: Part) -> None:
+    if part.name:
+        wire["name"] = part.name
+    if part.media_type:
+        wire["mimeType"] = part.media_type
+
+
+def _sighting(sighting: Sighting) -> Wire:
+    return {
+        "source": sighting.source,
+        "state": sighting.state,
+        "detail": sighting.detail,
+        "at": instant(sighting.at),
+    }
+
+
+def _external(agent: ExternalAgent) -> Wire:
+    return {
+        "alias": agent.alias,
+        "url": agent.url,
+        "name": agent.name,
+        "description": agent.description,
+        "protocol": agent.protocol,
+        "added_at": agent.added_at,
+    }
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value)
+        return {_without_surrogates(key): _without_surrogates(inner) for key, inner in pairs.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(inner) for inner in cast("list[object]", value)]
+    return value
+
+
+def encode_update(update: Update) -> WireEvent:
+    """The event of a stream that tells `update`."""
+    task = task_object(update.task)
+    if update.event is None:
+        return WireEvent(str(update.seq), "snapshot", to_json({"task": task}))
+    name, fields = described(update.event)
+    event: Wire = {"type": name, "at": instant(update.event.at), **fields}
+    return WireEvent(str(update.seq), name, to_json({"event": event, "task": task}))
+
+
+def described(event: TaskEvent) -> tuple[str, Wire]:
+    """The event's name on the wire, and what it says."""
+    match event:
+        case TaskOpened():
+            return "task_opened", {"message": message_object(event.message)}
+        case StateChanged():
+            return "state_changed", {
+                "status": STATE_NAMES[event.state],
+                "reason": event.reason,
+                "note": event.note,
+            }
+        case MessageAdded():
+            return "message_added", {"message": message_object(event.message)}
+        case ArtifactAdded():
+            return "artifact_added", {
+                "artifact": artifact_object(event.artifact),
+                "append": event.append,
+                "last_chunk": event.last_chunk,
+            }
+        case _:
+            return _described_rest(event)
+
+
+def _described_rest(event: ReceiptChanged | MetadataChanged | AttentionChanged | TaskHidden) -> tuple[str, Wire]:
+    match event:
+        case ReceiptChanged():
+            return "receipt_changed", {
+                "step": event.step.value,
+                "source": event.source,
+                "evidence": event.evidence,
+            }
+        case MetadataChanged():
+            return "metadata_changed", {"metadata": event.metadata}
+        case AttentionChanged():
+            return "attention_changed", {"attention": event.attention}
+        case TaskHidden():
+            return "task_hidden", {}
+        case _:
+            assert_never(event)
+
+
+STATUS: Final[Mapping[type[SynapseError], int]] = {
+    errors.SynapseError: 500,
+    errors.InvalidRequest: 400,
+    errors.BodyTooLarge: 413,
+    errors.BodyTooSlow: 408,
+    errors.UnsupportedMediaType: 415,
+    errors.MethodNotAllowed: 405,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.QueueFull: 429,
+    errors.RateLimited: 429,
+    errors.AccessDenied: 403,
+    errors.Unauthenticated: 401,
+    errors.AgentFailed: 503,
+    errors.AgentNotResponding: 502,
+    errors.ExternalAgentFailed: 502,
+    errors.WaitTimedOut: 504,
+    errors.WaitingForPerson: 409,
+    errors.StoreFailed: 503,
+}
+
+
+def encode_error(error: SynapseError) -> WireAnswer:
+    """The answer that tells `error`."""
+    body = {"error": {"code": error.code, "message": str(error), "hint": error.hint}}
+    return WireAnswer(status_of(type(error)), to_json(body), error_headers(error))
+
+
+def status_of(kind: type[SynapseError]) -> int:
+    """The status of the nearest class that has a row."""
+    return next(STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in STATUS)

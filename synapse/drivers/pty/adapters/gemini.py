@@ -1,0 +1,157 @@
+"""Gemini CLI: the chat file of the session that it was started with.
+
+We choose the name of that session. Where a person goes on with an old one, it is the one that was opened in this folder
+while the program started; of two nobody knows which is whose, and then none is read. A chat is never chosen by what it
+says, because the same words may stand in another one. So the answers of a session that a person begins in the terminal
+(`/clear`) are read from the screen.
+
+Its hooks would have to be put into the person's own folder, and its AfterAgent hook repeats streamed text: neither is
+needed, because its title and its chat file together tell the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from synapse.core.question import Choice
+from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
+from synapse.drivers.pty.adapters.transcript import (
+    Tail,
+    Ticker,
+    TranscriptFollower,
+    first_record,
+    name_session,
+    size_of,
+)
+from synapse.terminal.evidence import Source
+from synapse.terminal.signals.gemini import GeminiChat
+from synapse.terminal.signals.report import Record, SignalKind, word
+
+_OLD_CONVERSATION: Final = ("--resume", "-r", "--session-file")
+_LOOK_SECONDS: Final = 0.05
+_OPENING_SECONDS: Final = 10.0
+"""How long after its terminal is ready the program may take to open an old session."""
+_SEVERAL: Final = "several sessions were opened while it started, and which is its own is not known"
+
+
+class GeminiSignals:
+    """Implements Adapter."""
+
+    def __init__(self, around: LaunchContext) -> None:
+        self._around = around
+        self._session = ""
+        self._sizes: Mapping[Path, int] = {}
+        """The chats before the program was started, where its session has no name of ours."""
+        self._opened_by: float | None = None
+        """When the program has opened its session for certain."""
+        self._chat = GeminiChat()
+        self._listener: Listener | None = None
+        self._follower: TranscriptFollower | None = None
+        self._ticker = Ticker(_LOOK_SECONDS, self._look)
+        self._path: Path | None = None
+
+    def prepare(self, arguments: tuple[str, ...]) -> Prepared:
+        named, self._session = name_session(arguments, self._around, _OLD_CONVERSATION)
+        if not self._session:
+            self._sizes = {chat: size_of(chat) for chat in self._chats("*")}
+        return Prepared(arguments=named)
+
+    def start(self, listener: Listener, _pid: int, /) -> None:
+        self._listener = listener
+        listener.expect(Source.TRANSCRIPT, "its chat file has said nothing yet")
+        self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)
+        self._follower.start()
+
+    def look(self) -> None:
+        if self._follower is None or self._listener is None:
+            return
+        self._follower.look()
+        if self._listener.seems_ready():
+            self._conclude()
+
+    def receive(self, payload: Record) -> None:
+        """It has no hooks of ours."""
+
+    async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
+        return False
+
+    def sender(self) -> Sender | None:
+        return None
+
+    def correction(self, _shown: str, /) -> str:
+        return ""
+
+    def stop(self) -> None:
+        self._ticker.stop()
+        if self._follower is not None:
+            self._follower.stop()
+
+    def _find(self) -> Path | None:
+        if not self._session and self._listener is not None:
+            self._session = self._opened_session(self._listener)
+        if self._path is None and self._session:
+            chats = self._chats(f"*{self._session[:8]}*")
+            self._path = next((chat for chat in chats if word(first_record(chat), "sessionId") == self._session), None)
+        return self._path
+
+    def _opened_session(self, listener: Listener) -> str:
+        """Return the session that was begun or resumed in this folder while the program started, if it is just one."""
+        now = asyncio.get_running_loop().time()
+        if self._opened_by is None:
+            if not listener.seems_ready():
+                return ""
+            self._opened_by = now + _OPENING_SECONDS
+        if now >= self._opened_by:
+            # What is opened now may be anybody's.
+            return ""
+        opened = {session for chat in self._chats("*") if (session := self._opened_in(chat))}
+        if len(opened) > 1:
+            self._opened_by = now
+            listener.lack(Source.TRANSCRIPT, _SEVERAL)
+        return opened.pop() if len(opened) == 1 else ""
+
+    def _opened_in(self, chat: Path) -> str:
+        """Return the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
+        before = self._sizes.get(chat, 0)
+        folder = hashlib.sha256(bytes(self._around.working_dir.resolve())).hexdigest()
+        if size_of(chat) <= before or word(first_record(chat), "projectHash") != folder:
+            return ""
+        # The first record of a new chat names its session; to the chat of one that is resumed its name is added again.
+        records = Tail(chat, before).read()
+        named = (word(record, "sessionId") or word(record, "$set", "sessionId") for record in records)
+        return next(filter(None, named), "")
+
+    def _chats(self, name: str) -> Iterator[Path]:
+        return (self._around.home / ".gemini" / "tmp").glob(f"*/chats/session-{name}.jsonl")
+
+    def _take(self, record: Record) -> None:
+        if self._listener is None or word(record, "timestamp") < self._around.started:
+            return
+        report = self._chat.read(record)
+        if report is None:
+            return
+        self._listener.report(report)
+        if report.told is SignalKind.SUBMITTED:
+            self._ticker.start()
+        else:
+            self._ticker.stop()
+
+    def _look(self) -> float | None:
+        """While a turn runs: has the terminal shown its end?"""
+        if self._listener is None or self._follower is None:
+            return None
+        if not self._listener.seems_ready():
+            return _LOOK_SECONDS
+        self._follower.look()
+        return None if self._conclude() else _LOOK_SECONDS
+
+    def _conclude(self) -> bool:
+        report = self._chat.conclude()
+        if report is None or self._listener is None:
+            return False
+        self._listener.report(report)
+        return True

@@ -1,0 +1,142 @@
+"""The screen of a running program behind its one lock: the pump feeds it, everybody else asks here.
+
+The emulator takes about a fifth of a second to import. So the program is started first; what it prints until then is
+kept, and fed when the emulator is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from synapse.terminal.theme import Theme
+
+if TYPE_CHECKING:
+    from synapse.terminal.screen import Picture, Screen
+
+_MOST_KEPT: Final = 1024 * 1024
+_LOAD_SECONDS: Final = 1.0
+_FRAME_END: Final = b"\x1b[?2026l"
+_ENDING: Final = 64
+"""Behind a frame there is hardly more than where the cursor goes."""
+
+Watcher = Callable[[bytes], None]
+"""Gets every byte that the program prints, in the pump's thread and under the lock: it must not wait."""
+
+
+class LockedScreen:
+    """A `Screen` for several threads."""
+
+    def __init__(self, columns: int, rows: int, theme: Theme = Theme.DARK) -> None:
+        self._lock = threading.Lock()
+        self._loaded = threading.Event()
+        self._screen: Screen | None = None
+        self._columns, self._rows = columns, rows
+        self._theme = theme
+        self._kept = bytearray()
+        self._watchers: tuple[Watcher, ...] = ()
+        self._version = 0
+        self._picture: tuple[int, Picture] | None = None
+        self.paints_frames = False
+        """The program was seen to paint in synchronized updates, so that half a frame is known as such."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        return self._columns, self._rows
+
+    @property
+    def version(self) -> int:
+        """A number that changes with whatever may change the picture."""
+        return self._version
+
+    def load(self) -> None:
+        """Bring the emulator up; slow, so it has a thread of its own."""
+        from synapse.terminal.screen import Screen  # noqa: PLC0415  # its import costs 0.2 s, see above
+
+        with self._lock:
+            self._screen = Screen(self._columns, self._rows, theme=self._theme)
+            self._screen.feed(bytes(self._kept))
+            self._kept.clear()
+            self._version += 1
+        self._loaded.set()
+
+    def wait_loaded(self, timeout: float) -> None:
+        """Wait until the emulator is up, if it is not."""
+        self._loaded.wait(timeout)
+
+    def feed(self, data: bytes) -> None:
+        """Take what the program printed. Waits for the emulator when too much would have to be kept."""
+        if len(self._kept) > _MOST_KEPT:
+            self._loaded.wait()
+        self.paints_frames = self.paints_frames or _FRAME_END in data[-_ENDING:]
+        with self._lock:
+            self._version += 1
+            if self._screen is None:
+                self._kept += data
+            else:
+                self._screen.feed(data)
+            for watcher in self._watchers:
+                watcher(data)
+
+    def show_watchers(self, data: bytes) -> None:
+        """Pass bytes to the watchers alone; the screen keeps what the program has painted."""
+        with self._lock:
+            for watcher in self._watchers:
+                watcher(data)
+
+    def take_replies(self) -> bytes:
+        """Return, once, what a terminal would have answered to the program's queries."""
+        with self._lock:
+            return self._screen.take_replies() if self._screen else b""
+
+    def resize(self, columns: int, rows: int) -> None:
+        with self._lock:
+            self._columns, self._rows = columns, rows
+            self._version += 1
+            if self._screen is not None:
+                self._screen.resize(columns, rows)
+
+    def picture(self) -> Picture | None:
+        """Return what is on the screen, or None while the emulator is not up yet."""
+        with self._lock:
+            if self._screen is None:
+                return None
+            if self._picture is None or self._picture[0] != self._version:
+                self._picture = self._version, self._screen.picture()
+            return self._picture[1]
+
+    def history(self, max_lines: int) -> tuple[str, ...]:
+        """Return the last lines of scrollback and screen together."""
+        with self._lock:
+            return self._screen.history(max_lines) if self._screen else ()
+
+    def redraw(self) -> bytes:
+        """Return bytes that paint the screen in any terminal."""
+        with self._lock:
+            return self._screen.redraw() if self._screen else bytes(self._kept)
+
+    def leaving_bytes(self) -> bytes:
+        """Return bytes that undo the modes that the program has left on; none if it has left none."""
+        self._loaded.wait(_LOAD_SECONDS)
+        picture = self.picture()
+        if picture is None or not (picture.alternate or picture.bracketed_paste or not picture.cursor_visible):
+            return b""
+        from synapse.terminal.screen import PLAIN_TERMINAL  # noqa: PLC0415  # loaded by now, see above
+
+        # Leaving an alternate screen that one is not in would move the cursor.
+        return PLAIN_TERMINAL if picture.alternate else PLAIN_TERMINAL.replace(b"\x1b[?1049l", b"")
+
+    def watch(self, watcher: Watcher, begin: Callable[[bytes], None]) -> None:
+        """Give `begin` the bytes that paint the screen now; `watcher` gets all that comes after, with no gap.
+
+        A watcher that has fallen behind may call this again.
+        """
+        with self._lock:
+            begin(self._screen.redraw() if self._screen else bytes(self._kept))
+            self._watchers = (*(known for known in self._watchers if known != watcher), watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        with self._lock:
+            self._watchers = tuple(known for known in self._watchers if known != watcher)

@@ -1,0 +1,192 @@
+"""When to look at the screen, and what was seen: the loop's side of the pump.
+
+Looking costs milliseconds, so it is done on edges (output came, output stopped), a little after them, and never for
+each chunk. Whoever awaits `next_look` is woken at once; when nobody does, one look a second keeps the verdict current.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from synapse.core.types import Clock
+from synapse.drivers.pty.pump import Pump, edits_lines
+from synapse.drivers.pty.screen import LockedScreen
+from synapse.terminal.evidence import Evidence, Look, Source
+from synapse.terminal.profile import Profile
+
+log = logging.getLogger(__name__)
+
+_AWAITED_SECONDS: Final = 0.002
+_IDLE_SECONDS: Final = 1.0
+_SHARE: Final = 16
+"""Looking takes about one part in so many of the time, however much the program prints."""
+_LONGEST_PAUSE: Final = 0.05
+"""On a busy machine a look takes long because others had the processor; the next one does not wait for that."""
+_FRESH_SECONDS: Final = 0.05
+_SWEEP_SECONDS: Final = 2.0
+"""So often somebody who waits looks anyway: it finds what no edge told."""
+_LOG_BURST: Final = 10.0
+"""So many changes of state are logged at once, then one a second: a program that flickers must not fill the log."""
+
+
+class ScreenWatcher:
+    """Looks for one driver. All calls come from the loop's thread, except `output_came`."""
+
+    def __init__(
+        self, profile: Profile, screen: LockedScreen, pump: Pump, clock: Clock, has_unread: Callable[[], bool]
+    ) -> None:
+        self._profile = profile
+        self._screen = screen
+        self._pump = pump
+        self._has_unread = has_unread
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self.evidence = Evidence(profile, clock.monotonic())
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._is_told = False
+        """The loop knows that there is something to see: a look is planned, or will be."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._looked_version = -1
+        self._looked_at = clock.monotonic()
+        self._costs = (0.0, 0.0)
+        """What the last two looks at something new took."""
+        self._latest: Look | None = None
+        self._logged_state = ""
+        self._log_budget = (_LOG_BURST, clock.monotonic())
+        """How many changes of state may be logged, as of when."""
+
+    def output_came(self) -> None:
+        """Tell the loop that there is something to see, at most once for each look. Any thread.
+
+        A program that floods its terminal would else wake the loop a thousand times a second.
+        """
+        if self._is_told:
+            return
+        self._is_told = True
+        try:
+            self._loop.call_soon_threadsafe(self._plan)
+        except RuntimeError:
+            # The loop is closed: the host is on its way out.
+            return
+
+    def look(self) -> Look:
+        """Look at the screen now."""
+        begun = self._clock.monotonic()
+        is_new = self._looked_version != self._screen.version
+        self._looked_version = self._screen.version
+        picture = self._screen.picture()
+        draft = self._pump.draft.state(kernel_edits=edits_lines(self._pump.terminal), has_unread=self._has_unread)
+        now = self._clock.monotonic()
+        look = self.evidence.look(
+            picture,
+            quiet_for=0.0 if self._pump.is_moving else max(now - self._pump.last_output, 0.0),
+            now=now,
+            person_idle_for=now - self._pump.last_key,
+            draft=draft,
+            paints_frames=self._screen.paints_frames,
+        )
+        # The moment that was judged, not the end of judging: output may have become quiet between the two.
+        self._looked_at = now
+        self._latest = look
+        self._log_state(now)
+        if is_new:
+            self._costs = (self._costs[1], self._clock.monotonic() - begun)
+            # Whoever looks takes the edge that the others wait for.
+            self.wake()
+        return look
+
+    def _log_state(self, now: float) -> None:
+        verdict = self.evidence.verdict
+        left, counted_at = self._log_budget
+        left = min(_LOG_BURST, left + now - counted_at)
+        if verdict.state == self._logged_state or left < 1.0:
+            return
+        self._logged_state = verdict.state
+        self._log_budget = (left - 1.0, now)
+        # A title is the program's own summary of the conversation, and no log has those.
+        why = "the title says so" if verdict.source == Source.TITLE else verdict.why
+        log.info("agent_state", extra={"state": verdict.state, "source": str(verdict.source), "why": why})
+
+    def latest(self) -> Look:
+        """Return what was seen a moment ago, or look anew."""
+        age = self._clock.monotonic() - self._looked_at
+        if self._latest is None or age > _FRESH_SECONDS or self.is_stale():
+            return self.look()
+        return self._latest
+
+    def is_stale(self) -> bool:
+        """True if the last look no longer tells what is there."""
+        quiet_at = self._pump.last_output + self._profile.times.quiet
+        now = self._clock.monotonic()
+        return self._looked_version != self._screen.version or self._looked_at < quiet_at <= now
+
+    async def next_look(self, deadline: float | None) -> None:
+        """Wait until it is worth looking again: something was printed, output has stopped, or the deadline has come."""
+        now = self._clock.monotonic()
+        quiet_at = self._pump.last_output + self._profile.times.quiet
+        moments = [now + _SWEEP_SECONDS]
+        if quiet_at > self._looked_at:
+            # Also when that is past: since the last look, it has become quiet.
+            moments.append(quiet_at)
+        if deadline is not None:
+            moments.append(deadline)
+        wake_at = min(moments)
+        waiter = self._loop.create_future()
+        timer = self._loop.call_later(max(wake_at - now, 0.001), _resolve, waiter)
+        self._waiters.add(waiter)
+        self._plan()
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    def wake(self) -> None:
+        """Let everybody who waits look now."""
+        for waiter in self._waiters:
+            _resolve(waiter)
+
+    def close(self) -> None:
+        """Look no more by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _plan(self) -> None:
+        """Set the timer for the next look, if there will be anything new to see."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # Before the screen is asked: what comes after that is told anew.
+        self._is_told = False
+        if not self._is_look_due():
+            return
+        self._is_told = True
+        # The smaller one: a single look that was held up by others says nothing of what the next will take.
+        dear = min(min(self._costs) * _SHARE, _LONGEST_PAUSE)
+        pause = max(_AWAITED_SECONDS, dear) if self._waiters else _IDLE_SECONDS
+        due_in = self._looked_at + pause - self._clock.monotonic()
+        self._timer = self._loop.call_later(max(due_in, 0.0), self._due)
+
+    def _is_look_due(self) -> bool:
+        if self._waiters:
+            return self._looked_version != self._screen.version
+        return self.is_stale() or not self._is_quiet()
+
+    def _is_quiet(self) -> bool:
+        return self._clock.monotonic() >= self._pump.last_output + self._profile.times.quiet
+
+    def _due(self) -> None:
+        self._timer, self._is_told = None, False
+        if self._waiters:
+            self.wake()
+            return
+        self.look()
+        self._plan()
+
+
+def _resolve(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,1 +1,0 @@
-"""Agents elsewhere, run like any other: they are sent messages over A2A."""

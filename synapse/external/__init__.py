@@ -1,0 +1,1 @@
+"""Agents on other machines, reached over A2A."""

@@ -1,0 +1,228 @@
+"""Agents elsewhere: found by their card, remembered under an alias, and sent messages."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from synapse.core.errors import Conflict, ExternalAgentFailed, ExternalAgentNotFound, InvalidRequest, WaitTimedOut
+from synapse.core.message import Json, Message, MessageId
+from synapse.core.requests import AddExternal, ExternalAgent, ExternalAnswer, RemoveExternal, SendExternal
+from synapse.core.types import Clock
+
+ANSWER_SECONDS: Final = 60.0
+"""How long a message waits for its answer; then the task goes on without us."""
+CANCEL_SECONDS: Final = 15.0
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveredAgent:
+    """What a card says of an agent, and how it is spoken to."""
+
+    url: str
+    name: str
+    description: str
+    protocol: str
+    card: Json = field(default_factory=dict[str, Any])
+
+
+class ExternalStore(Protocol):
+    """Remembers external agents. Every method may raise StoreFailed."""
+
+    def agents(self) -> Sequence[ExternalAgent]:
+        """All, by alias."""
+        ...
+
+    def find(self, alias: str) -> ExternalAgent | None: ...
+
+    def write(self, agent: ExternalAgent) -> None: ...
+
+    def remove(self, alias: str) -> ExternalAgent | None:
+        """Forget an agent, also one whose entry is broken; return what was known of it."""
+        ...
+
+
+class CredentialBook(Protocol):
+    """Remembers what external agents are shown, as headers. Every method may raise StoreFailed."""
+
+    def find(self, alias: str) -> Mapping[str, str]: ...
+
+    def write(self, alias: str, headers: Mapping[str, str]) -> None: ...
+
+    def remove(self, alias: str) -> None: ...
+
+
+class ExternalClient(Protocol):
+    """Speaks to agents elsewhere."""
+
+    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> DiscoveredAgent:
+        """Read the card of the agent at `url`; see `ExternalAgent.guarded`.
+
+        Raises InvalidRequest or ExternalAgentFailed.
+        """
+        ...
+
+    async def send(self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str) -> ExternalAnswer:
+        """Send, and wait at most so long for the answer. Raises ExternalAgentFailed or WaitTimedOut."""
+        ...
+
+    def stream(
+        self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str
+    ) -> AsyncGenerator[ExternalAnswer, None]:
+        """The same; yields the answer as far as it is, whenever there is more of it."""
+        ...
+
+    async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float, /) -> ExternalAnswer:
+        """Stop a task. Raises ExternalAgentFailed or TimeoutError."""
+        ...
+
+
+class Externals:
+    """What can be asked about external agents."""
+
+    def __init__(
+        self,
+        book: ExternalStore,
+        client: ExternalClient,
+        clock: Clock,
+        new_id: Callable[[], str],
+        credentials: CredentialBook,
+    ) -> None:
+        self._book = book
+        self._credentials = credentials
+        self._client = client
+        self._clock = clock
+        self._new_id = new_id
+
+    async def add(self, request: AddExternal) -> ExternalAgent:
+        """Find an agent by its card and remember it. The same address again refreshes what is known.
+
+        Raises:
+            InvalidRequest: the address, the alias or a header cannot be one.
+            Conflict: the alias means another agent.
+            ExternalAgentFailed: there is no card to be had.
+        """
+        _check_alias(request.alias)
+        _check_headers(request.credentials)
+        before = self._refuse_taken(request.alias, request.url)
+        shown = request.credentials or (self._credentials.find(request.alias) if before else {})
+        # What this user has added stays as free as it was, whoever names the same address under the same alias.
+        guarded = request.guarded and (before is None or before.guarded)
+        found = await self._client.discover(request.url, shown, guarded=guarded)
+        alias = request.alias or default_alias(found.name, found.url)
+        known = self._refuse_taken(alias, found.url)
+        agent = ExternalAgent(
+            alias=alias,
+            url=found.url,
+            name=found.name,
+            description=found.description,
+            protocol=found.protocol,
+            added_at=known.added_at if known else f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}",
+            card=found.card,
+            guarded=request.guarded and (known is None or known.guarded),
+        )
+        if request.credentials:
+            self._credentials.write(alias, request.credentials)
+        self._book.write(agent)
+        return agent
+
+    async def list(self) -> tuple[ExternalAgent, ...]:
+        """The known external agents, by alias."""
+        return tuple(self._book.agents())
+
+    async def remove(self, request: RemoveExternal) -> ExternalAgent:
+        """Forget an agent. Raises ExternalAgentNotFound."""
+        removed = self._book.remove(request.alias)
+        if removed is None:
+            raise ExternalAgentNotFound(request.alias)
+        self._credentials.remove(request.alias)
+        return removed
+
+    async def send(self, request: SendExternal, *, seconds: float = ANSWER_SECONDS) -> ExternalAnswer:
+        """Send a message and wait at most `seconds` for the answer; an answer that is not there yet says `working`.
+
+        Raises:
+            ExternalAgentNotFound: nobody has that alias.
+            ExternalAgentFailed: it cannot be reached, refuses, or makes no sense.
+            WaitTimedOut: it took the message, and said nothing in time, not even the id of its task.
+        """
+        agent, message = self._addressed(request)
+        return await self._client.send(agent, message, seconds, task_id=request.task_id)
+
+    def stream(self, request: SendExternal, *, seconds: float = ANSWER_SECONDS) -> AsyncGenerator[ExternalAnswer, None]:
+        """The same; yields the answer as far as it is, whenever there is more of it. Raises as `send` does."""
+        agent, message = self._addressed(request)
+        return self._client.stream(agent, message, seconds, task_id=request.task_id)
+
+    async def cancel(self, alias: str, task_id: str, *, seconds: float = CANCEL_SECONDS) -> ExternalAnswer:
+        """Stop a task of an agent.
+
+        Raises ExternalAgentNotFound, ExternalAgentFailed (also when it does not want to) or WaitTimedOut.
+        """
+        agent = self._known(alias)
+        try:
+            return await self._client.cancel(agent, task_id, seconds)
+        except TimeoutError as error:
+            raise WaitTimedOut(f"'{alias}' has not answered within {seconds:g} seconds") from error
+        except ExternalAgentFailed as error:
+            raise type(error)(f"'{alias}': {error}", hint=error.hint) from error
+
+    def _addressed(self, request: SendExternal) -> tuple[ExternalAgent, Message]:
+        agent, message = self._known(request.alias), request.message
+        if not message.message_id:
+            message = replace(message, message_id=MessageId(self._new_id()))
+        return agent, message
+
+    def _known(self, alias: str) -> ExternalAgent:
+        agent = self._book.find(alias)
+        if agent is None:
+            raise ExternalAgentNotFound(alias)
+        return agent
+
+    def _refuse_taken(self, alias: str, url: str) -> ExternalAgent | None:
+        known = self._book.find(alias) if alias else None
+        if known is not None and not _is_same(known.url, url):
+            raise Conflict(
+                f"the alias '{alias}' already means {known.url}",
+                hint=f"choose another with --alias, or `synapse external remove {alias}` first",
+            )
+        return known
+
+
+def default_alias(name: str, url: str) -> str:
+    """Return the alias that an agent gets when nobody chose one: from its name, else from its address."""
+    return _slug(name) or _slug(urlsplit(url).netloc) or "external"
+
+
+def _slug(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain)[:64].strip("-")
+
+
+def _check_alias(alias: str) -> None:
+    if alias and _ALIAS.fullmatch(alias) is None:
+        raise InvalidRequest(
+            f"{alias!r} cannot be an alias", hint="use letters, digits, - and _, beginning with a letter or a digit"
+        )
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """The message never has the value in it: it is a secret."""
+    for name, value in headers.items():
+        if _HEADER.fullmatch(name) is None:
+            raise InvalidRequest(f"{name!r} cannot be the name of a header", hint="such as X-API-Key")
+        if not value or not value.isascii() or not value.isprintable():
+            raise InvalidRequest(
+                f"the value of the header {name} is empty, or has something in it that a header cannot hold",
+                hint="one line of plain text",
+            )
+
+
+def _is_same(known: str, given: str) -> bool:
+    return known.rstrip("/") == given.strip().rstrip("/")

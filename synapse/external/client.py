@@ -1,0 +1,431 @@
+"""Speaks to external agents: finds their cards, sends messages, waits for answers.
+
+A2A 1.0 and 0.3 (JSON-RPC, REST) and the synapse dialect; each errand runs in a thread of its own pool, so a
+slow stranger delays nobody else. Credentials go to the agent that they are for, and never unprotected where it was
+added by a protected address.
+
+The way to an external agent: which interface it is spoken to by, and what it is shown there.
+
+External agents, for hosts and for the command line, which adds, lists and calls them by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import urlsplit
+
+from synapse.config.process import SystemClock, new_id
+from synapse.core.errors import (
+    ExternalAddressRefused,
+    ExternalAgentFailed,
+    ExternalAgentUnreachable,
+    InvalidField,
+    WaitTimedOut,
+)
+from synapse.core.message import Message
+from synapse.core.requests import ExternalAgent, ExternalAnswer
+from synapse.core.types import Clock
+from synapse.external.agents import DiscoveredAgent, ExternalClient, Externals
+from synapse.external.card import (
+    A2A_0_3,
+    REST,
+    SYNAPSE,
+    Interface,
+    checked_address,
+    choose_interface,
+    find_card,
+    shown_text,
+)
+from synapse.external.decode import RemoteTaskState, json_object, respelt, result_of, rpc_result, sentence_of
+from synapse.external.encode import RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
+from synapse.external.files import FileCredentials, FileExternalBook
+from synapse.net.address_guard import Dial, GuardedBackend, dial_anywhere
+from synapse.net.http import Answer, Call, HttpClient
+
+DISCOVER_SECONDS: Final = 10.0
+MOST_ERRANDS: Final = 16
+_GRACE_SECONDS: Final = 1.0
+"""An errand keeps its own deadline; a server that sends byte by byte is cut off this much later."""
+
+Result = TypeVar("Result")
+
+
+class Unanswered(Exception):
+    """A message was sent, and the connection ended before anything was said: it may have been taken or not."""
+
+
+def no_credentials(_alias: str) -> Mapping[str, str]:
+    return {}
+
+
+class A2AClient:
+    """Implements `service.externals.ExternalClient`, and what a driver of an external agent needs.
+
+    `credentials` gives the headers that an agent is shown, by its alias; `guarded` connects to agents that somebody
+    with a key has registered.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        credentials: Callable[[str], Mapping[str, str]] = no_credentials,
+        guarded: Dial | None = None,
+        discover_seconds: float = DISCOVER_SECONDS,
+    ) -> None:
+        self._clock = clock
+        self._guarded = guarded or GuardedBackend(allow_private=False)
+        self._credentials = credentials
+        self._discover_seconds = discover_seconds
+        self._pool = ThreadPoolExecutor(MOST_ERRANDS, thread_name_prefix="external")
+
+    async def discover(
+        self, url: str, credentials: Mapping[str, str] | None = None, *, guarded: bool = False
+    ) -> DiscoveredAgent:
+        """Read the card of the agent at `url`, which may be the card's own address.
+
+        Raises InvalidRequest, also for a `guarded` address that is not called, or ExternalAgentFailed.
+        """
+        address = checked_address(url)
+        shown = credentials or {}
+        try:
+            card, protocol = await self._run(
+                self._discover_seconds, lambda errand: find_card(errand, address, shown), guarded=guarded
+            )
+        except TimeoutError as error:
+            why = f"no agent was found at {address}: no answer within {self._discover_seconds:g} seconds"
+            raise ExternalAgentUnreachable(why) from error
+        except ExternalAddressRefused as error:
+            raise InvalidField("url", str(error), hint=error.hint) from error
+        except ExternalAgentFailed as error:
+            raise type(error)(f"no agent was found at {address}: {error}", hint=error.hint) from error
+        return DiscoveredAgent(
+            url=address,
+            name=shown_text(card, "name", 200),
+            description=shown_text(card, "description", 1000),
+            protocol=protocol,
+            card=card,
+        )
+
+    async def send(
+        self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str = ""
+    ) -> ExternalAnswer:
+        """Send a message and wait at most `seconds` for the answer; `task_id` goes on with a task over there.
+
+        Raises:
+            ExternalAgentFailed: it cannot be reached, refuses, or makes no sense.
+            WaitTimedOut: it said nothing in time, not even the id of its task.
+        """
+        thread = RemoteTaskRef(task_id=task_id)
+        try:
+            return await self._run(
+                seconds,
+                lambda errand: _send(errand, self._way(agent), agent, message, thread),
+                guarded=agent.guarded,
+            )
+        except TimeoutError as error:
+            raise _too_late(agent, seconds) from error
+        except ExternalAgentFailed as error:
+            raise type(error)(f"'{agent.alias}': {error}", hint=error.hint) from error
+
+    async def stream(
+        self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str = ""
+    ) -> AsyncGenerator[ExternalAnswer, None]:
+        """The same as `send`; yields the answer as far as it is, whenever there is more of it. Raises as `send` does.
+
+        An agent without streams has one answer, at the end.
+        """
+        interface, report = choose_interface(agent.card, agent.url), RemoteTaskState()
+        if not interface.streaming:
+            yield await self.send(agent, message, seconds, task_id=task_id)
+            return
+        telling = self.tell(agent, message, RemoteTaskRef(task_id=task_id), seconds)
+        try:
+            async with aclosing(telling) as said:
+                async for one in said:
+                    report.receive(one)
+                    yield report.answer(agent.alias)
+            if interface.protocol == SYNAPSE and not report.is_settled:
+                async with aclosing(self.follow(agent, report.task_id, seconds)) as said:
+                    async for one in said:
+                        report.receive(one)
+                        yield report.answer(agent.alias)
+        except (TimeoutError, Unanswered) as error:
+            if not report.task_id:
+                raise _too_late(agent, seconds) from error
+        except ExternalAgentFailed as error:
+            raise type(error)(f"'{agent.alias}': {error}", hint=error.hint) from error
+
+    def tell(
+        self, agent: ExternalAgent, message: Message, thread: RemoteTaskRef, seconds: float
+    ) -> AsyncGenerator[Said, None]:
+        """Send a message; yields what is said, as it comes, until the agent has no more to say here and now.
+
+        Raises ExternalAgentFailed (it did not take it), Unanswered, or TimeoutError after `seconds`.
+        """
+        return self._followed(
+            seconds, lambda errand: _tell(errand, self._way(agent), message, thread), guarded=agent.guarded
+        )
+
+    def follow(self, agent: ExternalAgent, task_id: str, seconds: float) -> AsyncGenerator[Said, None]:
+        """Follow a task. Raises ExternalAgentFailed, or TimeoutError after `seconds`."""
+        return self._followed(seconds, lambda errand: self._way(agent).follow(errand, task_id), guarded=agent.guarded)
+
+    async def look(self, agent: ExternalAgent, task_id: str, seconds: float) -> Said:
+        """Read a task. Raises ExternalAgentFailed or TimeoutError."""
+        return await self._run(seconds, lambda errand: self._way(agent).look(errand, task_id), guarded=agent.guarded)
+
+    async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float) -> ExternalAnswer:
+        """Stop a task. Raises ExternalAgentFailed, also when it does not want to, or TimeoutError."""
+        report = RemoteTaskState()
+        said = await self._run(seconds, lambda errand: self._way(agent).cancel(errand, task_id), guarded=agent.guarded)
+        report.receive(said)
+        return report.answer(agent.alias)
+
+    def has_streams(self, agent: ExternalAgent) -> bool:
+        """Whether a task can be followed. Raises ExternalAgentFailed."""
+        return choose_interface(agent.card, agent.url).streaming
+
+    def _way(self, agent: ExternalAgent) -> RemoteInterface:
+        interface = choose_interface(agent.card, agent.url)
+        return RemoteInterface(interface, shown_at(self._credentials(agent.alias), agent.url, interface.url))
+
+    def _errand(self, seconds: float, *, guarded: bool) -> HttpClient:
+        return HttpClient(self._clock.monotonic, seconds, self._guarded if guarded else dial_anywhere)
+
+    async def _followed(
+        self, seconds: float, work: Callable[[HttpClient], Generator[Said, None, None]], *, guarded: bool
+    ) -> AsyncGenerator[Said, None]:
+        """Run an errand in a thread and yield what it brings; it is called off when nobody wants more of it."""
+        errand = self._errand(seconds, guarded=guarded)
+        loop = asyncio.get_running_loop()
+        brought: asyncio.Queue[Said | Exception | None] = asyncio.Queue()
+
+        def bring(item: Said | Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                # Not bounded by itself: an errand brings no more than the largest answer.
+                loop.call_soon_threadsafe(brought.put_nowait, item)
+
+        def run() -> None:
+            try:
+                with errand:
+                    for said in work(errand):
+                        bring(said)
+            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits, whatever it is
+                bring(error)
+            else:
+                bring(None)
+
+        self._pool.submit(run)
+        try:
+            while (item := await brought.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            errand.call_off()
+
+    async def _run(self, seconds: float, work: Callable[[HttpClient], Result], *, guarded: bool) -> Result:
+        """Run an errand in a thread, and call it off when the caller is cancelled or its time is over."""
+        errand = self._errand(seconds, guarded=guarded)
+
+        def run() -> Result:
+            with errand:
+                return work(errand)
+
+        try:
+            async with asyncio.timeout(seconds + _GRACE_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+        finally:
+            errand.call_off()
+
+
+def _too_late(agent: ExternalAgent, seconds: float) -> WaitTimedOut:
+    return WaitTimedOut(
+        f"'{agent.alias}' has not answered within {seconds:g} seconds",
+        hint="it may be at work on it all the same; a longer --timeout waits longer",
+    )
+
+
+def _send(
+    errand: HttpClient, way: RemoteInterface, agent: ExternalAgent, message: Message, thread: RemoteTaskRef
+) -> ExternalAnswer:
+    report = RemoteTaskState()
+    if way.interface.protocol == SYNAPSE:
+        report.receive(way.send(errand, message, thread))
+        if report.task_id and not report.is_settled:
+            _watch(way.follow(errand, report.task_id), report)
+    elif way.interface.streaming:
+        _watch(way.converse(errand, message, thread), report)
+    else:
+        report.receive(way.send(errand, message, thread))
+    return report.answer(agent.alias)
+
+
+def _watch(coming: Generator[Said, None, None], report: RemoteTaskState) -> None:
+    """Follow a stream until it is settled.
+
+    Once the task's id is known, an end of the time or of the stream is no error: the report says how far it came.
+    """
+    try:
+        for said in coming:
+            report.receive(said)
+            if report.is_settled:
+                return
+    except (TimeoutError, ExternalAgentFailed):
+        if not report.task_id:
+            raise
+
+
+def _tell(
+    errand: HttpClient, way: RemoteInterface, message: Message, thread: RemoteTaskRef
+) -> Generator[Said, None, None]:
+    """Send a message; without a stream, the answer is waited for only when the task is known already.
+
+    Raises Unanswered as well as what an errand raises.
+    """
+    heard = False
+    try:
+        if way.interface.streaming and way.interface.protocol != SYNAPSE:
+            for said in way.converse(errand, message, thread):
+                heard = True
+                yield said
+        else:
+            # A task that is gone on with would be shown as it was, still waiting for us.
+            yield way.send(errand, message, thread, waits=bool(thread.task_id))
+    except (TimeoutError, ExternalAgentUnreachable) as error:
+        if errand.spoke and not heard:
+            raise Unanswered(str(error) or "nothing was said in time") from error
+        raise
+
+
+_ERROR_EVENT: Final = "error"
+
+Said = dict[str, Any]
+"""One thing that an agent said: a task, a message or an update."""
+
+
+class RemoteInterface:
+    """How an agent is spoken to, in requests and answers. What it says comes in words that a Report understands."""
+
+    def __init__(self, interface: Interface, credentials: Mapping[str, str]) -> None:
+        self.interface = interface
+        self._credentials = credentials
+
+    def send(self, errand: HttpClient, message: Message, thread: RemoteTaskRef, *, waits: bool = True) -> Said:
+        """Send a message, and return what is answered."""
+        return self._asked(errand, send_call(self.interface, message, thread, waits=waits))
+
+    def converse(self, errand: HttpClient, message: Message, thread: RemoteTaskRef) -> Generator[Said, None, None]:
+        """Send a message, and yield what is said, as it comes."""
+        return self._watched(errand, send_call(self.interface, message, thread))
+
+    def follow(self, errand: HttpClient, task_id: str) -> Generator[Said, None, None]:
+        return self._watched(errand, subscribe_call(self.interface, task_id))
+
+    def look(self, errand: HttpClient, task_id: str) -> Said:
+        return self._asked(errand, get_call(self.interface, task_id))
+
+    def cancel(self, errand: HttpClient, task_id: str) -> Said:
+        return self._asked(errand, cancel_call(self.interface, task_id))
+
+    def _asked(self, errand: HttpClient, call: Call) -> Said:
+        return self._plainly(result_of(errand.ask(self._with_credentials(call))))
+
+    def _watched(self, errand: HttpClient, call: Call) -> Generator[Said, None, None]:
+        """What a stream says, or the one answer that came in its place."""
+        came = errand.follow(self._with_credentials(call))
+        if isinstance(came, Answer):
+            yield self._plainly(result_of(came))
+            return
+        heard = False
+        for event in came:
+            said = json_object(event.data)
+            if heard and (event.name == _ERROR_EVENT or said.get("error")):
+                # Not the agent's answer but the end of its server: the task may go on, and can be looked at.
+                raise ExternalAgentUnreachable(f"its stream broke off{sentence_of(said)}")
+            heard = True
+            yield self._plainly(rpc_result(said))
+
+    def _plainly(self, said: Said) -> Said:
+        is_other = (self.interface.protocol, self.interface.binding) == (A2A_0_3, REST)
+        return cast("Said", respelt(said)) if is_other else said
+
+    def _with_credentials(self, call: Call) -> Call:
+        return replace(call, headers={**call.headers, **self._credentials})
+
+
+def shown_at(credentials: Mapping[str, str], added: str, used: str) -> Mapping[str, str]:
+    """The credentials, if they may travel to `used`; they were given for the agent at `added`.
+
+    Raises ExternalAgentFailed.
+    """
+    here, there = urlsplit(added), urlsplit(used)
+    is_as_open = here.scheme == "http" and here.hostname == there.hostname
+    if not credentials or there.scheme == "https" or is_as_open:
+        return credentials
+    raise ExternalAgentFailed(
+        f"its card sends us to {used}, where its credentials would be seen by others", hint="it should offer https"
+    )
+
+
+FOLDER: Final = "external"
+CREDENTIALS: Final = "credentials"
+
+
+def open_externals(home: Path, *, allow_private: bool = False) -> Externals:
+    """The external agents whose files lie under the state folder `home`.
+
+    `allow_private` lets those that somebody with a key has registered be at private and loopback addresses.
+    """
+    clock = SystemClock()
+    credentials = credentials_under(home)
+    client = _LateClient(clock, credentials, allow_private=allow_private)
+    return Externals(book_under(home), client, clock, new_id, credentials)
+
+
+def book_under(home: Path) -> FileExternalBook:
+    """Who is known."""
+    return FileExternalBook(home / FOLDER)
+
+
+def credentials_under(home: Path) -> FileCredentials:
+    """What external agents are shown."""
+    return FileCredentials(home / FOLDER / CREDENTIALS)
+
+
+class _LateClient:
+    """Implements ExternalClient. The real one brings `http.client` and `ssl`; few hosts ever need it."""
+
+    def __init__(self, clock: Clock, credentials: FileCredentials, *, allow_private: bool) -> None:
+        self._clock = clock
+        self._credentials = credentials
+        self._allow_private = allow_private
+
+    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> DiscoveredAgent:
+        return await self._client.discover(url, credentials, guarded=guarded)
+
+    async def send(self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str) -> ExternalAnswer:
+        return await self._client.send(agent, message, seconds, task_id=task_id)
+
+    def stream(
+        self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str
+    ) -> AsyncGenerator[ExternalAnswer, None]:
+        return self._client.stream(agent, message, seconds, task_id=task_id)
+
+    async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float) -> ExternalAnswer:
+        return await self._client.cancel(agent, task_id, seconds)
+
+    @cached_property
+    def _client(self) -> ExternalClient:
+        from synapse.net.address_guard import GuardedBackend  # noqa: PLC0415 - see above
+
+        guarded = GuardedBackend(allow_private=self._allow_private)
+        return A2AClient(self._clock, credentials=self._credentials.find, guarded=guarded)

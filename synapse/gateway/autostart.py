@@ -1,0 +1,164 @@
+"""The agents that a gateway's configuration names: started in the background, watched, and started again.
+
+not here ─► started ─► here ─► ended ─► a pause, longer with each quick end ─► started …
+    └── runs already, started by somebody else: only watched
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from synapse.config.private_files import make_private
+from synapse.config.process import Limit, give_file_limit
+from synapse.config.settings import load_settings, profile_names
+from synapse.core.address import nearest
+from synapse.core.errors import InvalidSettings
+from synapse.core.registry import Registry
+from synapse.core.types import Clock
+from synapse.gateway.config import AgentConfig
+from synapse.host.background import Launch, host_environment
+
+log = logging.getLogger(__name__)
+
+LONGEST_PAUSE: Final = 60.0
+STEADY_SECONDS: Final = 60.0
+"""An agent that lived for so long has not failed at its start."""
+WATCH_SECONDS: Final = 1.0
+STOP_SECONDS: Final = 8.0
+
+
+def check_startable(agents: Sequence[AgentConfig], path: Path) -> None:
+    """Raises InvalidSettings for an agent that no number of tries would start; `path` is the file that names it."""
+    for agent in agents:
+        if not agent.profile or not agent.start:
+            continue
+        folder = agent.working_dir
+        if folder and not Path(folder).is_dir():
+            raise InvalidSettings(
+                f"{path}: agent '{agent.id}': there is no folder {folder}",
+                hint="make it; a relative 'working_dir' begins at the folder of the settings",
+            )
+        settings = load_settings(folder=folder or None)
+        known = profile_names(settings.profile_sources)
+        if agent.profile not in known and settings.project and agent.profile in settings.project.profiles:
+            raise InvalidSettings(f"{path}: agent '{agent.id}': {settings.project.note(agent.profile)}")
+        if agent.profile not in known:
+            meant = nearest(agent.profile, known)
+            raise InvalidSettings(
+                f"{path}: agent '{agent.id}': there is no profile '{agent.profile}'",
+                hint=f"did you mean '{meant}'?" if meant else f"profiles: {', '.join(known)}",
+            )
+
+
+def pause_after(quick_ends: int) -> float:
+    """How long to wait before the next start, after so many ends in a row that came soon."""
+    return float(min(2.0 ** max(quick_ends - 1, 0), LONGEST_PAUSE))
+
+
+class AgentAutostart:
+    """Keeps one agent running until it is cancelled; then the agent ends too, if it was started here.
+
+    `secrets` are the names of environment variables that it does not get; `file_limit` is its limit of open files.
+    """
+
+    def __init__(  # noqa: PLR0913 - the agent, where it is kept, and what its host gets
+        self,
+        agent: AgentConfig,
+        registry: Registry,
+        logs: Path,
+        clock: Clock,
+        *,
+        secrets: frozenset[str] = frozenset(),
+        file_limit: Limit | None = None,
+        command: Callable[[AgentConfig], list[str]] | None = None,
+    ) -> None:
+        self._agent = agent
+        self._registry = registry
+        self._logs = logs
+        self._clock = clock
+        self._secrets = secrets
+        self._file_limit = file_limit
+        self._command = command or host_command
+        self._quick_ends = 0
+        self.starts = 0
+        """How often it was started so far."""
+
+    async def keep(self) -> None:
+        """Never returns by itself."""
+        while True:
+            if any(entry.name == self._agent.id for entry in self._registry.entries()):
+                await _pause(WATCH_SECONDS)
+                continue
+            began = self._clock.monotonic()
+            status = await self._run_once()
+            lived = self._clock.monotonic() - began
+            self._quick_ends = 0 if lived >= STEADY_SECONDS else self._quick_ends + 1
+            pause = pause_after(self._quick_ends)
+            facts = {"agent": self._agent.id, "exit_status": status, "lived": round(lived, 1), "next_start_in": pause}
+            log.warning("agent_ended", extra=facts)
+            await _pause(pause)
+
+    async def _run_once(self) -> int:
+        """Start the host and return its exit status."""
+        self.starts += 1
+        try:
+            with self._output() as output:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command(self._agent),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=asyncio.subprocess.STDOUT,
+                    start_new_session=True,
+                    cwd=self._agent.working_dir or None,
+                    env=self._environment(),
+                )
+        except OSError as error:
+            log.warning("agent_not_started", extra={"agent": self._agent.id, "error": str(error)})
+            return -1
+        if self._file_limit is not None:
+            # At once: it needs longer to start than this, and its program gets what it has.
+            give_file_limit(process.pid, self._file_limit)
+        log.info("agent_started", extra={"agent": self._agent.id, "pid": process.pid})
+        try:
+            return await process.wait()
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+
+    def _environment(self) -> dict[str, str]:
+        """Ours, without what only the gateway may know: agents run programs, and could let in anybody."""
+        return {name: value for name, value in host_environment().items() if name not in self._secrets}
+
+    def _output(self) -> IO[bytes]:
+        """Where what the host says goes: the last start counts."""
+        make_private(self._logs)
+        path = self._logs / f"kept-{self._agent.id}.out"
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
+def host_command(agent: AgentConfig) -> list[str]:
+    """The command line of the agent's host."""
+    launch = Launch(verb=[agent.profile], name=agent.id, instructions=agent.instructions, arguments=agent.arguments)
+    return launch.command()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_SECONDS)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _pause(seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)

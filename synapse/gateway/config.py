@@ -1,0 +1,286 @@
+"""The gateway's settings: `gateway.toml`, read strictly. A flag on the command line counts more than the file.
+
+port = 8000
+public_url = "https://agents.example.com"
+
+[[agents]]
+id = "reviewer"
+profile = "claude"
+
+Where a gateway listens, and how it is found: its own folder beside the registry, because it is no agent.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from synapse import __version__
+from synapse.auth.local import loopback_hosts
+from synapse.auth.settings import NOT_IN_FILES, AccessSettings, is_loopback, unknown_setting
+from synapse.config.settings import Settings
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import InvalidSettings, PortTaken
+from synapse.core.extension import Extensions, read_extensions
+from synapse.core.requests import lacking
+from synapse.core.types import Clock
+from synapse.host.identity import NAME_RULE, HostIdentity, is_name, take_socket
+from synapse.registry.files import GATEWAY, UNKNOWN, FileRegistry, gateways, own_namespace, start_time
+from synapse.server.listener import LOOPBACK, bind_port
+from synapse.server.middleware import Addresses
+
+FILE: Final = "gateway.toml"
+PORT: Final = 8000
+GRPC_PORT: Final = 8001
+SCRIPTED: Final = "scripted"
+
+Table = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """One agent that the gateway is told about: how its card looks, and whether and how the gateway runs it."""
+
+    id: str
+    """Its name at the gateway, which is its given name."""
+    profile: str = ""
+    """Started in the background, and again whenever it ends; without one it is only described."""
+    driver: str = ""
+    """`scripted`: the gateway plays it itself, in its own process."""
+    script: str = ""
+    arguments: tuple[str, ...] = ()
+    working_dir: str = ""
+    start: bool = True
+    instructions: bool = True
+    advertise_grpc: bool = True
+    advertise_0_3: bool = True
+    advertise_supervisor: bool = True
+    extensions: Extensions = ()
+    """The extensions of A2A that it declares at the gateway."""
+    streaming: bool = True
+    push_notifications: bool = True
+    """The capabilities of A2A that it has at the gateway."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return lacking(streaming=self.streaming, push_notifications=self.push_notifications)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """The values in force."""
+
+    host: str = LOOPBACK
+    port: int = PORT
+    grpc_port: int = GRPC_PORT
+    public_url: str = ""
+    """The address under which others reach the gateway; its own one when empty."""
+    default_agent: str = ""
+    """Who is meant where a protocol names nobody (gRPC without a tenant)."""
+    public_discovery: bool = False
+    """Cards and the list of agents are shown to everybody."""
+    public_metrics: bool = False
+    """The figures at /metrics are shown to everybody."""
+    allow_private_webhooks: bool = False
+    no_auth: bool = False
+    behind_proxy: bool = False
+    agents: tuple[AgentConfig, ...] = ()
+    auth: Table = field(default_factory=dict[str, Any], repr=False)
+    rate_limit: Table = field(default_factory=dict[str, Any])
+    tls: Table = field(default_factory=dict[str, Any])
+    cors: Table = field(default_factory=dict[str, Any])
+
+    def agent(self, name: str) -> AgentConfig:
+        """What is said about an agent; the defaults for one that is not named."""
+        return next((agent for agent in self.agents if agent.id == name), AgentConfig(id=name))
+
+    @property
+    def secret_variables(self) -> frozenset[str]:
+        """The environment variables that hold secrets of the gateway."""
+        jwt = self.auth.get("jwt")
+        variable = cast("Table", jwt).get("secret_env") if isinstance(jwt, dict) else None
+        return frozenset({variable}) if isinstance(variable, str) else frozenset()
+
+
+_EXTENSIONS: Final = "extensions"
+
+
+def load_config(path: Path, flags: Mapping[str, object] | None = None) -> GatewayConfig:
+    """Read the file, if it is there; `flags` that are None do not count.
+
+    Raises InvalidSettings.
+    """
+    values = _from_file(path)
+    values |= {name: value for name, value in (flags or {}).items() if value is not None}
+    return _checked(GatewayConfig(**values), path)
+
+
+def require_file(path: Path) -> None:
+    """Raises InvalidSettings unless a file that was named is there."""
+    if not path.is_file():
+        raise InvalidSettings(f"{path} is not there", hint="docs/howto/run-the-gateway.md shows an example")
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidSettings(f"{path} is not TOML: {error}") from error
+    agents = table.pop("agents", [])
+    if not isinstance(agents, list):
+        raise InvalidSettings(f"{path}: 'agents' must be tables, each under [[agents]]")
+    values = _values(GatewayConfig, table, str(path), without=frozenset({"agents"}))
+    values["agents"] = tuple(_agent(agent, path) for agent in cast("list[object]", agents))
+    return values
+
+
+def _agent(table: object, path: Path) -> AgentConfig:
+    if not isinstance(table, dict) or not cast("dict[str, Any]", table).get("id"):
+        raise InvalidSettings(f"{path}: an agent has no id", hint='id = "reviewer" is its name at the gateway')
+    known = cast("dict[str, Any]", table)
+    place = f"{path}: agent '{known['id']}'"
+    extensions = read_extensions(known.pop(_EXTENSIONS, []), place, InvalidSettings)
+    agent = AgentConfig(**_values(AgentConfig, known, place, without=frozenset({_EXTENSIONS})), extensions=extensions)
+    if not is_name(agent.id):
+        raise InvalidSettings(f"{path}: '{agent.id}' cannot be an agent's id", hint=NAME_RULE)
+    if agent.driver not in ("", SCRIPTED):
+        raise InvalidSettings(f"{path}: agent '{agent.id}': there is no driver '{agent.driver}'", hint="use 'scripted'")
+    if bool(agent.driver) != bool(agent.script):
+        raise InvalidSettings(f"{path}: agent '{agent.id}': driver = \"scripted\" and script = FILE go together")
+    if agent.driver and agent.profile:
+        raise InvalidSettings(f"{path}: agent '{agent.id}' has a profile and a driver; it can be run in one way only")
+    folder = path.parent
+    return replace(
+        agent,
+        script=str(folder / agent.script) if agent.script else "",
+        working_dir=str(folder / Path(agent.working_dir).expanduser()) if agent.working_dir else "",
+    )
+
+
+def _values(kind: type[Any], table: Table, place: str, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The values of a table, each of the type that the field of its name has."""
+    known = {one.name: str(one.type) for one in fields(kind) if one.name not in NOT_IN_FILES}
+    kinds = {name: type_name for name, type_name in known.items() if name not in without}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in kinds:
+            raise unknown_setting(key, place, known)
+        title, is_right = _TYPES[kinds[key]]
+        if not is_right(value):
+            raise InvalidSettings(f"{place}: '{key}' must be {title}, not {value!r}")
+        values[key] = _frozen(value)
+    return values
+
+
+def _frozen(value: object) -> object:
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_TYPES: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
+    "str": ("text", lambda value: isinstance(value, str)),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "int": ("a whole number", _is_number),
+    "tuple[str, ...]": ("a list of texts", _is_texts),
+    "Table": ("a table", lambda value: isinstance(value, dict)),
+}
+
+
+def _checked(config: GatewayConfig, path: Path) -> GatewayConfig:
+    for name in ("port", "grpc_port"):
+        if not 0 <= getattr(config, name) <= 65535:
+            raise InvalidSettings(f"{getattr(config, name)} is not a port", hint="choose one from 1024 to 65535")
+    names = [agent.id for agent in config.agents]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise InvalidSettings(f"{path}: two agents have the id '{twice}'")
+    if config.public_url:
+        address = urlsplit(config.public_url)
+        if address.scheme not in ("http", "https") or not address.netloc or address.query or address.fragment:
+            raise InvalidSettings(
+                f"the public URL '{config.public_url}' is no address", hint="such as https://agents.example.com"
+            )
+    return replace(config, public_url=config.public_url.rstrip("/"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayPlan:
+    """What a gateway is started with."""
+
+    config: GatewayConfig
+    access: AccessSettings
+    settings: Settings
+    place: HostIdentity
+
+
+def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, *, tls: bool) -> HostIdentity:
+    """Take the port, and a Unix socket for this user's own commands.
+
+    Raises PortTaken or InvalidSettings.
+    """
+    try:
+        tcp = bind_port(config.port, "127.0.0.1" if config.host == "localhost" else config.host)
+    except PortTaken as error:
+        raise _taken(config.port, gateways(settings.home)) from error
+    try:
+        port = tcp.getsockname()[1]
+        agent_id = f"synapse-{GATEWAY}-{port}"
+        unix = take_socket(agent_id, settings)
+    except BaseException:
+        tcp.close()
+        raise
+    entry = AgentEntry(
+        agent_id,
+        GATEWAY,
+        port=port,
+        pid=os.getpid(),
+        pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_namespace=own_namespace(),
+        socket=str(unix.path),
+        endpoint=config.public_url or own_url(config.host, port, tls=tls),
+        working_dir=str(Path.cwd()),
+        started_at=clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        version=__version__,
+    )
+    return HostIdentity(entry=entry, tcp=tcp, unix=unix)
+
+
+def _taken(port: int, known: FileRegistry) -> PortTaken:
+    if any(entry.port == port for entry in known.entries()):
+        return PortTaken(
+            f"port {port} is taken by a gateway that runs already",
+            hint="`synapse stop gateway` ends it; a second one needs another --port and --grpc-port",
+        )
+    return PortTaken(f"port {port} is taken by another program", hint="choose another one with --port")
+
+
+def own_url(host: str, port: int, *, tls: bool) -> str:
+    """The address of a gateway that was given no public one."""
+    return f"{'https' if tls else 'http'}://{'localhost' if is_loopback(host) else host}:{port}"
+
+
+def gateway_addresses(config: GatewayConfig, url: str, port: int) -> Addresses:
+    """What a gateway calls itself in its cards; a public address that was given counts alone."""
+    if config.public_url:
+        return Addresses(url)
+    everywhere = config.host in _EVERYWHERE
+    own = loopback_hosts(port) if everywhere or is_loopback(config.host) else frozenset({f"{config.host}:{port}"})
+    return Addresses(url, own, behind_proxy=config.behind_proxy)
+
+
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - only compared

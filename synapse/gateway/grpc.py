@@ -1,0 +1,101 @@
+"""gRPC at a gateway: its port, who is let in, and the agents that are named by their tenant."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from synapse.auth.gateway import GatewayAuth
+from synapse.auth.settings import AccessSettings
+from synapse.config.process import open_file_limit
+from synapse.core.caller import Caller
+from synapse.dialects.dialect import Dialect
+from synapse.dialects.negotiation import A2A_0_3, A2A_1_0
+from synapse.gateway.config import GRPC_PORT, GatewayConfig
+from synapse.gateway.routes import MOUNT
+from synapse.server.peer import NOBODY, Peer, owner_of
+
+if TYPE_CHECKING:
+    from synapse.server.app import Service
+    from synapse.server.grpc_server import GrpcHeaders, GrpcServer
+
+_VERBOSITY: Final = "GRPC_VERBOSITY"
+_PEER: Final = re.compile(r"ipv[46]:\[?(?P<host>[^\]]+?)\]?:(?P<port>\d+)")
+
+
+class GrpcDoor:
+    """The second port of a gateway. It is taken when this is made, which has to be in the event loop."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        access: AccessSettings,
+        *,
+        service: Service,
+        gate: GatewayAuth,
+        public_url: str,
+        max_message_bytes: int,
+    ) -> None:
+        """Raises PortTaken."""
+        self._gate = gate
+        self._host = "127.0.0.1" if config.host == "localhost" else config.host
+        with _quietly():
+            from synapse.server.grpc_server import GrpcLimits, GrpcServer  # noqa: PLC0415 - a tenth of a second
+
+            self.server: GrpcServer = GrpcServer(
+                service,
+                admit=self._admit,
+                default_agent=config.default_agent,
+                limits=GrpcLimits(max_message_bytes=max_message_bytes, max_connections=max(4, open_file_limit() // 4)),
+            )
+        # Whoever takes any free port for HTTP means the same for gRPC.
+        wished = 0 if (config.port, config.grpc_port) == (0, GRPC_PORT) else config.grpc_port
+        self.port = self.server.bind(self._host, wished, tls=_pair(access))
+        self.url = f"{urlsplit(public_url).hostname}:{self.port}"
+        """Where clients find it: 1.0.1 wants host and port, without a scheme."""
+
+    def offer(self, dialects: Mapping[str, Dialect]) -> None:
+        """Serve the dialects that gRPC has words for."""
+        from synapse.server.grpc_methods import current_service, former_service  # noqa: PLC0415 - see above
+
+        self.server.offer(current_service(dialects[A2A_1_0]), former_service(dialects[A2A_0_3], MOUNT))
+
+    def _admit(self, headers: GrpcHeaders, path: str, peer: str) -> Caller | Awaitable[Caller]:
+        """The same rules as for HTTP. gRPC tells no connection, so its owner is found by the two addresses."""
+        host, port = _address(peer)
+        owner = NOBODY
+        if host == self._host and ":" not in host:
+            owner = Peer(via_socket=False, uid=owner_of((host, port), (self._host, self.port)))
+        return self._gate.admit_headers(headers, path=path, peer=host, owner=owner)
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """gRPC writes lines of its own to stderr, such as one about each agent that the gateway starts. It listens to the
+    environment only, and only when it is loaded; what the gateway starts afterwards must not find our wish there.
+    """
+    wished = _VERBOSITY not in os.environ
+    if wished:
+        os.environ[_VERBOSITY] = "NONE"
+    try:
+        yield
+    finally:
+        if wished:
+            del os.environ[_VERBOSITY]
+
+
+def _address(peer: str) -> tuple[str, int]:
+    """From `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`."""
+    found = _PEER.fullmatch(unquote(peer))
+    return (found["host"], int(found["port"])) if found else (peer, 0)
+
+
+def _pair(access: AccessSettings) -> tuple[bytes, bytes] | None:
+    """The key and the certificate, which were checked when HTTP took them."""
+    if access.tls_cert is None or access.tls_key is None:
+        return None
+    return access.tls_key.read_bytes(), access.tls_cert.read_bytes()

@@ -1,0 +1,254 @@
+"""What a gateway counts, in the format of Prometheus. The registry is our own: nothing of the process comes with it.
+
+synapse_requests_total{dialect,outcome}        synapse_request_seconds{dialect}
+synapse_agents{state}                          synapse_messages_waiting{agent}, synapse_tasks_working{agent}
+synapse_delivery_seconds{agent,step}           synapse_notifications{state}
+
+Takes the figures of a gateway: from its directory, the store and the log. Nothing is counted while nobody asks.
+
+How long messages take, read from the log that all agents share: from queued to submitted, started and answered.
+
+Whoever asks is told what was recorded since the last time. Nothing is read while nobody asks.
+
+A service whose requests are counted, for what does not come over HTTP: gRPC calls, messages on a WebSocket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter as Tally
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from time import perf_counter
+from typing import Any, Final, TypeGuard
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+from synapse import __version__
+from synapse.core.agent import AGENT_STATES
+from synapse.core.caller import Caller
+from synapse.core.errors import Forbidden, InternalFailure, SynapseError
+from synapse.core.events import ReceiptChanged, TaskEvent, TaskOpened
+from synapse.core.push import DeliveryState, PushStore
+from synapse.core.requests import Delivered, ForAgent, MetricsSnapshot, Request
+from synapse.core.store import TaskQuery
+from synapse.core.task import ReceiptStep, TaskId, TaskState
+from synapse.gateway.directory import GatewayAgent, GatewayDirectory
+from synapse.server.app import CALLER_LEFT, Exchange, Observe, Service
+from synapse.tasks.feed import TailedStore
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+OK: Final = "ok"
+_QUICK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_SLOW: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+
+
+class Metrics:
+    """Counts requests as they come, and writes everything down when asked."""
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._requests = Counter(
+            "synapse_requests", "Requests, by dialect and by how they ended", ["dialect", "outcome"], registry=registry
+        )
+        self._seconds = Histogram(
+            "synapse_request_seconds",
+            "How long requests took that were no streams",
+            ["dialect"],
+            buckets=_QUICK,
+            registry=registry,
+        )
+        self._agents = Gauge("synapse_agents", "Agents, by what they do", ["state"], registry=registry)
+        self._waiting = Gauge("synapse_messages_waiting", "Messages in the queue", ["agent"], registry=registry)
+        self._working = Gauge("synapse_tasks_working", "Tasks that are worked on", ["agent"], registry=registry)
+        self._deliveries = Histogram(
+            "synapse_delivery_seconds",
+            "How long after it was queued a message was submitted, started and answered",
+            ["agent", "step"],
+            buckets=_SLOW,
+            registry=registry,
+        )
+        self._notifications = Gauge(
+            "synapse_notifications", "Notifications for webhooks, by what became of them", ["state"], registry=registry
+        )
+        Gauge("synapse_gateway_info", "The gateway", ["version"], registry=registry).labels(__version__).set(1)
+
+    def count(self, exchange: Exchange) -> None:
+        """Note one request that was answered, and tell the log."""
+        outcome = exchange.error or OK
+        self._requests.labels(exchange.dialect, outcome).inc()
+        if not exchange.is_stream:
+            self._seconds.labels(exchange.dialect).observe(exchange.seconds)
+        if log.isEnabledFor(logging.DEBUG):
+            facts = {"method": exchange.method, "path": exchange.path, "dialect": exchange.dialect, "outcome": outcome}
+            log.debug("request_answered", extra={**facts, "ms": round(exchange.seconds * 1000, 1)})
+
+    def text(self, figures: MetricsSnapshot) -> bytes:
+        """Everything, with these figures."""
+        _set(self._agents, dict.fromkeys(AGENT_STATES, 0) | dict(figures.agents))
+        _set(self._waiting, figures.waiting)
+        _set(self._working, figures.working)
+        counted = {state.value: figures.notifications.get(state, 0) for state in DeliveryState}
+        _set(self._notifications, counted)
+        for one in figures.delivered:
+            self._deliveries.labels(one.agent, one.step).observe(one.seconds)
+        return generate_latest(self._registry)
+
+
+def _set(gauge: Gauge, values: Mapping[str, int]) -> None:
+    # An agent that has left is not shown with its last figures for ever.
+    gauge.clear()
+    for label, value in values.items():
+        gauge.labels(label).set(value)
+
+
+_WAITING: Final = frozenset({TaskState.SUBMITTED})
+_WORKING: Final = frozenset({TaskState.WORKING})
+
+
+class MetricsCollector:
+    """Counts."""
+
+    def __init__(self, directory: GatewayDirectory, store: TailedStore, pushes: PushStore) -> None:
+        self._directory = directory
+        self._store = store
+        self._pushes = pushes
+        self._times = DeliveryTimes(store)
+        self._taking = asyncio.Lock()
+
+    async def take(self, caller: Caller) -> MetricsSnapshot:
+        """The figures now.
+
+        Raises:
+            Forbidden: the caller is one for some agents only, and these figures are about all.
+            StoreFailed: they cannot be read.
+        """
+        if caller.agents is not None:
+            raise Forbidden(
+                "these credentials are for some agents only, and the figures are about all",
+                hint="`synapse keys create NAME --actions read` makes a key for all agents",
+            )
+        async with self._taking:
+            agents = self._directory.agents()
+            states = await asyncio.gather(*(agent.state() for agent in agents))
+            names = {agent.entry.agent_id: agent.name for agent in agents}
+            delivered = await self._times.since_last_time()
+            return MetricsSnapshot(
+                agents=Tally(states),
+                waiting=await self._tasks(agents, _WAITING),
+                working=await self._tasks(agents, _WORKING),
+                notifications=await self._pushes.counts(),
+                delivered=tuple(replace(one, agent=names.get(one.agent, one.agent)) for one in delivered),
+            )
+
+    async def _tasks(self, agents: Sequence[GatewayAgent], states: frozenset[TaskState]) -> dict[str, int]:
+        queries = (TaskQuery(inbox=agent.entry.inbox, states=states, limit=1) for agent in agents)
+        pages = await asyncio.gather(*(self._store.list(query) for query in queries))
+        return {agent.name: page.total for agent, page in zip(agents, pages, strict=True)}
+
+
+_PAGE: Final = 500
+_MOST_PAGES: Final = 20
+"""What is read at once; the rest is told to whoever asks next."""
+_MOST_TASKS: Final = 10_000
+_STEPS: Final = frozenset({ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED, ReceiptStep.ANSWERED})
+
+
+class DeliveryTimes:
+    """Reads the log from its end as it is at the first question."""
+
+    def __init__(self, store: TailedStore) -> None:
+        self._store = store
+        self._seq: int | None = None
+        self._queued: dict[TaskId, tuple[str, datetime]] = {}
+
+    async def since_last_time(self) -> tuple[Delivered, ...]:
+        """What has come further meanwhile; messages that were queued before the first question are left out.
+
+        Raises StoreFailed.
+        """
+        if self._seq is None:
+            self._seq = await self._store.last_seq()
+            return ()
+        told: list[Delivered] = []
+        for _ in range(_MOST_PAGES):
+            page = await self._store.read_after(self._seq, limit=_PAGE)
+            for recorded in page:
+                told += self._took(recorded.event)
+                self._seq = recorded.seq
+            if len(page) < _PAGE:
+                break
+        return tuple(told)
+
+    def _took(self, event: TaskEvent) -> list[Delivered]:
+        if isinstance(event, TaskOpened) and event.queued:
+            self._queue(event.task_id, event.agent_id, event.at)
+        if not isinstance(event, ReceiptChanged):
+            return []
+        agent, since = self._queued.get(event.task_id, ("", event.at))
+        if event.step is ReceiptStep.QUEUED and agent:
+            self._queue(event.task_id, agent, event.at)
+        if event.step.is_final:
+            self._queued.pop(event.task_id, None)
+        if event.step not in _STEPS or not agent:
+            return []
+        # A clock that was set back meanwhile must not make a negative time.
+        seconds = max(0.0, (event.at - since).total_seconds())
+        return [Delivered(agent=agent, step=event.step.value, seconds=seconds)]
+
+    def _queue(self, task_id: TaskId, agent: str, at: datetime) -> None:
+        self._queued[task_id] = (agent, at)
+        if len(self._queued) > _MOST_TASKS:
+            # The one that waits longest is the least likely to be answered.
+            del self._queued[next(iter(self._queued))]
+
+
+class ObservedService:
+    """Does what `service` does. An answer that is waited for counts when it has come, a stream when it begins."""
+
+    def __init__(self, service: Service, dialect: str, observe: Observe) -> None:
+        self._service = service
+        self._dialect = dialect
+        self._observe = observe
+
+    async def handle(self, request: Request, caller: Caller) -> Any:
+        """Raises what the service raises."""
+        begun = perf_counter()
+        name = type(request.request if isinstance(request, ForAgent) else request).__name__
+
+        def told(error: str = "", *, is_stream: bool = False) -> None:
+            self._observe(Exchange("CALL", name, self._dialect, perf_counter() - begun, error, is_stream))
+
+        try:
+            result: Any = await self._service.handle(request, caller)
+        except BaseException as error:
+            told(_code(error))
+            raise
+        if _is_coming(result):
+            result.add_done_callback(lambda done: told(_end(done)))
+        else:
+            told(is_stream=isinstance(result, AsyncIterator))
+        return result
+
+
+def _is_coming(result: object) -> TypeGuard[asyncio.Future[Any]]:
+    return isinstance(result, asyncio.Future)
+
+
+def _end(done: asyncio.Future[Any]) -> str:
+    if done.cancelled():
+        return CALLER_LEFT
+    error = done.exception()
+    return "" if error is None else _code(error)
+
+
+def _code(error: BaseException) -> str:
+    if isinstance(error, SynapseError):
+        return error.code
+    return CALLER_LEFT if isinstance(error, asyncio.CancelledError) else InternalFailure.code

@@ -1,0 +1,174 @@
+"""What a gateway speaks, where, and how it finds out what a request speaks.
+
+    /agents/{agentId}/v1/…            supervisor, A2A 1.0 and 0.3, as REST
+    POST /agents/{agentId}/v1         JSON-RPC of both versions of A2A; also at /agents/{agentId}, where 0.3 has it
+    /agents, /tasks, /messages        the hub
+    cards, the directory, registration
+
+On the shared paths:
+
+    the version that the request names (A2A-Version)     decides alone
+    none, with a message in the body                     the dialect whose message it is
+    none, without one                                    the dialect that the task was made in, else supervisor
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Final, cast
+
+from synapse.core.errors import SynapseError
+from synapse.core.events import Update
+from synapse.core.push import PushConfig
+from synapse.core.requests import GetAgent
+from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
+from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
+from synapse.dialects.dialect import (
+    AGENT,
+    Call,
+    CallRoute,
+    Dialect,
+    DocumentRoute,
+    Params,
+    StreamCall,
+    WireAnswer,
+    WireRequest,
+    mounted,
+)
+from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, ExtensionsOf, asked_dialect, naming, spoken_dialect
+from synapse.dialects.paths import HUB, SUPERVISOR, TENANT
+from synapse.dialects.supervisor.routes import supervisor_dialect
+from synapse.gateway.cards import DISCOVERY, LIST_PATH, GatewayCards, discovery_dialect
+from synapse.server.jsonrpc import JSONRPC, rpc_dialect
+from synapse.server.routing import Endpoint
+
+MOUNT: Final = f"/agents/{{{AGENT}}}/v1"
+FORMER_MOUNT: Final = f"/agents/{{{AGENT}}}"
+_EXTENDED_CARD: Final = {A2A_1_0: "GetExtendedAgentCard", A2A_0_3: "agent/getAuthenticatedExtendedCard"}
+_BELOW: Final = frozenset({"v1", ".well-known"})
+_VERSIONS: Final = {A2A_1_0: "1.0", A2A_0_3: "0.3"}
+
+Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
+
+
+def gateway_dialects(
+    cards: GatewayCards, *more: Dialect, extensions_of: ExtensionsOf = lambda _agent: ()
+) -> list[Dialect]:
+    """Everything that a gateway speaks; the first words what belongs to none. `more` is served beside it."""
+    address = naming(extensions_of)
+    current = _with_cards(mounted(a2a_v1_dialect(), MOUNT, address), cards)
+    former = _with_cards(mounted(a2a_v0_3_dialect(), MOUNT, address), cards)
+    return [
+        mounted(supervisor_dialect(), MOUNT),
+        discovery_dialect(cards),
+        current,
+        former,
+        *(rpc_dialect((current, former), asked_dialect, path) for path in (MOUNT, FORMER_MOUNT)),
+        *more,
+    ]
+
+
+def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
+    """The dialect, whose method for the extended card answers with the agent's card."""
+    rpc = dialect.rpc
+    if rpc is None:
+        return dialect
+    version = _VERSIONS[dialect.name]
+
+    def extended_card(_params: Params, wire: WireRequest) -> Call:
+        return Call(GetAgent(wire.params[AGENT]), partial(cards.body, version=version, headers=wire.headers))
+
+    return replace(dialect, rpc=replace(rpc, methods={**rpc.methods, _EXTENDED_CARD[dialect.name]: extended_card}))
+
+
+class GatewayChoice:
+    """Chooses for each request among the dialects of its path."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._by_name: Mapping[str, Dialect] = {dialect.name: dialect for dialect in dialects}
+
+    def __call__(self, wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
+        """Return the endpoint that answers; one that was not asked properly says so."""
+        if endpoints[0].dialect.name == JSONRPC:
+            return endpoints[0]  # the only one at its path, and it knows both versions
+        is_nowhere = not endpoints[0].route.path
+        own = next((endpoint for endpoint in endpoints if endpoint.dialect.name == DISCOVERY), None)
+        if own is not None and not is_nowhere:
+            return own
+        try:
+            demanded = asked_dialect(wire)
+        except SynapseError as error:
+            return self._refusal(wire, endpoints, error)
+        if is_nowhere and not demanded:
+            return _of(SUPERVISOR if _is_of_supervisor(wire.path) else HUB, endpoints)
+        if not demanded and TENANT in endpoints[0].names:
+            demanded = A2A_1_0  # no other dialect has tenants
+        spoken = demanded or (spoken_dialect(wire.body) if wire.body else "")
+        return _of(spoken, endpoints) if spoken else _as_made(endpoints)
+
+    def _refusal(self, wire: WireRequest, endpoints: Sequence[Endpoint], error: SynapseError) -> Endpoint:
+        standard = self._by_name[A2A_1_0]
+        refusal = standard.encode_error(error)
+        route = DocumentRoute(method=wire.method, path=endpoints[0].route.path, answer=lambda _: refusal)
+        return Endpoint(standard, route)
+
+
+def _is_of_supervisor(path: str) -> bool:
+    """Whether a path at which nothing was found, or nobody let in, is below what the supervisor contract describes."""
+    _, first, *rest = path.split("/")
+    return first == ".well-known" or path == LIST_PATH or (first == "agents" and len(rest) > 1 and rest[1] in _BELOW)
+
+
+def _of(name: str, endpoints: Sequence[Endpoint]) -> Endpoint:
+    return next((endpoint for endpoint in endpoints if endpoint.dialect.name == name), endpoints[0])
+
+
+def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
+    """An endpoint that answers in the dialect of the task, which is known only when there is an answer."""
+    first = endpoints[0]
+    if not isinstance(first.route, CallRoute):
+        return first
+    others = {end.dialect.name: end for end in endpoints[1:] if isinstance(end.route, CallRoute)}
+    return Endpoint(first.dialect, replace(first.route, ask=partial(_ask_as_made, first, others)))
+
+
+def _first_push(result: object) -> object:
+    """Of some push configurations the first, which stands for all; anything else as it is."""
+    if not isinstance(result, tuple):
+        return result
+    several = cast("tuple[object, ...]", result)
+    return several[0] if several and isinstance(several[0], PushConfig) else several
+
+
+def _renamed(endpoint: Endpoint) -> Ask:
+    """Ask one of several dialects of a path, each of which calls the segments of the path in its own way."""
+    ask = cast("CallRoute", endpoint.route).ask
+    return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
+
+
+def _ask_as_made(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    call = cast("CallRoute", first.route).ask(wire)
+    if isinstance(call, WireAnswer):
+        return call
+    # Whose words were used last: a stream that breaks off says so in those of its events.
+    spoken = first
+
+    @cache
+    def encode_of(dialect: str) -> Callable[[Any], Any]:
+        other = _renamed(others[dialect])(wire) if dialect in others else call
+        return call.encode if isinstance(other, WireAnswer) else other.encode
+
+    def encode(result: Any) -> Any:
+        # A task and a push configuration know in which dialect they were made; a page of tasks does not.
+        nonlocal spoken
+        known = result.task if isinstance(result, Update) else _first_push(result)
+        dialect = getattr(known, "dialect", "")
+        spoken = others.get(dialect, first)
+        return encode_of(dialect)(result)
+
+    def encode_error(error: SynapseError) -> WireAnswer:
+        return spoken.dialect.encode_error(error)
+
+    return call._replace(encode=encode, encode_error=encode_error)

@@ -1,0 +1,65 @@
+"""`synapse scripted FILE`: an agent whose behaviour is a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from synapse.config.process import SystemClock, log_to, new_loop
+from synapse.config.settings import Settings
+from synapse.core.agent import AgentEntry
+from synapse.core.types import Clock
+from synapse.drivers.scripted.driver import ScriptedDriver
+from synapse.drivers.scripted.script import Script, read_script
+from synapse.host.agent import RunningAgent
+from synapse.host.host import run_host
+from synapse.host.identity import reserve
+from synapse.tasks.admission import MODES, Acceptance
+
+AGENT_TYPE: Final = "scripted"
+PORTS: Final = range(8180, 8190)
+
+
+def run_script(
+    path: Path, *, name: str, port: int | None, settings: Settings, introduce: Callable[[AgentEntry], None]
+) -> int:
+    """Play a script as an agent until it exits or this process is told to end; return its exit status.
+
+    `introduce` is called once it can be asked.
+
+    Raises InvalidRequest when the script cannot be played, and what `take_place` and `run_host` raise.
+    """
+    script = read_script(path)
+    clock = SystemClock()
+    place = reserve(AGENT_TYPE, PORTS, name=name, port=port, settings=settings, clock=clock)
+    log_to(settings.logs, place.entry.agent_id, name)
+
+    async def start(me: AgentEntry) -> RunningAgent:
+        return replace(play(script, clock), on_served=lambda: introduce(me))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(run_host(place, start, settings, instructions=False))
+
+
+def play(script: Script, clock: Clock) -> RunningAgent:
+    """An agent that plays the script."""
+    driver = ScriptedDriver(script, clock)
+
+    async def stop() -> None:
+        driver.stop()
+
+    return RunningAgent(
+        driver=driver,
+        stop=stop,
+        exit_status=lambda: driver.exit_status,
+        title="Script",
+        pty_wrapped=False,
+        answers_directly=script.answers_directly,
+        answer_at_once=driver.answer_at_once,
+        acceptance=Acceptance(media_types=MODES if script.strict_types else (), cue_ids=script.cue_ids),
+        extensions=script.extensions,
+        lacks=script.lacks,
+    )

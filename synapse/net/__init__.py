@@ -1,0 +1,1 @@
+"""Outbound connections: other agents, webhooks, and the hosts of this machine."""

@@ -1,0 +1,240 @@
+"""Which addresses a webhook, or an agent that a key registers, may have. Pure: names are resolved elsewhere, and every
+address that comes of it is asked.
+
+A caller chooses where we send to, so an address that only this machine or this network reaches is refused: it would
+let a stranger speak to what trusts us (SSRF). Addresses that hold another one are judged by the one that they hold.
+
+How a connection to an external agent is opened: anywhere, or only where a stranger may send us.
+
+    url ─► parsed ─► resolved once ─► every address checked ─► connected to a checked one
+
+The name is not resolved a second time, so a name that changes its mind between the check and the call gains nothing;
+and since every connection is opened here, what a card or a redirect names is checked like what was registered.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+from urllib.parse import urlsplit
+
+from synapse.core.errors import ExternalAddressRefused, InvalidField
+
+Address = IPv4Address | IPv6Address
+
+WEBHOOKS: Final = "allow_private_webhooks"
+AGENTS: Final = "allow_private_agents"
+"""The settings that allow private and loopback addresses."""
+LONGEST_URL: Final = 2048
+_PORTS: Final = {"http": 80, "https": 443}
+_PLAIN: Final = re.compile(r"[\x21-\x7e]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+
+# What each network is, from the registries of special addresses (RFC 6890 and its successors). The first three may be
+# allowed by a switch.
+_LOOPBACK: Final = "a loopback address"
+_PRIVATE: Final = "a private address"
+_SHARED: Final = "an address shared by a provider's customers"
+_ALLOWABLE: Final = frozenset({_LOOPBACK, _PRIVATE, _SHARED})
+_LINK_LOCAL: Final = "a link-local address"
+_RESERVED: Final = "a reserved address"
+_SPECIAL: Final[tuple[tuple[str, str], ...]] = (
+    ("0.0.0.0/8", "no address"),
+    ("10.0.0.0/8", _PRIVATE),
+    ("100.64.0.0/10", _SHARED),
+    ("127.0.0.0/8", _LOOPBACK),
+    ("169.254.0.0/16", _LINK_LOCAL),
+    ("172.16.0.0/12", _PRIVATE),
+    ("192.0.0.0/24", _RESERVED),
+    ("192.0.2.0/24", "an address for documents"),
+    ("192.88.99.0/24", _RESERVED),
+    ("192.168.0.0/16", _PRIVATE),
+    ("198.18.0.0/15", "an address for measurements"),
+    ("198.51.100.0/24", "an address for documents"),
+    ("203.0.113.0/24", "an address for documents"),
+    ("224.0.0.0/4", "a multicast address"),
+    ("240.0.0.0/4", _RESERVED),
+    ("::/128", "no address"),
+    ("::1/128", _LOOPBACK),
+    ("64:ff9b:1::/48", _PRIVATE),  # NAT64 of one network; where it holds the address, only that network knows
+    ("2001::/23", _RESERVED),
+    ("2001:db8::/32", "an address for documents"),
+    ("3fff::/20", "an address for documents"),
+    ("fc00::/7", _PRIVATE),
+    ("fe80::/10", _LINK_LOCAL),
+    ("fec0::/10", _PRIVATE),
+    ("ff00::/8", "a multicast address"),
+)
+_NETWORKS: Final = tuple((ip_network(network), what) for network, what in _SPECIAL)
+_GLOBAL_V6: Final = IPv6Network("2000::/3")
+# The bits that lie below the IPv4 address in addresses that hold one: mapped, compatible, translated, NAT64, 6to4.
+_HOLDERS: Final[tuple[tuple[IPv6Network, int], ...]] = (
+    (IPv6Network("::ffff:0:0/96"), 0),
+    (IPv6Network("::/96"), 0),
+    (IPv6Network("::ffff:0:0:0/96"), 0),
+    (IPv6Network("64:ff9b::/96"), 0),
+    (IPv6Network("2002::/16"), 80),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where something is that somebody else has named."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """The value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def literal(self) -> Address | None:
+        """The address, where the host is one and no name."""
+        try:
+            return ip_address(self.host)
+        except ValueError:
+            return None
+
+
+def parse_target(url: str) -> Target:
+    """Return where `url` leads.
+
+    Raises InvalidField for what is no plain address of the web.
+    """
+    if len(url) > LONGEST_URL or not _PLAIN.fullmatch(url):
+        raise _wrong(
+            "must be an address of the web, in plain ASCII", "escape what is not ASCII: %XX, or xn-- in a name"
+        )
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
+    except ValueError as error:
+        raise _wrong("cannot be read as an address") from error
+    if scheme not in _PORTS:
+        raise _wrong(f"must begin with https:// or http://, not '{scheme}:'")
+    if "@" in parts.netloc or "\\" in url:
+        raise _wrong("must have no name or password in it", "give credentials in `authentication`")
+    if "[" in parts.netloc and ":" not in host:
+        raise _wrong(f"'[{host}]' is no IPv6 address")
+    if port == 0:
+        raise _wrong("has a port that nobody listens at")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(scheme=scheme, host=_checked_host(host), port=port or _PORTS[scheme], path=path)
+
+
+def refusal(address: Address, *, allow_private: bool) -> str:
+    """Why nothing is sent to `address`, or an empty string; the switch allows private and loopback ones."""
+    if isinstance(address, IPv6Address):
+        held = _held(address)
+        if held is not None:
+            return refusal(held, allow_private=allow_private)
+    what = next((what for network, what in _NETWORKS if _is_in(address, network)), "")
+    if not what and isinstance(address, IPv6Address) and address not in _GLOBAL_V6:
+        what = _RESERVED
+    return "" if allow_private and what in _ALLOWABLE else what
+
+
+def refuse(target: Target, address: Address, *, allow_private: bool, switch: str = WEBHOOKS) -> None:
+    """Raise InvalidField when nothing is sent to `address`; `switch` is the setting that would allow it."""
+    what = refusal(address, allow_private=allow_private)
+    if what:
+        hint = f"`{switch}` in the settings allows it" if what in _ALLOWABLE else ""
+        # Which address a name of ours has is nothing for whoever only knows the name.
+        verb = "is" if target.literal is not None else "leads to"
+        raise _wrong(f"'{target.host}' {verb} {what}", hint)
+
+
+def _checked_host(host: str) -> str:
+    if ":" in host and "%" not in host:  # a zone means something on this machine only
+        try:
+            return str(IPv6Address(host))
+        except ValueError as error:
+            raise _wrong(f"'{host}' is no IPv6 address") from error
+    if _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
+        # Resolvers read 2130706433, 0x7f.1 and 0177.0.0.1 as addresses, and not all in the same way.
+        try:
+            return str(IPv4Address(host))
+        except ValueError as error:
+            raise _wrong(f"'{host}' is no IPv4 address", "write it as four decimal numbers") from error
+    if not _NAME.fullmatch(host) or len(host) > 253:
+        raise _wrong("has no host" if not host else f"'{host}' is no name of a host")
+    return host.lower()
+
+
+def _held(address: IPv6Address) -> IPv4Address | None:
+    if address in (IPv6Address("::"), IPv6Address("::1")):
+        return None
+    for network, below in _HOLDERS:
+        if address in network:
+            return IPv4Address(int(address) >> below & 0xFFFFFFFF)
+    return None
+
+
+def _is_in(address: Address, network: IPv4Network | IPv6Network) -> bool:
+    return address.version == network.version and address in network
+
+
+def _wrong(why: str, hint: str = "") -> InvalidField:
+    return InvalidField("url", why, hint=hint)
+
+
+Dial = Callable[[str, float], socket.socket]
+"""Connects to where a url leads, within so many seconds; raises OSError or ExternalAddressRefused."""
+Resolve = Callable[[str, int], Sequence[Address]]
+
+_MOST_TRIED: Final = 4
+
+
+def dial_anywhere(url: str, seconds: float) -> socket.socket:
+    """For addresses that this user has chosen. Raises OSError."""
+    place = urlsplit(url)
+    return socket.create_connection((place.hostname or "", place.port or _PORTS[place.scheme]), seconds)
+
+
+def resolve(host: str, port: int) -> Sequence[Address]:
+    """Every address that a name has. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # A link-local address comes with its zone.
+    return [ip_address(str(place[4][0]).partition("%")[0]) for place in found]
+
+
+class GuardedBackend:
+    """A Dial for addresses that somebody with a key has chosen."""
+
+    def __init__(self, *, allow_private: bool, resolve: Resolve = resolve) -> None:
+        self._allow_private = allow_private
+        self._resolve = resolve
+
+    def __call__(self, url: str, seconds: float) -> socket.socket:
+        try:
+            target = parse_target(url)
+            addresses = self._checked(target)
+        except InvalidField as refused:
+            raise ExternalAddressRefused(refused.why, hint=refused.hint) from refused
+        failure: OSError = socket.gaierror("the name has no address")
+        # However many addresses a name has, those that do not answer hold us no longer than one.
+        tried = addresses[:_MOST_TRIED]
+        for address in tried:
+            try:
+                return socket.create_connection((str(address), target.port), seconds / len(tried))
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _checked(self, target: Target) -> Sequence[Address]:
+        """Every address of the target, all of them allowed: one that is not makes the others suspect."""
+        literal = target.literal
+        found = [literal] if literal is not None else self._resolve(target.host, target.port)
+        for address in found:
+            refuse(target, address, allow_private=self._allow_private, switch=AGENTS)
+        return found

@@ -1,0 +1,1 @@
+"""Push notifications: webhooks that are told about tasks."""

@@ -1,1 +1,0 @@
-"""Where agents find each other."""

@@ -1,0 +1,1 @@
+"""The agents that run on this machine."""

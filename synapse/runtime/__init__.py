@@ -1,1 +1,0 @@
-"""Where things are built."""

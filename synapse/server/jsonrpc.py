@@ -1,0 +1,182 @@
+"""JSON-RPC 2.0 at one path: the body names the method, and the method the dialect, unless the request demands one.
+
+Whatever comes of a call is answered with HTTP status 200 and the call's id, errors too: clients look no further when
+the status is another. A stream of answers is one call's, so every event repeats its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from synapse.core.errors import AccessDenied, MalformedCall, MalformedJson, RateLimited, RouteNotFound, SynapseError
+from synapse.core.events import Update
+from synapse.dialects.dialect import (
+    Call,
+    CallRoute,
+    Dialect,
+    Params,
+    RpcTable,
+    StreamCall,
+    WireAnswer,
+    WireEvent,
+    WireRequest,
+)
+from synapse.server import sse
+
+JSONRPC: Final = "jsonrpc"
+"""The name of the dialect."""
+
+CallId = str | int | None
+EncodeFault = Callable[[SynapseError], bytes]
+EncodeError = Callable[[SynapseError], WireAnswer]
+Demanded = Callable[[WireRequest], str]
+"""Tells which dialect a request demands, by name, or nothing; raises a SynapseError."""
+
+
+def rpc_dialect(dialects: Sequence[Dialect], demanded: Demanded, path: str = "/") -> Dialect:
+    """The methods of these dialects at one path. The first dialect words what belongs to none."""
+    spoken = {dialect.name: dialect for dialect in dialects if dialect.rpc is not None}
+    desk = RpcDispatcher({name: dialect.rpc for name, dialect in spoken.items() if dialect.rpc is not None}, demanded)
+    refuse = partial(_refuse_unread, spoken, demanded)
+    route = CallRoute(method="POST", path=path, ask=desk.ask, refuse=refuse)
+    return Dialect(name=JSONRPC, routes=(route,), encode_error=partial(_fault_answer, desk.encode_fault, None))
+
+
+def _refuse_unread(
+    dialects: Mapping[str, Dialect], demanded: Demanded, wire: WireRequest, error: SynapseError
+) -> WireAnswer:
+    """Word an error that comes before the call was read: in the version that the head names, without the call's id.
+
+    Who is refused access is told so by HTTP itself, with its status and its challenge.
+    """
+    dialect = dialects.get(_named(demanded, wire)) or next(iter(dialects.values()))
+    table = cast("RpcTable", dialect.rpc)
+    answer = _fault_answer(table.encode_fault, None, error)
+    if not isinstance(error, AccessDenied | RateLimited):
+        return answer
+    plain = dialect.encode_error(error)
+    return answer._replace(status=plain.status, headers=plain.headers)
+
+
+def _named(demanded: Demanded, wire: WireRequest) -> str:
+    """The dialect that the head demands, or nothing, also when it demands one that is not spoken."""
+    try:
+        return demanded(wire)
+    except SynapseError:
+        return ""
+
+
+class _CallShape(msgspec.Struct):
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: CallId = None
+    params: msgspec.Raw = msgspec.Raw(b"")
+
+
+_CALL: Final = msgspec.json.Decoder(_CallShape)
+_ID: Final = msgspec.json.Encoder()
+
+
+class RpcDispatcher:
+    def __init__(self, tables: Mapping[str, RpcTable], demanded: Demanded) -> None:
+        self._tables = tables
+        self._first = next(iter(tables.values()))
+        self._demanded = demanded
+        self.encode_fault = self._first.encode_fault
+
+    def ask(self, wire: WireRequest) -> Call | StreamCall | WireAnswer:
+        """Return what the call asks for, or the error that it is answered with."""
+        try:
+            spoken = _read(wire.body)
+        except MalformedCall as error:
+            return _fault_answer(self._unread(wire).encode_fault, _id_in(wire.body), error)
+        except SynapseError as error:
+            return _fault_answer(self._unread(wire).encode_fault, None, error)
+        try:
+            table = self._table(spoken.method, self._demanded(wire))
+        except SynapseError as error:
+            return _fault_answer(self.encode_fault, spoken.id, error)
+        tell = _fault_event if spoken.method in table.faults_as_events else _fault_answer
+        encode_error: EncodeError = partial(tell, table.encode_fault, spoken.id)
+        try:
+            call = _method(table, spoken.method)(bytes(spoken.params), wire)
+        except SynapseError as error:
+            return encode_error(error)
+        return _with_id(call, spoken.id, encode_error)
+
+    def _unread(self, wire: WireRequest) -> RpcTable:
+        """The table of a call that names no method which could be read: that of the version in the head."""
+        return self._tables.get(_named(self._demanded, wire), self._first)
+
+    def _table(self, method: str, demanded: str) -> RpcTable:
+        if demanded:
+            return self._tables[demanded]
+        for table in self._tables.values():
+            if method in table.methods:
+                return table
+        return self._first
+
+
+def _method(table: RpcTable, name: str) -> Callable[[Params, WireRequest], Call | StreamCall]:
+    ask = table.methods.get(name)
+    if ask is None:
+        raise RouteNotFound(f"there is no method '{name[:80]}'", hint="known here: " + ", ".join(table.methods))
+    return ask
+
+
+def _read(body: bytes) -> _CallShape:
+    try:
+        return _CALL.decode(body)
+    except msgspec.ValidationError as error:
+        if body.lstrip()[:1] == b"[":
+            raise MalformedCall("batches are not taken", hint="send one call at a time") from error
+        what, _, field = str(error).partition(" - at `$.")
+        place = f"{field.rstrip('`')}: " if field else ""
+        raise MalformedCall(f"this is not a JSON-RPC 2.0 call: {place}{what[:1].lower()}{what[1:]}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = str(error).removeprefix("JSON is malformed: ")
+        raise MalformedJson(f"the body is not JSON: {why[:1].lower()}{why[1:]}") from error
+    except RecursionError as error:
+        raise MalformedCall("the body is nested too deep", hint="send deep structures as a file part") from error
+
+
+def _id_in(body: bytes) -> CallId:
+    """The id of what is not quite a call, if it has a usable one."""
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    given = cast("dict[str, Any]", value).get("id") if isinstance(value, dict) else None
+    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
+
+
+def _with_id(call: Call | StreamCall, call_id: CallId, encode_error: EncodeError) -> Call | StreamCall:
+    """The same call; its answers and its errors carry the id."""
+    head = b'{"jsonrpc":"2.0","id":%b,"result":' % _ID.encode(call_id)
+    if isinstance(call, StreamCall):
+        return StreamCall(call.request, partial(_wrapped_event, head, call.encode), encode_error, call.headers)
+    return Call(call.request, partial(_wrapped, head, call.encode), encode_error, headers=call.headers)
+
+
+def _wrapped(head: bytes, encode: Callable[[Any], bytes], result: Any) -> bytes:
+    return b"%b%b}" % (head, encode(result))
+
+
+def _wrapped_event(head: bytes, encode: Callable[[Update], WireEvent | None], update: Update) -> WireEvent | None:
+    event = encode(update)
+    return None if event is None else event._replace(data=b"%b%b}" % (head, event.data))
+
+
+def _fault_answer(encode_fault: EncodeFault, call_id: CallId, error: SynapseError) -> WireAnswer:
+    body = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_ID.encode(call_id), encode_fault(error))
+    return WireAnswer(200, body, error=error.code)
+
+
+def _fault_event(encode_fault: EncodeFault, call_id: CallId, error: SynapseError) -> WireAnswer:
+    """The same as the only event of a stream."""
+    answer = _fault_answer(encode_fault, call_id, error)
+    return answer._replace(body=b"data: %b\n\n" % answer.body, media_type=sse.MEDIA_TYPE)

@@ -1,0 +1,131 @@
+"""Which user holds the other end of a TCP connection on this machine.
+
+The kernel is asked for the peer's own socket, by the connection's two addresses. Only an answer that is ESTABLISHED and
+has a real inode counts: a socket that was closed after sending shows uid 0 and inode 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import Final
+
+from synapse.core.caller import Caller
+from synapse.server.lineage import UNKNOWN, Lineage, peer_lineage
+
+Place = tuple[str, int]
+
+_ESTABLISHED: Final = 1
+_SOCK_DIAG: Final = 4
+_BY_FAMILY: Final = 20
+_REQUEST: Final = 1
+_ANY_COOKIE: Final = 0xFFFFFFFF
+_HEADER: Final = struct.Struct("=IHHII")
+_QUESTION: Final = struct.Struct("=BBBBI")
+_PORTS: Final = struct.Struct("!HH")
+_INTERFACE: Final = struct.Struct("=III")
+# Of the answer: family, state, …; the addresses (48 bytes); expires, rqueue, wqueue, uid, inode.
+_ANSWER: Final = struct.Struct("=BBBB48sIIIII")
+
+
+def owner_of(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | None:
+    """Return the uid that holds the socket bound to `theirs` and connected to `ours`, or None when not certain."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return ask_kernel(theirs, ours)
+    except OSError:
+        # Not every kernel has socket diagnosis, and a sandbox may forbid it. Reading the table is a hundred times
+        # slower (3.4 ms: the kernel walks all its hash buckets), but it is always there.
+        return read_table(theirs, ours, proc)
+
+
+def ask_kernel(theirs: Place, ours: Place) -> int | None:
+    """Ask by netlink (sock_diag); OSError where that does not exist."""
+    addresses = (
+        _PORTS.pack(theirs[1], ours[1])
+        + socket.inet_aton(theirs[0]).ljust(16, b"\0")
+        + socket.inet_aton(ours[0]).ljust(16, b"\0")
+        + _INTERFACE.pack(0, _ANY_COOKIE, _ANY_COOKIE)
+    )
+    question = _QUESTION.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + addresses
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as netlink:
+        netlink.settimeout(0.2)
+        netlink.send(_HEADER.pack(_HEADER.size + len(question), _BY_FAMILY, _REQUEST, 1, 0) + question)
+        answer = netlink.recv(4096)
+    if len(answer) < _HEADER.size + _ANSWER.size or _HEADER.unpack_from(answer)[1] != _BY_FAMILY:
+        raise OSError("the kernel does not know that socket")
+    _, state, _, _, _, _, _, _, uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
+    return int(uid) if state == _ESTABLISHED and inode else None
+
+
+def read_table(theirs: Place, ours: Place, proc: Path = Path("/proc")) -> int | None:
+    """Look it up in /proc/net/tcp, and in tcp6, where a program that speaks IPv6 to an IPv4 address has its row."""
+    for name, spell in (("tcp", _hexadecimal), ("tcp6", _hexadecimal_mapped)):
+        row = re.compile(
+            rf"^ *\d+: {spell(theirs)} {spell(ours)} ([0-9A-F]{{2}}) \S+ \S+ \S+ +(\d+) +\d+ +(\d+) ", re.MULTILINE
+        )
+        try:
+            table = (proc / "net" / name).read_text(encoding="ascii")
+        except OSError:
+            continue
+        if found := row.search(table):
+            state, uid, inode = int(found[1], 16), int(found[2]), int(found[3])
+            return uid if state == _ESTABLISHED and inode else None
+    return None
+
+
+def _hexadecimal(place: Place) -> str:
+    # The kernel prints the address as a number in the machine's own byte order.
+    (number,) = struct.unpack("=I", socket.inet_aton(place[0]))
+    return f"{number:08X}:{place[1]:04X}"
+
+
+def _hexadecimal_mapped(place: Place) -> str:
+    (mark,) = struct.unpack("=I", b"\0\0\xff\xff")
+    return f"{0:016X}{mark:08X}{_hexadecimal(place)}"
+
+
+PEER: Final = "peer"
+"""The key of the connection's Peer in the scope's `state`."""
+
+
+class Peer:
+    """The other end of one connection. What is found out about it is kept as long as the connection."""
+
+    __slots__ = ("caller", "lineage", "pid", "uid", "via_socket")
+
+    def __init__(self, *, via_socket: bool, uid: int | None = None, pid: int = 0, lineage: Lineage = UNKNOWN) -> None:
+        self.via_socket = via_socket
+        self.uid = uid
+        self.pid = pid
+        self.lineage = lineage
+        self.caller: Caller | None = None
+
+
+NOBODY: Final = Peer(via_socket=False)
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Return what the kernel says of the other end, when the connection is new."""
+    if connection.family != socket.AF_UNIX:
+        return Peer(via_socket=False, uid=_tcp_owner(connection))
+    if sys.platform != "linux":
+        return Peer(via_socket=True)
+    size = struct.calcsize("3i")
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    # At once: later it may have exited, and who has exited is nobody's process.
+    lineage = peer_lineage(connection, pid) if uid == os.getuid() else UNKNOWN
+    return Peer(via_socket=True, uid=uid, pid=pid, lineage=lineage)
+
+
+def _tcp_owner(connection: socket.socket) -> int | None:
+    try:
+        theirs, ours = connection.getpeername(), connection.getsockname()
+    except OSError:
+        return None  # it is gone already
+    return owner_of(theirs[:2], ours[:2]) if connection.family == socket.AF_INET else None

@@ -1,0 +1,117 @@
+"""Server-sent events: the updates of one subscription on their way to one reader.
+
+It ends with the feed, or when the reader leaves, or when the server stops; whichever comes first. A stream that the
+server's stop cuts off ends with an error event, so that its reader can tell it from one that has told everything. A
+comment goes out every few seconds, so that a proxy keeps the connection and a dead one is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from synapse.core.errors import AgentExited, InternalFailure, SynapseError
+from synapse.core.events import Update
+from synapse.dialects.dialect import WireAnswer, WireEvent
+from synapse.server.asgi import Receive, Send, caller_left
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = b"text/event-stream"
+HEADERS: Final = (
+    (b"content-type", MEDIA_TYPE),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+KEEP_ALIVE: Final = b": \n\n"
+_COME_BACK: Final = "subscribe again when it is back, with the last id as Last-Event-ID"
+
+
+def event_bytes(event: WireEvent) -> bytes:
+    """The bytes of one event; its data must be on one line."""
+    name = b"event: %b\n" % event.name.encode("ascii") if event.name else b""
+    told = b"id: %b\n%bdata: %b\n\n" % (event.id.encode("ascii"), name, event.data)
+    return told if event.then is None else told + event_bytes(event.then)
+
+
+class EventStream:
+    """Sends the updates of one subscription to one reader. `closing` is done when the server stops."""
+
+    def __init__(
+        self,
+        encode: Callable[[Update], WireEvent | None],
+        encode_error: Callable[[SynapseError], WireAnswer],
+        *,
+        closing: asyncio.Future[None],
+        keep_alive: float,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        self._encode = encode
+        self._encode_error = encode_error
+        self._closing = closing
+        self._keep_alive = keep_alive
+        self._headers = (*HEADERS, *headers)
+
+    async def run(self, updates: AsyncIterator[Update], receive: Receive, send: Send) -> None:
+        """Send until the feed ends, the reader leaves or the server stops; then `updates` is closed."""
+        ours: list[asyncio.Future[None]] = []
+        is_cut_off = False
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            ours += [asyncio.ensure_future(self._write(updates, send)), asyncio.ensure_future(caller_left(receive))]
+            await self._first_of(ours, send)
+            is_cut_off = not any(part.done() for part in ours[:2])
+        finally:
+            await _end(ours)
+            await _close(updates)
+        if is_cut_off:
+            await send(self._error_chunk(AgentExited("this server ends; the task is kept", hint=_COME_BACK)))
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _first_of(self, ours: list[asyncio.Future[None]], send: Send) -> None:
+        ends = {*ours, self._closing}
+        while True:
+            done, _ = await asyncio.wait(ends, timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return
+            # A reader that takes nothing blocks the sending; waiting for that would miss the end.
+            if len(ours) == 2 or ours[-1].done():
+                ours[2:] = [asyncio.ensure_future(send(_chunk(KEEP_ALIVE)))]
+
+    async def _write(self, updates: AsyncIterator[Update], send: Send) -> None:
+        try:
+            async for update in updates:
+                event = self._encode(update)
+                if event is not None:
+                    await send(_chunk(event_bytes(event)))
+        except SynapseError as error:
+            await send(self._error_chunk(error))
+        except Exception:
+            # The status is long sent, so a defect of ours can only be told inside the stream.
+            log.exception("stream_failed")
+            await send(self._error_chunk(InternalFailure()))
+
+    def _error_chunk(self, error: SynapseError) -> dict[str, Any]:
+        answer = self._encode_error(error)
+        if answer.media_type == MEDIA_TYPE:
+            return _chunk(answer.body)  # it is an event already
+        return _chunk(b"event: error\ndata: %b\n\n" % answer.body)
+
+
+async def _end(ours: list[asyncio.Future[None]]) -> None:
+    """Cancel what still runs and wait for it, so that nothing reads the updates when they are closed."""
+    for part in ours:
+        part.cancel()
+    await asyncio.gather(*ours, return_exceptions=True)
+
+
+async def _close(updates: AsyncIterator[Update]) -> None:
+    close = getattr(updates, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _chunk(body: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": True}

@@ -1,1 +1,0 @@
-"""What can be asked: async, but owns no wire, socket or disk."""

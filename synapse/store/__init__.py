@@ -1,0 +1,1 @@
+"""Tasks and their events in SQLite."""

@@ -1,1 +1,0 @@
-"""Where tasks and their events are kept."""

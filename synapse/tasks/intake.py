@@ -1,0 +1,471 @@
+"""How a message gets in: checked, made durable, then queued. The caller hears of it only after that.
+
+Two agents that thank each other for ever: more than so many messages of a pair within a minute are held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from synapse.core.address import PERSON, SYSTEM, short_name
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.driver import Answered
+from synapse.core.errors import (
+    Conflict,
+    InvalidField,
+    InvalidRequest,
+    MessageIdReused,
+    PriorityOutOfRange,
+    PushNotSupported,
+    QueueFull,
+    SenderMismatch,
+    TaskFinished,
+    TaskNotFound,
+    VersionConflict,
+    WaitCycle,
+)
+from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
+from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.push import PushConfig
+from synapse.core.question import ANSWERED, QUESTION, open_question
+from synapse.core.registry import Registry
+from synapse.core.requests import CreateTask, Sender, SendMessage
+from synapse.core.store import TaskQuery, TaskStore
+from synapse.core.task import DEFAULT_PRIORITY, INTERRUPT_PRIORITY, ReceiptStep, Task, TaskId, TaskState
+from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
+from synapse.push.service import PushConfigs
+from synapse.tasks import outcomes
+from synapse.tasks.admission import (
+    ANYTHING,
+    SENDER_INBOX,
+    USER,
+    Acceptance,
+    check_id,
+    marked_with_sender,
+    origin_metadata,
+    sender_of,
+)
+from synapse.tasks.feed import Feed
+from synapse.tasks.journal import Journal
+from synapse.tasks.questions import Questions
+from synapse.tasks.quota import Quota, size_of
+from synapse.tasks.recovery import RecoveryPlan, as_prompt, last_prompt
+from synapse.tasks.replies import REPLIED, Replies
+from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, circle_closed_by, waits_for_one_of, was_asked
+from synapse.tasks.worker import AgentWorker
+
+_LATELY_FINISHED: Final = 50
+"""So many finished tasks are looked through for a reply that an earlier host still owed."""
+_NOT_CLAIMED: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
+"""Keys of a task's metadata that only Synapse writes: a sender's own would ask a person, or name a caller, falsely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much may wait, and for how long."""
+
+    queue: int = 1000
+    ttl: timedelta | None = None
+    pair_per_minute: int = 0
+    """Messages between the same two agents; more are held. 0 means no limit."""
+
+
+class Intake:
+    """Takes messages in for one agent."""
+
+    def __init__(  # noqa: PLR0913 - everything that a message touches on its way in
+        self,
+        me: AgentEntry,
+        *,
+        journal: Journal,
+        store: TaskStore,
+        feed: Feed,
+        worker: AgentWorker,
+        replies: Replies,
+        questions: Questions,
+        registry: Registry,
+        clock: Clock,
+        new_id: Callable[[], str],
+        new_task_id: Callable[[], str],
+        new_context_id: Callable[[], str],
+        limits: Limits,
+        push_configs: PushConfigs | None = None,
+        acceptance: Acceptance = ANYTHING,
+        quota: Quota | None = None,
+    ) -> None:
+        self._me = me
+        self._journal = journal
+        self._store = store
+        self._feed = feed
+        self._worker = worker
+        self._replies = replies
+        self._questions = questions
+        self._registry = registry
+        self._clock = clock
+        self._new_id = new_id
+        self._new_task_id = new_task_id
+        self._new_context_id = new_context_id
+        self._limits = limits
+        self._push_configs = push_configs
+        self._acceptance = acceptance
+        self._quota = quota
+        self._damper = PairRateLimit(limits.pair_per_minute)
+        self._held: list[tuple[TaskId, str]] = []
+
+    def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
+        """Queue a message; a reply to a waiting task completes that task instead.
+
+        For a caller that waits for the end of the task, an agent that can answers before the message is recorded.
+
+        Raises:
+            TaskNotFound: `in_reply_to` or `task_id` names no task that waits.
+            MessageIdReused: the message id came before with other content.
+            PushNotSupported, InvalidField: the webhook that comes with it cannot be told.
+            UnsupportedMediaType: the agent does not take such parts.
+            InvalidField: an id in its metadata cannot be one.
+            PersonRequired, InvalidChoice, QuestionGone: it was to answer a question.
+            QueueFull, QuotaExceeded, PriorityOutOfRange, SenderMismatch, TaskFinished.
+        """
+        if not 1 <= request.priority <= 5:
+            raise PriorityOutOfRange(request.priority)
+        check_id("metadata.in_reply_to", request.in_reply_to)
+        if not request.in_reply_to:
+            self._acceptance.check(request.message)
+        if request.push is not None:
+            return self._send_with_push(request, request.push, caller)
+        if request.in_reply_to:
+            return self._take_reply(request, caller)
+        if request.task_id:
+            return self._follow_up(request, caller)
+        return self._open(request, caller, waits_for_end=waits_for_end)
+
+    async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
+        if self._push_configs is None:
+            raise PushNotSupported
+        # Its place in the log is that before the message, so the webhook misses nothing that comes of it.
+        told = await self._push_configs.expect(config, request.task_id)
+        task = await self.send(replace(request, push=None), caller)
+        await self._push_configs.keep(task, config, told)
+        # As it is now, and known without waiting as long as it is open: whoever follows it joins at once.
+        return await self._journal.load(task.id)
+
+    async def create(self, request: CreateTask, caller: Caller) -> Task:
+        """Open a task that only waits for a reply. Raises QuotaExceeded."""
+        await self._take_room(request)
+        _, metadata = self._origin(request, caller)
+        return await self._journal.record(self._opened(request, caller, metadata))
+
+    async def instruct(self, text: str) -> Task:
+        """Queue the initial instructions, from the system itself."""
+        message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
+        system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
+        request = SendMessage(message=message, dialect="synapse")
+        opened = self._opened(request, Caller(), origin_metadata(system, verified=True))
+        task = await self._journal.record(opened)
+        await self._worker.enqueue(task, message)
+        return task
+
+    async def resume(self, left: RecoveryPlan) -> None:
+        """Go on with what an earlier host of this inbox left: record what became of it, tell who waits, queue."""
+        finished = frozenset(state for state in TaskState if state.is_terminal)
+        page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
+        for task in page.tasks:
+            self._replies.owe(task)
+        # Also of what is in doubt already, or waits for an answer: of that nothing is recorded now.
+        for task in self._journal.open_tasks():
+            self._replies.expect(task)
+        for facts in left.facts:
+            # Somebody may have canceled it since.
+            with suppress(Conflict):
+                self._replies.turn_ended(await self._journal.record(*facts))
+        for task in left.resumed:
+            message = last_prompt(task)
+            self._worker.resume(task, message, first=message is task.message)
+        for task in left.queue:
+            await self._enqueue(task)
+
+    async def release_held(self) -> None:
+        """Queue the held messages whose pair has calmed down."""
+        for held in tuple(self._held):
+            task_id, sender = held
+            task = await self._journal.load(task_id)
+            if task.state.is_terminal:
+                self._held.remove(held)
+            elif self._damper.admit(sender, self._me.agent_id, self._clock.monotonic()):
+                task = await self._journal.record(AttentionChanged(task_id=task.id, at=self._clock.now(), attention=""))
+                # Before it is queued: whatever fails later, it is not queued a second time.
+                self._held.remove(held)
+                await self._enqueue(task)
+
+    async def _enqueue(self, task: Task) -> None:
+        message = last_prompt(task)
+        await self._worker.enqueue(task, message, first=message is task.message)
+
+    async def _open(
+        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, counts: bool = True
+    ) -> Task:
+        """Open a task, or return the one that the same message has made before; one that `counts` needs room.
+
+        Messages rarely come twice, so that is looked up only when there is a reason to refuse this one: the store
+        refuses a message id that it has.
+        """
+        # An id of ours is claimed as well: whoever was told of it finds the task by it.
+        if not request.message.message_id:
+            request = replace(request, message=self._with_id(request.message))
+        digest = self._acceptance.digest(request.message)
+        try:
+            if counts:
+                await self._take_room(request)
+            return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
+        except (VersionConflict, QueueFull):
+            known = await self._known(request.message, caller.scope, digest)
+            if known is None:
+                raise
+            return known
+
+    async def _open_new(self, request: SendMessage, caller: Caller, digest: str, *, waits_for_end: bool) -> Task:
+        waiting = self._worker.queue_length + len(self._held)
+        if waiting >= self._limits.queue:
+            raise QueueFull(
+                f"{self._me.agent_id} has {waiting} messages waiting",
+                hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
+            )
+        if request.parent_id:
+            await self._check_parent(request.parent_id, caller)
+        deadline = self._deadline(request)
+        sender, metadata = self._origin(request, caller)
+        opened = self._opened(request, caller, metadata, deadline)
+        admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
+        is_plain = admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
+        taken_at_once = self._worker.taken_at_once if is_plain and waits_for_end else None
+        facts = (opened,) if admitted else (opened, self._holding(opened, sender))
+        task = await self._journal.record_nowait(*facts, digest=digest, then=taken_at_once)
+        if task.version > len(facts):
+            return task
+        if request.response_expected:
+            # After it is durable: of two that would close a circle at the same time, at least one sees the other.
+            await self._refuse_circle(task)
+        self._replies.expect(task)
+        if admitted:
+            await self._worker.enqueue(task, opened.message)
+        else:
+            self._held.append((task.id, sender))
+        return task
+
+    async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
+        """Go on with a task: the message answers what its program asks, or is added to it and queued like any other."""
+        task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
+        if not task.state.is_interrupted:
+            # Who asks through a gateway may have read the question in the store before we were told that it is there.
+            task = await self._journal.load_latest(task.id)
+        if not caller.sees(task.scope):
+            raise TaskNotFound(request.task_id)
+        if request.context_id not in ("", task.context_id):
+            raise InvalidRequest(
+                f"task {task.short_id} belongs to another context than '{request.context_id}'",
+                hint="leave the context out: the task has one",
+            )
+        digest = self._acceptance.digest(request.message) if request.message.message_id else ""
+        if digest and (known := await self._known(request.message, task.scope, digest)):
+            return known
+        if task.state.is_terminal:
+            raise TaskFinished(f"task {task.short_id} is {task.state.value} and takes no more messages")
+        if not task.state.is_interrupted:
+            # Its end would swallow a second message, and a restart would know only the last one.
+            raise Conflict(
+                f"task {task.short_id} is {task.state.value}; it takes a message when it asks for one",
+                hint="send a message of its own; it waits its turn",
+            )
+        message = self._with_id(request.message)
+        if open_question(task):
+            return await self._questions.answer_with(message, task, caller, digest, self._known)
+        await self._take_room(request)
+        sender, verified = sender_of(request.sender, caller, ())
+        message = marked_with_sender(as_prompt(message), sender, caller, task, verified=verified)
+        return await self._add_prompt(message, task, digest)
+
+    async def _add_prompt(self, message: Message, task: Task, digest: str) -> Task:
+        now = self._clock.now()
+        try:
+            task = await self._journal.record(
+                MessageAdded(task_id=task.id, at=now, message=message),
+                ReceiptChanged(task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="journal"),
+                StateChanged(task_id=task.id, at=now, state=TaskState.SUBMITTED),
+                digest=digest,
+            )
+        except Conflict:
+            # Of the same message sent twice at the same time, this is the second.
+            if digest and (known := await self._known(message, task.scope, digest)):
+                return known
+            raise
+        await self._worker.enqueue(task, message, first=False)
+        return task
+
+    async def take_missed(self, request: SendMessage, author: Caller) -> Task:
+        """Take a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
+
+        Raises TaskNotFound.
+        """
+        return await self._take_reply(request, Caller(), author)
+
+    async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
+        """Complete the task that waits for this reply; when its waiter has left, also deliver it as a message."""
+        task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
+        if task.queued or task.state.is_terminal:
+            raise TaskNotFound(request.in_reply_to)
+        sender, _ = sender_of(request.sender, caller, ())
+        asked = task.metadata.get(WAITS_FOR)
+        if asked and caller.is_agent and not self._was_asked(task, caller):
+            raise SenderMismatch(f"{asked} was asked, so {sender.sender_id} cannot answer", hint="send a new message")
+        followed = self._feed.is_followed(task.id)
+        now = self._clock.now()
+        if request.metadata.get("failed") is True:
+            note = request.message.text or "the agent replied that it failed"
+            task = await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, "replied_failed", note))
+        else:
+            source = "inferred" if request.metadata.get("inferred") is True else outcomes.EXPLICIT_REPLY
+            answer = Answered(parts=request.message.parts, source=source)
+            task = await self._journal.record(*outcomes.answered(task, now, answer))
+        # What the agent does not take can still be read: it is the answer of the task.
+        if not followed and self._acceptance.takes(request.message):
+            # An answer is never refused for want of room.
+            await self._open(replace(request, in_reply_to=""), author or caller, counts=False)
+        return task
+
+    def _was_asked(self, task: Task, caller: Caller) -> bool:
+        return any(was_asked(task, one) for one in self._registry.entries() if one.agent_id == caller.agent_id)
+
+    async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
+        known = await self._store.find_message(self._me.inbox, scope, message.message_id)
+        if known is None:
+            return None
+        if known.digest != digest:
+            raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
+        # The store may know of it before we are told, and the task still look as it was before the message.
+        return await self._journal.load_latest(known.task_id)
+
+    async def _take_room(self, request: SendMessage | CreateTask) -> None:
+        if self._quota is not None:
+            await self._quota.take(size_of(request.message, request.metadata))
+
+    async def _check_parent(self, parent_id: str, caller: Caller) -> None:
+        """Raise InvalidField for a parent that the caller does not see; it may be another agent's task."""
+        with suppress(TaskNotFound):
+            parent = await self._store.load(TaskId(parent_id))
+            if caller.sees(parent.scope) and not parent.hidden:
+                return
+        raise InvalidField("parentId", f"there is no task '{parent_id}'")
+
+    async def _refuse_circle(self, task: Task) -> None:
+        """Raise WaitCycle when the sender and this agent would wait for each other; who waits here is told too."""
+        circle = await circle_closed_by(task, self._store)
+        if not circle:
+            return
+        known = {entry.agent_id: short_name(entry) for entry in self._registry.entries()}
+        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in circle))
+        now = self._clock.now()
+        await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
+        for waiting in self._journal.open_tasks():
+            if not waiting.queued and waits_for_one_of(circle, waiting):
+                await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
+        raise error
+
+    def _holding(self, opened: TaskOpened, sender: str) -> AttentionChanged:
+        held = (
+            f"held: more than {self._damper.limit} messages within a minute between {sender} and {self._me.agent_id}; "
+            "it goes on when they calm down, or cancel it with `synapse cancel`"
+        )
+        return AttentionChanged(task_id=opened.task_id, at=opened.at, attention=held)
+
+    def _opened(
+        self,
+        request: SendMessage | CreateTask,
+        caller: Caller,
+        metadata: dict[str, Any],
+        deadline: Deadline | None = None,
+    ) -> TaskOpened:
+        return TaskOpened(
+            task_id=TaskId(self._new_task_id()),
+            at=self._clock.now(),
+            agent_id=self._me.agent_id,
+            inbox=self._me.inbox,
+            context_id=request.context_id or self._new_context_id(),
+            scope=caller.scope,
+            dialect=request.dialect,
+            message=self._with_id(request.message),
+            priority=request.priority if isinstance(request, SendMessage) else DEFAULT_PRIORITY,
+            queued=isinstance(request, SendMessage),
+            deadline=deadline,
+            metadata=metadata,
+            parent_id=request.parent_id if isinstance(request, SendMessage) else "",
+        )
+
+    def _with_id(self, message: Message) -> Message:
+        if message.message_id:
+            return message
+        return replace(message, message_id=MessageId(self._new_id()))
+
+    def _origin(self, request: SendMessage | CreateTask, caller: Caller) -> tuple[str, dict[str, Any]]:
+        """The sender's id, and the metadata of the task."""
+        # The registry is a folder of files: it is read only when there is an agent to describe.
+        claimed = request.sender.sender_id if request.sender else ""
+        described = caller.is_agent or claimed not in ("", PERSON)
+        sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
+        check_id("metadata.sender_task_id", request.metadata.get("sender_task_id"))
+        claims = {key: value for key, value in request.metadata.items() if key not in _NOT_CLAIMED}
+        metadata = {**claims, **origin_metadata(sender, verified=verified)}
+        if caller.name:
+            metadata[USER] = caller.name
+        if isinstance(request, SendMessage) and request.response_expected:
+            metadata["response_expected"] = True
+            if sender.inbox:
+                metadata[SENDER_INBOX] = sender.inbox
+            if request.sender_task_id:
+                check_id("metadata.sender_task_id", request.sender_task_id)
+                metadata["sender_task_id"] = request.sender_task_id
+        return sender.sender_id, metadata
+
+    def _deadline(self, request: SendMessage) -> Deadline | None:
+        if request.deadline is not None:
+            return deadline_at(request.deadline, self._clock)
+        ttl = request.metadata.get("ttl")
+        if ttl is None:
+            return deadline_after(self._limits.ttl.total_seconds(), self._clock) if self._limits.ttl else None
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 10**9:
+            raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {ttl!r}")
+        return deadline_after(ttl, self._clock)
+
+
+WINDOW_SECONDS: Final = 60.0
+
+
+class PairRateLimit:
+    """Counts the messages of each pair of agents, in both directions. Time is an argument."""
+
+    def __init__(self, limit_per_minute: int) -> None:
+        self.limit = limit_per_minute
+        self._recent: dict[frozenset[str], deque[float]] = {}
+
+    def admit(self, one: str, other: str, now: float) -> bool:
+        """Count a message between the two; False when it has to be held."""
+        if self.limit <= 0:
+            return True
+        self._forget(now)
+        times = self._recent.setdefault(frozenset((one, other)), deque(maxlen=self.limit))
+        if len(times) == self.limit:
+            return False
+        times.append(now)
+        return True
+
+    def _forget(self, now: float) -> None:
+        for pair, times in list(self._recent.items()):
+            while times and times[0] <= now - WINDOW_SECONDS:
+                times.popleft()
+            if not times:
+                del self._recent[pair]

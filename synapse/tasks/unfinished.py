@@ -1,0 +1,210 @@
+"""Messages that need a decision: in doubt, until a person decides, or past their deadline.
+
+What an earlier host waited for: a reply that came meanwhile is taken from the task of the agent that was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from synapse.core.caller import Caller
+from synapse.core.driver import Answered
+from synapse.core.errors import Conflict, InvalidRequest, PersonRequired, SynapseError
+from synapse.core.events import AttentionChanged, MetadataChanged, ReceiptChanged, StateChanged, TaskEvent
+from synapse.core.message import Message, MessageId, Role
+from synapse.core.question import open_question
+from synapse.core.requests import ResolveTask, Sender, SendMessage
+from synapse.core.store import TaskQuery, TaskStore
+from synapse.core.task import ReceiptStep, Task, TaskState
+from synapse.core.types import Clock
+from synapse.tasks import outcomes
+from synapse.tasks.admission import sender_in
+from synapse.tasks.intake import Intake
+from synapse.tasks.journal import Journal
+from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
+from synapse.tasks.replies import REPLIED, Replies, final_words
+from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR_INBOX
+from synapse.tasks.worker import AgentWorker
+
+_TAKE_OUT_SECONDS: Final = 4.0
+"""How long a decision waits until the text that stands in the agent's input is taken out."""
+
+
+class InDoubt:
+    """Ends doubt: by a person's word, or by the deadline."""
+
+    def __init__(
+        self, journal: Journal, worker: AgentWorker, replies: Replies, clock: Clock, *, agents_may_decide: bool
+    ) -> None:
+        self._journal = journal
+        self._worker = worker
+        self._replies = replies
+        self._clock = clock
+        self._agents_may_decide = agents_may_decide
+        self._deciding = asyncio.Lock()
+
+    async def resolve(self, request: ResolveTask, task: Task, caller: Caller) -> Task:
+        """Do what a person decided about a task in doubt.
+
+        Raises:
+            PersonRequired: no person asks.
+            Conflict: the task is not in doubt.
+        """
+        if not (caller.may_decide or self._agents_may_decide):
+            raise PersonRequired(
+                "only a person decides about a message in doubt",
+                hint=f"{caller.objection}; `synapse resolve {task.short_id}`, in a shell of your own",
+            )
+        async with self._deciding:
+            # Another decision, or proof, may have come first.
+            task = await self._journal.load(task.id)
+            if not is_in_doubt(task) or not task.attention:
+                raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
+            return await self._decide(request.verdict, task)
+
+    async def expire(self) -> None:
+        """End every message whose deadline has passed before there was proof that the agent took it."""
+        async with self._deciding:
+            for task in self._journal.open_tasks():
+                if self._is_overdue(task):
+                    # What ended or was proven just now needs no end.
+                    with suppress(Conflict):
+                        await self._end(task, outcomes.expired(task, self._clock.now()))
+
+    def _is_overdue(self, task: Task) -> bool:
+        if not task.is_overdue(self._clock):
+            return False
+        # What is just being typed is not stopped half way: soon there is proof, or doubt.
+        return (is_waiting_in_queue(task) and task.id != self._worker.current) or (
+            is_in_doubt(task) and bool(task.attention)
+        )
+
+    async def _decide(self, verdict: str, task: Task) -> Task:
+        match verdict:
+            case "delivered":
+                return await self._delivered(task)
+            case "retry":
+                return await self._retry(task)
+            case "fail":
+                note = "a person decided that it was not delivered"
+                now = self._clock.now()
+                return await self._end(task, outcomes.ended(task, now, TaskState.FAILED, "resolved_failed", note))
+            case other:
+                raise InvalidRequest(f"verdict must be delivered, retry or fail, not {other!r}")
+
+    async def _delivered(self, task: Task) -> Task:
+        now = self._clock.now()
+        receipt = ReceiptChanged(
+            task_id=task.id, at=now, step=ReceiptStep.SUBMITTED, source="person", evidence="a person saw it delivered"
+        )
+        cleared = AttentionChanged(task_id=task.id, at=now, attention="")
+        if self._worker.current == task.id:
+            working = StateChanged(task_id=task.id, at=now, state=TaskState.WORKING)
+            task = await self._journal.record(receipt, cleared, *(() if open_question(task) else (working,)))
+            self._worker.confirm(task.id)
+            return task
+        # Its turn is over, so nobody will see an answer any more.
+        done = outcomes.answered(task, now, Answered(parts=(), source="person"))
+        task = await self._journal.record(receipt, *done)
+        self._replies.turn_ended(task)
+        return task
+
+    async def _retry(self, task: Task) -> Task:
+        await self._take_out(task)
+        await self._give_up_turn(task)
+        now = self._clock.now()
+        facts: tuple[TaskEvent, ...] = (
+            *outcomes.question_closed(task, now, TaskState.SUBMITTED),
+            ReceiptChanged(
+                task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="person", evidence="a person asked for a retry"
+            ),
+            AttentionChanged(task_id=task.id, at=now, attention=""),
+        )
+        task = await self._journal.record(*facts)
+        message = last_prompt(task)
+        await self._worker.enqueue(task, message, first=message is task.message)
+        return task
+
+    async def _take_out(self, task: Task) -> None:
+        """Have its text taken out of the input where Enter was not pressed yet, so that it can be typed again.
+
+        Only what is surely ours is cleared. Whatever stays in the input keeps the gate shut: the retry waits for it.
+        """
+        if self._worker.current == task.id and self._worker.drop():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._worker.settled(task.id), _TAKE_OUT_SECONDS)
+
+    async def _end(self, task: Task, facts: tuple[TaskEvent, ...]) -> Task:
+        self._worker.withdraw(task.id)
+        # Its text may still be in the input: it is taken out, and the turn ends by itself.
+        if not (self._worker.current == task.id and self._worker.drop()):
+            await self._give_up_turn(task)
+        task = await self._journal.record(*facts)
+        self._replies.turn_ended(task)
+        return task
+
+    async def _give_up_turn(self, task: Task) -> None:
+        if not await self._worker.abandon(task.id):
+            raise Conflict(f"task {task.short_id} is no longer in doubt: there is proof that it was taken")
+
+
+log = logging.getLogger(__name__)
+
+
+class ReplyRecovery:
+    """Settles what waited for another agent's reply when an earlier host ended."""
+
+    def __init__(self, journal: Journal, store: TaskStore, intake: Intake, clock: Clock) -> None:
+        self._journal = journal
+        self._store = store
+        self._intake = intake
+        self._clock = clock
+
+    async def note_waiters_left(self, waiting: Iterable[Task]) -> None:
+        """Who waited is most likely gone with the program. To be called before anybody can come back and follow."""
+        for task in waiting:
+            left = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: True})
+            await self._journal.record(left)
+
+    async def take(self, waiting: Iterable[Task]) -> None:
+        """Answer those whose answer is there, and end those that the agent that was to be asked does not know of.
+
+        To be called once this host can be found: a reply that comes later is then carried here.
+        """
+        for task in waiting:
+            try:
+                await self._settle(task)
+            except SynapseError as error:
+                # It was answered just now, or its answer stays where it is; the others are taken.
+                log.warning("reply_not_taken", extra={"task": task.id, "error": error.code})
+
+    async def _settle(self, waiting: Task) -> None:
+        asked = await self._asked(waiting)
+        if asked is None:
+            note = "the program that waited for it is gone"
+            facts = outcomes.ended(waiting, self._clock.now(), TaskState.FAILED, outcomes.AGENT_EXITED, note)
+            await self._journal.record(*facts)
+        elif asked.state.is_terminal:
+            await self._intake.take_missed(_reply(asked, waiting), Caller(agent_id=asked.agent_id))
+
+    async def _asked(self, waiting: Task) -> Task | None:
+        """The task that the agent that was asked has of it."""
+        inbox = waiting.metadata[WAITS_FOR_INBOX]
+        page = await self._store.list(TaskQuery(inbox=inbox, metadata={"sender_task_id": waiting.id}))
+        # Everybody can name our task as the one that waits; the sender's inbox is the registry's word.
+        return next((task for task in page.tasks if sender_in(task.metadata).inbox == waiting.inbox), None)
+
+
+def _reply(answered: Task, waiting: Task) -> SendMessage:
+    marks = {"failed": answered.state is not TaskState.COMPLETED, "inferred": REPLIED not in answered.metadata}
+    return SendMessage(
+        message=Message(message_id=MessageId(""), role=Role.AGENT, parts=final_words(answered)),
+        dialect=waiting.dialect,
+        sender=Sender(sender_id=answered.agent_id),
+        in_reply_to=waiting.id,
+        metadata={mark: True for mark, holds in marks.items() if holds},
+    )

@@ -1,0 +1,242 @@
+"""`@agent text` typed by a person at an empty prompt: a model of that one line, and what its Enter does.
+
+    OUTSIDE ── `@` at an empty prompt ──> TRACKING ── Enter, the name is known ──> CHECKING
+       ^                                     │                                        │ the screen shows the line
+       ├── anything not understood ──────────┘                                        v
+       ├── sent, or typed anew (`@@agent` means a literal `@agent`) <── empty ──── CLEARING
+       └── the screen never showed it: Enter passes <── CHECKING
+
+Every byte that the person types goes on to the program, in order; only an Enter may be held, and what follows it waits
+until that is decided. If the model is wrong the screen disagrees, and Enter passes as if nobody had looked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.line_editor import EditedLine
+
+_CHECK_SECONDS: Final = 0.3
+"""How long the screen may take to show what was typed before Enter passes."""
+_CLEAR_SECONDS: Final = 0.3
+_CLEAR_TRIES: Final = 3
+_ESCAPE_SECONDS: Final = 0.05
+"""A sequence that is cut comes whole within this time, or it was the Escape key."""
+_MOST_KEPT: Final = 65536
+
+_LINE: Final = re.compile(r"@(?P<name>\w[\w.-]*)\s+(?P<text>\S.*?)\s*")
+_LITERAL: Final = re.compile(r"@(?P<rest>@(?P<name>\w[\w.-]*)(?:\s.*)?)")
+# A text that ends so opens a completion list, and Enter would pick from it; a space closes it.
+_OPENS_LIST: Final = re.compile(r"(?:^|\s)[@/]\S*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Write this to the program."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Write this to the program, so that its input becomes empty."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the text to that agent."""
+
+    target: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Tell the person."""
+
+    text: str
+
+
+Action = Forward | Clear | Send | Say
+
+ReadPrompt = Callable[[], "str | None"]
+"""Returns what the program's prompt holds: None when no prompt is seen."""
+Resolve = Callable[[str], str]
+"""Returns the agent that a name means, or an empty string."""
+
+
+class _Phase(Enum):
+    OUTSIDE = auto()
+    TRACKING = auto()
+    CHECKING = auto()
+    CLEARING = auto()
+    RETYPING = auto()
+
+
+@dataclass(slots=True)
+class _Held:
+    """An Enter that is being decided, and the keys that came after it."""
+
+    enter: bytes
+    target: str
+    text: str
+    literal: str
+    """What is typed instead, or empty when the line is a message."""
+    deadline: float
+    kept: bytearray = field(default_factory=bytearray)
+    cleared: int = 0
+
+
+class MentionLine:
+    """Passes a person's keys on, and finds the lines that are meant for another agent. Time is an argument."""
+
+    def __init__(self, resolve: Resolve, clear_keys: bytes) -> None:
+        self._resolve = resolve
+        self._clear_keys = clear_keys
+        self._parser = KeyParser()
+        self._phase = _Phase.OUTSIDE
+        self._line = EditedLine()
+        self._passed = 0  # how many of the parser's pending bytes the program has already
+        self._last_typed = 0.0
+        self._held: _Held | None = None
+
+    @property
+    def watches_screen(self) -> bool:
+        """True while `look` should be called whenever the screen has changed."""
+        return self._held is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When `look` is worth calling although nothing has changed."""
+        if self._held is not None:
+            return self._held.deadline
+        if self._phase is _Phase.TRACKING and self._parser.pending:
+            return self._last_typed + _ESCAPE_SECONDS
+        return None
+
+    def typed(self, data: bytes, read_prompt: ReadPrompt, now: float) -> list[Action]:
+        """Take what the person typed."""
+        if self._held is not None:
+            self._held.kept += data
+            return self._give_up(self._held, None, now) if len(self._held.kept) > _MOST_KEPT else []
+        keys: list[Key] = []
+        if self._parser.pending and now - self._last_typed > _ESCAPE_SECONDS:
+            keys += self._parser.flush()
+        self._last_typed = now
+        return self._take(keys + self._parser.feed(data), read_prompt, now)
+
+    def look(self, prompt: str | None, now: float) -> list[Action]:
+        """Take what the prompt holds now, and the time."""
+        if self._held is None:
+            is_late = self.deadline is not None and now >= self.deadline
+            return self._take(self._parser.flush(), lambda: prompt, now) if is_late else []
+        return self._decide(self._held, prompt, now)
+
+    def _take(self, keys: list[Key], read_prompt: ReadPrompt, now: float) -> list[Action]:
+        passing = bytearray()
+        while keys:
+            key = keys.pop(0)
+            held = self._hold(key, now) if self._phase is _Phase.TRACKING and key.kind is Kind.ENTER else None
+            if held is not None:
+                for later in keys:
+                    held.kept += later.raw
+                held.kept += self._parser.pending
+                self._parser, self._held, self._phase = KeyParser(), held, _Phase.CHECKING
+                return [*_forwarded(passing), *self._decide(held, read_prompt(), now)]
+            self._follow(key, read_prompt)
+            passing += key.raw[self._passed :]
+            self._passed = max(self._passed - len(key.raw), 0)
+        if self._phase is _Phase.OUTSIDE:
+            passing += self._parser.pending[self._passed :]
+            self._passed = len(self._parser.pending)
+        return _forwarded(passing)
+
+    def _follow(self, key: Key, read_prompt: ReadPrompt) -> None:
+        """Keep the model of the line in step with one key that goes to the program."""
+        if self._phase is _Phase.OUTSIDE:
+            if not key.text.startswith("@") or key.kind not in (Kind.TEXT, Kind.PASTED) or read_prompt() != "":
+                return
+            self._phase, self._line = _Phase.TRACKING, EditedLine()
+        self._line = self._line.edited(key) or EditedLine()
+        if not self._line.text.startswith("@"):
+            self._phase = _Phase.OUTSIDE
+
+    def _hold(self, enter: Key, now: float) -> _Held | None:
+        """Return the decision that this Enter begins, or None when it is a plain Enter."""
+        literal, message = _LITERAL.fullmatch(self._line.text), _LINE.fullmatch(self._line.text)
+        found = literal or message
+        target = self._resolve(found["name"]) if found else ""
+        if not target:
+            return None
+        return _Held(
+            enter=enter.raw,
+            target=target,
+            text=message["text"] if message else "",
+            literal=_submittable(literal["rest"]) if literal else "",
+            deadline=now + _CHECK_SECONDS,
+        )
+
+    def _decide(self, held: _Held, prompt: str | None, now: float) -> list[Action]:
+        match self._phase:
+            case _Phase.CHECKING if prompt is not None and _is_same(prompt, self._line.text):
+                return self._clear(held, now)
+            case _Phase.CLEARING if prompt == "":
+                return self._cleared(held, now)
+            case _Phase.RETYPING if prompt is not None and _is_same(prompt, held.literal):
+                return self._release(held, Forward(held.enter), prompt, now)
+            case _:
+                return self._give_up(held, prompt, now) if now >= held.deadline else []
+
+    def _clear(self, held: _Held, now: float) -> list[Action]:
+        self._phase = _Phase.CLEARING
+        held.cleared += 1
+        held.deadline = now + _CLEAR_SECONDS
+        return [Clear(self._clear_keys)]
+
+    def _cleared(self, held: _Held, now: float) -> list[Action]:
+        if not held.literal:
+            return self._release(held, Send(held.target, held.text), "", now)
+        self._phase = _Phase.RETYPING
+        held.deadline = now + _CHECK_SECONDS
+        return [Forward(held.literal.encode())]
+
+    def _give_up(self, held: _Held, prompt: str | None, now: float) -> list[Action]:
+        if self._phase is not _Phase.CLEARING:
+            return self._release(held, Forward(held.enter), prompt, now)
+        if held.cleared < _CLEAR_TRIES:
+            return self._clear(held, now)
+        # Neither Enter nor the message: one of the two would be a second sending once the person tries again.
+        said = Say(f"not sent to {held.target}: the input line could not be cleared")
+        return self._release(held, said, prompt, now)
+
+    def _release(self, held: _Held, action: Action, prompt: str | None, now: float) -> list[Action]:
+        """End the decision with `action`; the keys that waited go on."""
+        kept = bytes(held.kept)
+        self._held, self._phase, self._passed = None, _Phase.OUTSIDE, 0
+        if not kept:
+            return [action]
+        # Nothing of what the prompt held is known once Enter has passed.
+        after = None if isinstance(action, Forward) else prompt
+        return [action, *self.typed(kept, lambda: after, now)]
+
+
+def _forwarded(data: bytearray) -> list[Action]:
+    return [Forward(bytes(data))] if data else []
+
+
+def _is_same(shown: str, line: str) -> bool:
+    """A screen does not show trailing blanks; where a prompt wraps a long line, not even all those in the middle."""
+    if "\n" in shown:
+        return "".join(shown.split()) == "".join(line.split())
+    return shown.strip() == line.strip()
+
+
+def _submittable(text: str) -> str:
+    return text + " " if _OPENS_LIST.search(text) else text

@@ -1,0 +1,155 @@
+"""Asking hosts over Unix sockets: connections are used again, and a host that is gone or odd is an error at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from synapse.client.http import NoAnswer
+from synapse.net.hosts import IDLE_SECONDS, HostClient
+
+pytestmark = pytest.mark.integration
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+
+
+class Hosts:
+    """One listening socket; counts the connections, and remembers what was asked."""
+
+    def __init__(self, path: Path, talk: Talk | None = None) -> None:
+        self.path = str(path)
+        self.connections = 0
+        self.asked: list[bytes] = []
+        self._talk = talk or self._answer
+
+    async def __aenter__(self) -> Hosts:
+        self._server = await asyncio.start_unix_server(self._serve, self.path)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            await self._talk(reader, writer)
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not reader.at_eof():
+            head = await _head(reader)
+            if not head:
+                return
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            self.asked.append(head.partition(b"\r\n")[0] + b" " + await reader.readexactly(length))
+            writer.write(OK)
+            await writer.drain()
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return b""
+
+
+class Time:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_connections_are_used_again_until_they_were_idle_for_too_long(tmp_path: Path) -> None:
+    async def story() -> None:
+        time = Time()
+        client = HostClient(time)
+        async with Hosts(tmp_path / "s") as host:
+            for _ in range(3):
+                assert await client.ask(host.path, "POST", "/commands", b"{1}") == (200, b"{}")
+            assert host.connections == 1
+            time.now += IDLE_SECONDS + 0.1
+            await client.ask(host.path, "GET", "/status")
+            assert host.connections == 2
+            assert host.asked[0] == b"POST /commands HTTP/1.1 {1}"
+            assert host.asked[-1] == b"GET /status HTTP/1.1 "
+            client.close()
+
+    asyncio.run(story())
+
+
+def test_requests_at_the_same_time_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        client = HostClient(Time())
+        async with Hosts(tmp_path / "s") as host:
+            answers = await asyncio.gather(*(client.ask(host.path, "POST", "/x", b"{}") for _ in range(30)))
+            assert [answer.status for answer in answers] == [200] * 30
+            assert host.connections == 30
+            await asyncio.gather(*(client.ask(host.path, "POST", "/x", b"{}") for _ in range(10)))
+            assert host.connections == 30
+            client.close()
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_the_host_has_closed_is_not_used_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await _head(reader)
+            writer.write(OK.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"))
+
+        client = HostClient(Time())
+        async with Hosts(tmp_path / "s", once) as host:
+            for _ in range(2):
+                await client.ask(host.path, "GET", "/status")
+            assert host.connections == 2
+
+    asyncio.run(story())
+
+
+def test_nobody_there_is_an_error_that_says_nothing_was_sent(tmp_path: Path) -> None:
+    async def story() -> None:
+        with pytest.raises(NoAnswer) as silence:
+            await HostClient(Time()).ask(str(tmp_path / "none"), "GET", "/status")
+        assert not silence.value.sent
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 200 OK\r\n", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", OK[:-1]], ids=str
+)
+def test_a_host_that_hangs_up_or_makes_no_sense_has_not_answered(tmp_path: Path, said: bytes) -> None:
+    async def story() -> None:
+        async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await _head(reader)
+            writer.write(said)
+
+        async with Hosts(tmp_path / "s", odd) as host:
+            with pytest.raises(NoAnswer) as silence:
+                await HostClient(Time()).ask(host.path, "GET", "/status")
+            assert silence.value.sent
+
+    asyncio.run(story())
+
+
+def test_a_host_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        async with Hosts(tmp_path / "s", silent) as host:
+            with pytest.raises(NoAnswer) as silence:
+                await HostClient(Time()).ask(host.path, "GET", "/status", seconds=0.05)
+            assert silence.value.timed_out
+
+    asyncio.run(story())

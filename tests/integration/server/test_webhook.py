@@ -1,0 +1,267 @@
+"""Notifications over real sockets, to webhooks that behave and to some that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from synapse.core.errors import InvalidField
+from synapse.net.address_guard import Address
+from synapse.push.outbox import Posted
+from synapse.push.webhook import Resolve, WebhookLimits, WebhookSender
+from tests.fakes.certificates import self_made
+
+T = TypeVar("T")
+HEADERS = [("Content-Type", "application/a2a+json"), ("X-Test", "yes")]
+PATIENT = WebhookLimits(check=10, connect=10, whole=20)
+HASTY = WebhookLimits(check=10, connect=10, whole=0.3)
+
+
+class Hook:
+    """A webhook on loopback; it keeps what it was sent."""
+
+    def __init__(
+        self, answer: bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", *, hangs: bool = False
+    ) -> None:
+        self._answer = answer
+        self._hangs = hangs
+        self.heads: list[str] = []
+        self.bodies: list[bytes] = []
+        self.port = 0
+        self._over = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii")
+        self.heads.append(head)
+        length = next(line for line in head.split("\r\n") if line.startswith("Content-Length:"))
+        self.bodies.append(await reader.readexactly(int(length.partition(":")[2])))
+        if self._hangs:
+            await self._over.wait()
+        writer.write(self._answer)
+        await writer.drain()
+        writer.close()
+
+    @asynccontextmanager
+    async def open(self, secure: ssl.SSLContext | None = None) -> AsyncGenerator[Hook]:
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=secure)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            self._over.set()
+            server.close()
+            await server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook?x=1"
+
+
+def sender(limits: WebhookLimits = PATIENT, resolve: Resolve | None = None, *, allowed: bool = True) -> WebhookSender:
+    if resolve is None:
+        return WebhookSender(allow_private=allowed, limits=limits)
+    return WebhookSender(allow_private=allowed, limits=limits, resolve=resolve)
+
+
+def posted_to(hook: Hook, limits: WebhookLimits = PATIENT) -> Posted:
+    async def story() -> Posted:
+        async with hook.open():
+            return await sender(limits).post(hook.url, HEADERS, b'{"a": 1}')
+
+    return run(story)
+
+
+def run(story: Callable[[], Awaitable[T]]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(40):
+            return await story()
+
+    return asyncio.run(bounded())
+
+
+def test_a_notification_arrives_as_it_was_sent() -> None:
+    hook = Hook()
+
+    assert posted_to(hook) == Posted(status=200)
+    first, *lines = hook.heads[0].split("\r\n")
+    assert first == "POST /hook?x=1 HTTP/1.1"
+    assert {f"Host: 127.0.0.1:{hook.port}", "Content-Type: application/a2a+json", "X-Test: yes"} <= set(lines)
+    assert hook.bodies == [b'{"a": 1}']
+
+
+@pytest.mark.parametrize(
+    ("answer", "posted"),
+    [
+        (b"HTTP/1.1 204 No Content\r\n\r\n", Posted(status=204)),
+        (b"HTTP/1.0 202 Accepted\r\n\r\nwords", Posted(status=202)),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", Posted(status=200)),
+        (b"HTTP/1.1 500 Oh\r\n\r\n", Posted(status=500, error="it answered 500")),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 999999999\r\n\r\n", Posted(status=404, error="it answered 404")),
+        (
+            b"HTTP/1.1 429 Slow\r\nRetry-After: 17\r\n\r\n",
+            Posted(status=429, error="it answered 429", retry_after=17.0),
+        ),
+        (b"HTTP/1.1 503 x\r\nRetry-After: soon\r\n\r\n", Posted(status=503, error="it answered 503")),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", Posted(error="its answer is not HTTP")),
+        (b"HTTP/1.1 2xx OK\r\n\r\n", Posted(error="its answer is not HTTP")),
+        (b"", Posted(error="it closed the connection without an answer")),
+        (b"HTTP/1.1 200 O", Posted(error="it closed the connection without an answer")),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000, Posted(error="the head of its answer is too long")),
+    ],
+)
+def test_what_the_webhook_answers_is_told(answer: bytes, posted: Posted) -> None:
+    assert posted_to(Hook(answer)) == posted
+
+
+def test_a_webhook_that_hangs_is_given_up_in_time() -> None:
+    assert posted_to(Hook(hangs=True), HASTY) == Posted(error="no answer in time")
+
+
+def test_a_redirect_is_not_followed() -> None:
+    async def story() -> None:
+        other = Hook()
+        async with other.open():
+            hook = Hook(f"HTTP/1.1 307 There\r\nLocation: {other.url}\r\n\r\n".encode())
+            async with hook.open():
+                posted = await sender().post(hook.url, HEADERS, b"{}")
+        assert posted.status == 307
+        assert other.bodies == []
+
+    run(story)
+
+
+def test_nobody_at_home_is_told() -> None:
+    async def story() -> None:
+        hook = Hook()
+        async with hook.open():
+            pass
+        posted = await sender().post(hook.url, HEADERS, b"{}")
+        assert posted.status == 0
+        assert posted.error
+        assert not posted.is_hopeless
+
+    run(story)
+
+
+def test_a_private_address_is_refused_when_configured_and_not_called_when_it_was() -> None:
+    async def story() -> None:
+        hook = Hook()
+        async with hook.open():
+            with pytest.raises(InvalidField):
+                await sender(allowed=False).check(hook.url)
+            posted = await sender(allowed=False).post(hook.url, HEADERS, b"{}")
+        assert posted.is_hopeless
+        assert hook.bodies == []
+
+    run(story)
+
+
+def test_a_name_is_judged_by_all_of_its_addresses_and_resolved_once() -> None:
+    async def story() -> None:
+        asked: list[str] = []
+
+        async def changing(host: str, _port: int) -> Sequence[Address]:
+            asked.append(host)
+            public = ip_address("93.184.216.34")
+            return [public] if len(asked) == 1 else [public, ip_address("127.0.0.1")]
+
+        hook = Hook()
+        async with hook.open():
+            careful = sender(resolve=changing, allowed=False)
+            url = f"http://changes.example:{hook.port}/"
+            await careful.check(url)
+            posted = await careful.post(url, HEADERS, b"{}")
+        assert posted.is_hopeless
+        assert asked == ["changes.example", "changes.example"]
+        assert hook.bodies == []
+
+    run(story)
+
+
+def test_the_checked_address_is_called_and_the_name_is_kept() -> None:
+    async def story() -> None:
+        async def fixed(_host: str, _port: int) -> Sequence[Address]:
+            return [ip_address("127.0.0.1")]
+
+        hook = Hook()
+        async with hook.open():
+            posted = await sender(resolve=fixed).post(f"http://hook.example:{hook.port}/", HEADERS, b"{}")
+        assert posted.status == 200
+        assert f"Host: hook.example:{hook.port}" in hook.heads[0]
+
+    run(story)
+
+
+def test_a_name_that_cannot_be_resolved_now_may_be_configured_and_is_tried_later() -> None:
+    async def story() -> None:
+        async def unknown(_host: str, _port: int) -> Sequence[Address]:
+            raise OSError("no such name")
+
+        lost = sender(resolve=unknown)
+        await lost.check("https://later.example/")
+        posted = await lost.post("https://later.example/", HEADERS, b"{}")
+        assert (posted.status, posted.is_hopeless) == (0, False)
+
+    run(story)
+
+
+def test_a_second_address_is_tried_when_the_first_does_not_answer() -> None:
+    async def story() -> None:
+        async def two(_host: str, _port: int) -> Sequence[Address]:
+            return [ip_address("127.0.0.2"), ip_address("127.0.0.1")]
+
+        hook = Hook()
+        async with hook.open():
+            posted = await sender(resolve=two).post(f"http://hook.example:{hook.port}/", HEADERS, b"{}")
+        assert posted.status == 200
+
+    run(story)
+
+
+def test_one_receiver_takes_only_so_many_at_once_and_others_are_not_delayed() -> None:
+    async def story() -> None:
+        slow, quick = Hook(hangs=True), Hook()
+        async with slow.open(), quick.open():
+            hooks = sender()
+            jobs = [asyncio.ensure_future(hooks.post(slow.url, HEADERS, b"{}")) for _ in range(100)]
+            assert (await hooks.post(quick.url, HEADERS, b"{}")).status == 200
+            assert len(slow.bodies) <= 8
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+
+    run(story)
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        certificate, key = self_made(tmp_path)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+
+        async def here(_host: str, _port: int) -> Sequence[Address]:
+            return [ip_address("127.0.0.1")]
+
+        def trusting() -> ssl.SSLContext:
+            return ssl.create_default_context(cafile=str(certificate))
+
+        hook = Hook()
+        async with hook.open(context):
+            url = f"https://localhost:{hook.port}/"
+            friend = WebhookSender(allow_private=True, limits=PATIENT, resolve=here, trust=trusting)
+            stranger = await sender(resolve=here).post(url, HEADERS, b"{}")
+            known = await friend.post(url, HEADERS, b"{}")
+            misnamed = await friend.post(f"https://other.example:{hook.port}/", HEADERS, b"{}")
+        assert "certificate" in stranger.error
+        assert known == Posted(status=200)
+        assert "certificate" in misnamed.error
+        assert len(hook.bodies) == 1
+
+    run(story)

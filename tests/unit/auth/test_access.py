@@ -1,0 +1,121 @@
+"""Who may do what: each request needs one action, and an agent that is not the caller's is missing."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from synapse.auth.policy import ACTION_OF, check_access, may_use
+from synapse.core import requests
+from synapse.core.caller import ACTIONS, Caller
+from synapse.core.errors import AgentNotFound, Forbidden
+from synapse.core.message import Message, MessageId, Role
+from synapse.core.requests import (
+    AnswerQuestion,
+    CancelTask,
+    ChangeTask,
+    DeleteTask,
+    ForAgent,
+    GetAgent,
+    GetTask,
+    ListAgents,
+    ListTasks,
+    OnBehalfOf,
+    RegisterAgent,
+    RemoveAgent,
+    Request,
+    ResolveTask,
+    SendMessage,
+)
+from synapse.core.task import TaskState
+
+ALL = Caller(scope="key:1")
+SEND = SendMessage(message=Message(message_id=MessageId("m"), role=Role.USER, parts=()), dialect="hub")
+
+
+def only(*actions: str, agents: Any = None) -> Caller:
+    return Caller(scope="key:1", actions=frozenset(actions), agents=agents)
+
+
+def test_every_request_has_an_action_but_the_envelope() -> None:
+    assert set(ACTION_OF) == set(get_args(Request)) - {ForAgent}
+    assert set(ACTION_OF.values()) == {*ACTIONS, ""}
+
+
+@pytest.mark.parametrize(
+    ("request_", "action"),
+    [
+        (GetTask("t"), "read"),
+        (ListTasks(), "read"),
+        (ListAgents(), "read"),
+        (SEND, "send"),
+        (ChangeTask(task_id="t", metadata={"a": 1}), "send"),
+        (requests.ListPushConfigs(task_id="t"), "read"),
+        (CancelTask("t"), "cancel"),
+        (DeleteTask(task_id="t"), "cancel"),
+        (AnswerQuestion(task_id="t", verdict="allow"), "approve"),
+        (RegisterAgent(url="http://a"), "register"),
+        (RemoveAgent("a"), "register"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_request_needs_its_action_and_no_other(request_: Request, action: str) -> None:
+    others = [other for other in ACTIONS if other != action]
+
+    check_access(request_, only(action))
+    check_access(ForAgent("claude", request_), only(action))
+    check_access(request_, ALL)
+    with pytest.raises(Forbidden, match=action):
+        check_access(request_, only(*others))
+    with pytest.raises(Forbidden, match=action):
+        check_access(ForAgent("claude", request_), only(*others))
+
+
+def test_moving_a_task_to_another_state_is_more_than_writing_to_it() -> None:
+    move = ChangeTask(task_id="t", state=TaskState.COMPLETED)
+
+    check_access(move, only("send", "cancel"))
+    with pytest.raises(Forbidden, match="cancel"):
+        check_access(move, only("send"))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [ResolveTask(task_id="t", verdict="fail"), OnBehalfOf(ALL, GetTask("t")), requests.ReportSignal(payload={})],
+)
+def test_what_belongs_to_the_machine_is_nobodys_at_a_gateway(request_: Request) -> None:
+    with pytest.raises(Forbidden, match="not done through a gateway"):
+        check_access(ForAgent("claude", request_), ALL)
+
+
+@pytest.mark.parametrize("request_", [ForAgent("codex", GetTask("t")), GetAgent("codex"), RemoveAgent("codex")])
+def test_an_agent_that_is_not_the_callers_looks_like_a_missing_one(request_: Request) -> None:
+    caller = Caller(scope="key:1", agents=frozenset({"claude"}))
+
+    with pytest.raises(AgentNotFound) as refused:
+        check_access(request_, caller)
+
+    assert str(refused.value) == str(AgentNotFound("codex"))
+    assert refused.value.hint == AgentNotFound("codex").hint
+
+
+def test_credentials_for_some_agents_add_none_whatever_it_is_called() -> None:
+    caller = only("register", agents=frozenset({"claude"}))
+
+    check_access(RemoveAgent("claude"), caller)
+    for agent in ("", "claude", "codex"):
+        with pytest.raises(Forbidden, match="some agents only"):
+            check_access(RegisterAgent(url="http://a", agent=agent), caller)
+
+
+def test_a_foreign_agent_is_missing_also_for_what_would_be_forbidden() -> None:
+    with pytest.raises(AgentNotFound):
+        check_access(ForAgent("codex", CancelTask("t")), only("read", agents=frozenset({"claude"})))
+
+
+def test_a_caller_uses_its_own_agents_or_all() -> None:
+    assert may_use(ALL, "codex")
+    assert may_use(only(agents=frozenset({"codex"})), "codex")
+    assert not may_use(only(agents=frozenset({"codex"})), "claude")
+    assert not may_use(only(agents=frozenset()), "claude")

@@ -1,0 +1,68 @@
+"""Who was let in and may stay no longer: keys that were revoked or have expired, tokens whose time is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from synapse.auth.authenticators import Credentials
+from synapse.auth.jwt import JwtAuthenticator, TokenRules, read_key_set
+from synapse.core.caller import Caller
+from synapse.core.errors import CredentialsRefused
+from tests.fakes.clock import FakeClock
+from tests.fakes.issuer import AUDIENCE, ISSUER, Issuer
+from tests.unit.auth.gatekeeping import KeyShelf, a_gate, a_scope, admitted
+from tests.unit.auth.test_bearer_jwt import FixedKeys
+
+
+def revoke(shelf: KeyShelf, _clock: FakeClock) -> None:
+    shelf.keys.clear()
+
+
+def let_expire(_shelf: KeyShelf, clock: FakeClock) -> None:
+    clock.advance(3600)
+
+
+def break_file(shelf: KeyShelf, _clock: FakeClock) -> None:
+    shelf.broken = True
+
+
+@pytest.mark.parametrize("take_back", [revoke, let_expire, break_file])
+def test_who_came_with_a_key_may_stay_as_long_as_the_key_counts(
+    take_back: Callable[[KeyShelf, FakeClock], None],
+) -> None:
+    clock, shelf = FakeClock(), KeyShelf()
+    text = shelf.add("ci", expires_at=clock.now() + timedelta(hours=1))
+    gate = a_gate(clock=clock, shelf=shelf)
+    caller = admitted(gate, a_scope(x_api_key=text))
+    assert caller.holds()
+    gate.count(caller)
+
+    take_back(shelf, clock)
+
+    assert not caller.holds()
+    with pytest.raises(CredentialsRefused, match="no longer") as refused:
+        gate.count(caller)
+    assert "invalid_token" in refused.value.challenge
+
+
+def test_who_came_with_a_token_may_stay_until_its_time_and_the_leeway_are_over() -> None:
+    clock, issuer = FakeClock(), Issuer("first")
+    rules = TokenRules(issuer=ISSUER, audience=AUDIENCE, algorithms=frozenset({"ES256"}), actions={}, leeway=30)
+    keys = FixedKeys(read_key_set(json.dumps(issuer.key_set()).encode()))
+    token = issuer.token(now := clock.now().timestamp(), "first", exp=now + 60)
+    bearer = Credentials([(b"authorization", b"Bearer " + token.encode())])
+    caller = JwtAuthenticator(rules, keys, clock).authenticate(bearer)
+    assert isinstance(caller, Caller)
+
+    clock.advance(89)
+    assert caller.holds()
+    clock.advance(1)
+    assert not caller.holds()
+
+
+def test_nobody_puts_out_whom_nothing_had_to_let_in() -> None:
+    assert Caller().holds()

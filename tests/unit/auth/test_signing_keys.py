@@ -1,0 +1,239 @@
+"""Key sets: read, kept, fetched again when that can help, and not more often."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.auth.jwt import FetchedKeySet, KeySetFile, SigningKey, fetcher, read_key_set
+from synapse.core.errors import ExternalAgentFailed, InvalidSettings
+from tests.fakes.clock import FakeClock
+from tests.fakes.issuer import Issuer
+from tests.fakes.strangers import Said, stranger_at_home
+
+
+class Source:
+    """Gives the key set of an issuer, counts how often, and can be out of order or hold its answer back."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self.issuer = issuer
+        self.asked = 0
+        self.broken = False
+        self.released = threading.Event()
+        self.released.set()
+
+    def fetch(self) -> bytes:
+        self.asked += 1
+        assert self.released.wait(10)
+        if self.broken:
+            raise ConnectionRefusedError("nobody there")
+        return json.dumps(self.issuer.key_set()).encode()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source(Issuer("first"))
+
+
+async def found(keys: FetchedKeySet, kid: str) -> SigningKey | None:
+    async with asyncio.timeout(10):
+        key = keys.find(kid)
+        return await key if isinstance(key, Awaitable) else key
+
+
+def test_a_set_is_fetched_once_and_then_known_at_once(clock: FakeClock, source: Source) -> None:
+    async def run() -> None:
+        keys = FetchedKeySet(source.fetch, clock)
+        assert await found(keys, "first") is not None
+        assert isinstance(keys.find("first"), SigningKey)
+        assert source.asked == 1
+
+    asyncio.run(run())
+
+
+def test_a_new_key_is_fetched_when_a_token_names_it_but_not_all_the_time(clock: FakeClock, source: Source) -> None:
+    async def run() -> None:
+        keys = FetchedKeySet(source.fetch, clock)
+        await found(keys, "first")
+        source.issuer.add("second")
+
+        assert await found(keys, "second") is None, "it was asked a moment ago"
+        clock.advance(10)
+        assert await found(keys, "second") is not None
+        for _ in range(20):
+            assert await found(keys, "made-up") is None
+        assert source.asked == 2
+
+    asyncio.run(run())
+
+
+def test_those_who_wait_share_one_fetch_and_may_leave(clock: FakeClock, source: Source) -> None:
+    source.released.clear()
+
+    async def run() -> None:
+        keys = FetchedKeySet(source.fetch, clock)
+        waiting = [asyncio.create_task(found(keys, "first")) for _ in range(5)]
+        async with asyncio.timeout(10):
+            while not source.asked:
+                await asyncio.to_thread(int)
+        waiting[0].cancel()
+        await asyncio.to_thread(int)
+        source.released.set()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(results[0], asyncio.CancelledError)
+        assert all(isinstance(result, SigningKey) for result in results[1:])
+        assert source.asked == 1
+
+    asyncio.run(run())
+
+
+def test_an_old_set_is_fetched_again_without_delaying_anybody(clock: FakeClock, source: Source) -> None:
+    async def run() -> None:
+        keys = FetchedKeySet(source.fetch, clock)
+        await found(keys, "first")
+        source.issuer.add("second")
+        source.issuer.forget("first")
+
+        clock.advance(600)
+        assert isinstance(keys.find("first"), SigningKey)
+        assert await found(keys, "second") is not None
+        assert keys.find("first") is None, "a key that was withdrawn counts no more"
+
+    asyncio.run(run())
+
+
+def test_while_the_issuer_is_away_its_keys_count_for_some_time(
+    clock: FakeClock, source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        keys = FetchedKeySet(source.fetch, clock)
+        await found(keys, "first")
+        source.broken = True
+
+        clock.advance(3599)
+        assert await found(keys, "first") is not None
+        assert await found(keys, "unknown") is None, "after the fetch that was started has failed"
+        clock.advance(11)
+        assert await found(keys, "first") is None
+        source.broken = False
+        clock.advance(10)
+        assert await found(keys, "first") is not None
+
+    asyncio.run(run())
+    assert {record.message for record in caplog.records} == {"key_set_not_fetched"}
+
+
+def test_a_set_that_is_no_set_is_as_good_as_none(clock: FakeClock) -> None:
+    async def run() -> None:
+        assert await found(FetchedKeySet(lambda: b"<html>", clock), "first") is None
+
+    asyncio.run(run())
+
+
+def test_only_keys_for_signatures_are_taken_from_a_set() -> None:
+    (good,) = Issuer("first").key_set()["keys"]
+    rows: list[Any] = [
+        good,
+        {**good, "kid": "for-encryption", "use": "enc"},
+        {**good, "kid": "other-algorithm", "alg": "RS256"},
+        {"kty": "oct", "kid": "secret", "k": "AAAA"},
+        {"kty": "RSA", "kid": "broken", "n": "?", "e": 5},
+        {"kty": "EC", "kid": "broken-too", "crv": "P-0"},
+        "nonsense",
+    ]
+
+    keys = read_key_set(json.dumps({"keys": rows}).encode())
+    assert list(keys) == ["first"]
+    assert keys["first"].algorithms == {"ES256"}
+    bare = {name: value for name, value in good.items() if name not in ("alg", "use", "kid")}
+    assert read_key_set(json.dumps({"keys": [bare]}).encode())[""].algorithms == {"ES256", "ES384", "ES512"}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"keys": {}}', b"5"])
+def test_what_has_no_list_of_keys_is_no_set(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"keys|JSON|Expecting"):
+        read_key_set(content)
+
+
+def test_a_token_that_names_no_key_means_the_only_one(tmp_path: Path) -> None:
+    issuer = Issuer("first")
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(issuer.key_set()), encoding="utf-8")
+    keys = KeySetFile(path)
+
+    assert keys.find("") is not None
+    issuer.add("second")
+    path.write_text(json.dumps(issuer.key_set()), encoding="utf-8")
+    assert keys.find("") is None
+    assert keys.find("second") is not None
+
+
+def test_a_file_that_breaks_leaves_what_was_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(Issuer("first").key_set()), encoding="utf-8")
+    keys = KeySetFile(path)
+
+    path.write_text("{", encoding="utf-8")
+    assert keys.find("first") is not None
+    path.unlink()
+    assert keys.find("first") is not None
+    assert [record.message for record in caplog.records] == ["key_set_unreadable"] * 2
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "cannot be read: No such file"),
+        (b"{}", "it has no list 'keys'"),
+        (b"\xff", "it is not JSON"),
+        (b"-----BEGIN PUBLIC KEY-----", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b'{"kty": "EC", "crv": "P-256"}', "it has no list 'keys'"),
+        (b'{"keys": []}', "none of its keys can check a signature"),
+        (b'{"keys": ["a", {"kty": "oct", "k": "c2VjcmV0"}, {"kty": "EC"}]}', "none of its keys can check a signature"),
+    ],
+)
+def test_a_gateway_does_not_start_with_a_file_that_is_no_set(tmp_path: Path, content: bytes | None, why: str) -> None:
+    path = tmp_path / "keys.json"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(InvalidSettings) as refused:
+        KeySetFile(path)
+    assert why in str(refused.value)
+    assert str(path) in str(refused.value)
+    assert "JSON Web Key Set" in refused.value.hint
+
+
+def test_a_set_that_is_emptied_later_lets_nobody_in_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps(Issuer("first").key_set()), encoding="utf-8")
+    keys = KeySetFile(path)
+
+    path.write_text('{"keys": []}', encoding="utf-8")
+
+    assert keys.find("first") is None
+
+
+def test_a_set_comes_from_its_own_address_or_not_at_all(clock: FakeClock) -> None:
+    with stranger_at_home() as stranger:
+        stranger.serves("/keys", {"keys": []})
+        stranger.routes["/moved"] = lambda _: Said(None, 302, {"Location": f"{stranger.url}/keys"})
+        stranger.routes["/huge"] = lambda _: Said(raw=b"x" * (1024 * 1024 + 1))
+
+        assert json.loads(fetcher(f"{stranger.url}/keys", clock.monotonic)()) == {"keys": []}
+        for path in ("moved", "missing", "huge"):
+            with pytest.raises(ExternalAgentFailed):
+                fetcher(f"{stranger.url}/{path}", clock.monotonic)()
+        assert [heard.path for heard in stranger.heard].count("/keys") == 1, "nobody was sent on"

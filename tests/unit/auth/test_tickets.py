@@ -1,0 +1,75 @@
+"""A ticket is worth one handshake, for half a minute."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from synapse.auth.authenticators import TicketBook
+from synapse.core.caller import Caller
+from synapse.core.errors import RateLimited
+from tests.fakes.clock import FakeClock
+
+ANNE = Caller(scope="key:1", name="anne")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def book(most: int = 100) -> TicketBook:
+    numbers = count(1)
+    return TicketBook(lambda: f"ticket-{next(numbers)}", most=most)
+
+
+def test_a_ticket_is_worth_its_caller_once(clock: FakeClock) -> None:
+    tickets = book()
+    ticket = tickets.issue(ANNE, clock)
+
+    assert ticket.expires_at == clock.now() + timedelta(seconds=30)
+    clock.advance(29)
+    assert tickets.redeem(ticket.text, clock) == ANNE
+    assert tickets.redeem(ticket.text, clock) is None
+
+
+def test_a_ticket_that_is_too_old_is_worth_nothing(clock: FakeClock) -> None:
+    tickets = book()
+    ticket = tickets.issue(ANNE, clock)
+    clock.advance(30)
+
+    assert tickets.redeem(ticket.text, clock) is None
+
+
+def test_a_clock_that_is_set_back_gives_a_ticket_no_longer_life(clock: FakeClock) -> None:
+    tickets = book()
+    ticket = tickets.issue(ANNE, clock)
+    clock.jump(-3600)
+    clock.suspend(30)
+
+    assert tickets.redeem(ticket.text, clock) is None
+
+
+def test_what_was_never_issued_is_worth_nothing(clock: FakeClock) -> None:
+    assert book().redeem("ticket-1", clock) is None
+
+
+def test_only_so_many_are_out_and_old_ones_make_room(clock: FakeClock) -> None:
+    tickets = book(most=2)
+    tickets.issue(ANNE, clock)
+    clock.advance(10)
+    late = tickets.issue(ANNE, clock)
+    clock.advance(10)
+
+    with pytest.raises(RateLimited):
+        tickets.issue(ANNE, clock)
+    clock.advance(11)
+    tickets.issue(ANNE, clock)
+    clock.advance(1)
+    assert tickets.redeem(late.text, clock) == ANNE
+
+
+def test_a_ticket_does_not_show_itself(clock: FakeClock) -> None:
+    assert "ticket-1" not in repr(book().issue(ANNE, clock))

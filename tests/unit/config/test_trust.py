@@ -1,0 +1,187 @@
+"""What a person's trust in a project is about, and what ends it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from synapse.config.trust import MOST_BYTES, MOST_FILES, Project, Trust, TrustBook, read_project
+from synapse.core.errors import InvalidRequest, NotFound
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path.resolve() / "project"
+    (made / ".synapse" / "profiles").mkdir(parents=True)
+    (made / ".synapse" / "profiles" / "bc.toml").write_text("command = ['bc']", encoding="utf-8")
+    (made / ".synapse" / "config.toml").write_text("queue_limit = 2", encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> TrustBook:
+    return TrustBook(tmp_path / "state")
+
+
+def trusted(book: TrustBook, folder: Path) -> Trust:
+    book.decide(read_project(folder), NOW, trusted=True)
+    return book.trust_in(read_project(folder))
+
+
+def test_every_file_is_read(folder: Path) -> None:
+    assert read_project(folder) == Project(
+        folder=folder, files={"profiles/bc.toml": b"command = ['bc']", "config.toml": b"queue_limit = 2"}
+    )
+
+
+def test_a_project_is_unknown_then_trusted_then_forgotten(folder: Path, book: TrustBook) -> None:
+    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
+
+    assert trusted(book, folder) is Trust.TRUSTED
+
+    book.revoke(folder)
+    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
+    with pytest.raises(NotFound):
+        book.revoke(folder)
+
+
+def test_a_project_that_was_declined_is_new_again_with_other_content(folder: Path, book: TrustBook) -> None:
+    book.decide(read_project(folder), NOW, trusted=False)
+    assert book.trust_in(read_project(folder)) is Trust.DECLINED
+
+    (folder / ".synapse" / "more").write_text("", encoding="utf-8")
+
+    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
+
+
+def change(path: Path) -> None:
+    path.write_text("command = ['other']", encoding="utf-8")
+
+
+def move(path: Path) -> None:
+    path.rename(path.with_name("dc.toml"))
+
+
+def add(path: Path) -> None:
+    (path.parent / "deep" / "er").mkdir(parents=True)
+    (path.parent / "deep" / "er" / "new").write_bytes(b"")
+
+
+@pytest.mark.parametrize("act", [change, move, add, Path.unlink])
+def test_any_change_ends_the_trust(folder: Path, book: TrustBook, act: Callable[[Path], None]) -> None:
+    assert trusted(book, folder) is Trust.TRUSTED
+
+    act(folder / ".synapse" / "profiles" / "bc.toml")
+
+    assert book.trust_in(read_project(folder)) is Trust.CHANGED
+
+
+def test_no_other_names_and_contents_give_the_same_hash() -> None:
+    def digest(files: dict[str, bytes]) -> str:
+        return Project(folder=Path("/x"), files=files).digest
+
+    digests = [
+        digest(files) for files in ({}, {"a": b"b"}, {"ab": b""}, {"a": b"", "b": b""}, {"": b"ab"}, {"b": b"a"})
+    ]
+
+    assert len(set(digests)) == len(digests)
+    assert digest({"a": b"1", "b": b"2"}) == digest({"b": b"2", "a": b"1"})
+
+
+def test_the_trust_is_in_one_folder_and_not_in_a_copy_of_it(folder: Path, book: TrustBook, tmp_path: Path) -> None:
+    assert trusted(book, folder) is Trust.TRUSTED
+    (tmp_path / "link").symlink_to(folder)
+    assert book.trust_in(read_project(tmp_path / "link")) is Trust.TRUSTED
+
+    folder.rename(tmp_path / "moved")
+
+    assert book.trust_in(read_project(tmp_path / "moved")) is Trust.UNKNOWN
+
+
+def link_file(place: Path) -> None:
+    (place / "profiles" / "x.toml").symlink_to("/etc/hostname")
+
+
+def link_folder(place: Path) -> None:
+    (place / "deep").symlink_to("/etc")
+
+
+def broken_link(place: Path) -> None:
+    (place / "x").symlink_to("nowhere")
+
+
+def link_inside(place: Path) -> None:
+    (place / "x").symlink_to("config.toml")
+
+
+def pipe(place: Path) -> None:
+    os.mkfifo(place / "pipe")
+
+
+def too_large(place: Path) -> None:
+    (place / "large").write_bytes(bytes(MOST_BYTES))
+
+
+def too_many(place: Path) -> None:
+    for number in range(MOST_FILES):
+        (place / str(number)).touch()
+
+
+def whole_link(place: Path) -> None:
+    place.rename(place.with_name("real"))
+    place.symlink_to("real")
+
+
+@pytest.mark.parametrize(
+    "act", [link_file, link_folder, broken_link, link_inside, pipe, too_large, too_many, whole_link]
+)
+def test_what_could_mean_something_else_tomorrow_cannot_be_trusted(
+    folder: Path, book: TrustBook, act: Callable[[Path], None]
+) -> None:
+    assert trusted(book, folder) is Trust.TRUSTED
+    act(folder / ".synapse")
+
+    project = read_project(folder)
+
+    assert project.problem
+    assert project.files == {}
+    assert book.trust_in(project) is Trust.UNUSABLE
+    with pytest.raises(InvalidRequest, match="cannot be trusted"):
+        book.decide(project, NOW, trusted=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_user_cannot_be_trusted(folder: Path) -> None:
+    os.chown(folder / ".synapse" / "config.toml", 12345, 12345)
+
+    assert "belongs to another user" in read_project(folder).problem
+
+
+def test_decisions_are_private_and_listed_by_folder(folder: Path, book: TrustBook, tmp_path: Path) -> None:
+    (tmp_path.resolve() / "another" / ".synapse").mkdir(parents=True)
+    trusted(book, folder)
+    book.decide(read_project(tmp_path / "another"), NOW, trusted=False)
+
+    found = book.decisions()
+
+    assert [(one.folder.name, one.trusted, one.at) for one in found] == [
+        ("another", False, "2026-01-02T03:04:05Z"),
+        ("project", True, "2026-01-02T03:04:05Z"),
+    ]
+    files = list((tmp_path / "state" / "trust").iterdir())
+    assert {file.stat().st_mode & 0o777 for file in [*files, tmp_path / "state" / "trust"]} == {0o600, 0o700}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"folder": 3, "sha256": null, "trusted": "yes"}', b"\xff"])
+def test_a_damaged_decision_decides_nothing(folder: Path, book: TrustBook, tmp_path: Path, content: bytes) -> None:
+    trusted(book, folder)
+    for file in (tmp_path / "state" / "trust").iterdir():
+        file.write_bytes(content)
+
+    assert book.trust_in(read_project(folder)) is Trust.UNKNOWN

@@ -1,0 +1,47 @@
+"""A listener that keeps what it hears."""
+
+from __future__ import annotations
+
+from synapse.terminal.evidence import Source
+from synapse.terminal.screen import Picture
+from synapse.terminal.signals.report import Saying, SignalReport
+
+
+class KeepingListener:
+    def __init__(self) -> None:
+        self.reports: list[SignalReport] = []
+        self.said: list[Saying] = []
+        self.expected: dict[Source, str] = {}
+        self.lacking: dict[Source, str] = {}
+        self.is_ready = False
+        self.shown: Picture | None = None
+        self.last_typed = ""
+        self.answered: set[str] = set()
+        """Questions whose dialog is gone."""
+
+    def quiet_for(self) -> float:
+        return 0.0
+
+    def typed(self) -> str:
+        return self.last_typed
+
+    def picture(self) -> Picture | None:
+        return self.shown
+
+    def seems_ready(self) -> bool:
+        return self.is_ready
+
+    def asks(self, question_id: str) -> bool:
+        return question_id not in self.answered
+
+    def report(self, report: SignalReport) -> None:
+        self.reports.append(report)
+
+    def say(self, saying: Saying) -> None:
+        self.said.append(saying)
+
+    def expect(self, source: Source, detail: str) -> None:
+        self.expected[source] = detail
+
+    def lack(self, source: Source, detail: str) -> None:
+        self.lacking[source] = detail

@@ -1,0 +1,219 @@
+"""Words of ours on a screen: where they go, when they go away, and that nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import tty
+from collections.abc import Iterator
+
+import pytest
+
+from synapse.drivers.pty.notices import Notices, beside_cursor, line_above, over_bottom_row
+from synapse.drivers.pty.screen import LockedScreen
+from synapse.terminal.screen import Picture, Screen
+from tests.fakes.clock import FakeClock
+
+
+class PaperTerminal:
+    """Writes down what is shown."""
+
+    def __init__(self) -> None:
+        self.last_output = 0.0
+        self.shown = bytearray()
+
+    def show(self, data: bytes) -> None:
+        self.shown += data
+
+    def show_person(self, data: bytes) -> None:
+        self.shown += data
+
+
+class Bench:
+    """Notices on a real screen and a real terminal's settings, with time that is told."""
+
+    def __init__(self, terminal: int, *painted: bytes) -> None:
+        self.clock = FakeClock()
+        self.paper = PaperTerminal()
+        self.screen = LockedScreen(40, 6)
+        self.screen.load()
+        self.notices = Notices(terminal, self.screen, self.clock, self.paper)
+        self.prints(b"".join(painted))
+        self.clock.advance(1)
+
+    def prints(self, data: bytes) -> None:
+        self.notices.output_comes()
+        self.screen.feed(data)
+        self.paper.last_output = self.clock.monotonic()
+        self.notices.output_seen(data)
+
+    def taken(self) -> bytes:
+        shown = bytes(self.paper.shown)
+        self.paper.shown.clear()
+        return shown
+
+
+@pytest.fixture(name="raw")
+def a_raw_terminal() -> Iterator[int]:
+    terminal, program_side = os.openpty()
+    tty.setraw(program_side)
+    yield terminal
+    os.close(terminal)
+    os.close(program_side)
+
+
+@pytest.fixture(name="cooked")
+def a_cooked_terminal() -> Iterator[int]:
+    terminal, program_side = os.openpty()
+    yield terminal
+    os.close(terminal)
+    os.close(program_side)
+
+
+def picture_after(*data: bytes) -> Picture:
+    screen = Screen(40, 6)
+    for part in data:
+        screen.feed(part)
+    return screen.picture()
+
+
+PAINTED = [
+    b"\x1b[2;1Hhello\x1b[3;1H> ",
+    b"> \x1b[2mType here\x1b[0m\x1b[1;3H",
+    "│ 設計 │\x1b[1;8H".encode(),
+    b"",
+    b"x" * 39,
+]
+
+
+@pytest.mark.parametrize("painted", PAINTED)
+def test_words_beside_the_cursor_leave_nothing_behind(painted: bytes) -> None:
+    before = picture_after(painted)
+    words, undo = beside_cursor("[→ codex] sent, and more than fits", before)
+
+    during, after = picture_after(painted, words), picture_after(painted, words, undo)
+
+    assert during.cursor == after.cursor == before.cursor
+    assert after.lines == before.lines
+
+
+def test_words_beside_the_cursor_are_readable() -> None:
+    words, _ = beside_cursor("[→ codex] sent", picture_after(b"> "))
+
+    assert picture_after(b"> ", words).lines[0] == ">  [→ codex] sent"
+
+
+@pytest.mark.parametrize("painted", PAINTED)
+def test_words_over_the_bottom_row_move_nothing(painted: bytes) -> None:
+    before = picture_after(painted)
+    after = picture_after(painted, over_bottom_row("x" * 100, before))
+
+    assert after.cursor == before.cursor
+    assert after.lines[:-1] == before.lines[:-1]
+    assert after.lines[-1] == "x" * 39
+
+
+def test_a_line_above_pushes_the_prompt_down_as_it_is() -> None:
+    painted = b"hello\r\n> half a\x1b[D"
+    before = picture_after(painted)
+    after = picture_after(painted, line_above("[→ codex] sent", before))
+
+    assert after.lines[:3] == ("hello", "[→ codex] sent", "> half a")
+    assert after.cursor == (2, before.cursor[1])
+
+
+def test_nothing_is_shown_into_a_sequence_that_is_not_finished(raw: int) -> None:
+    bench = Bench(raw, b"> \x1b[3")
+    bench.notices.add("[→ codex] sent")
+
+    assert bench.notices.tick() is not None
+    assert bench.taken() == b""
+    bench.prints(b"1m")
+    bench.clock.advance(0.1)
+    bench.notices.tick()
+    assert b"[\xe2\x86\x92 codex] sent" in bench.taken()
+
+
+def test_words_beside_the_cursor_go_before_the_next_output_and_come_back(raw: int) -> None:
+    bench = Bench(raw, b"> ")
+    bench.notices.add("note")
+    bench.notices.tick()
+    assert b"note" in bench.taken()
+
+    bench.prints(b"x")
+    assert bench.taken() == b"\x1b7\x1b[0;2m     \x1b[0m\x1b8"
+    bench.clock.advance(0.1)
+    bench.notices.tick()
+    assert b"note" in bench.taken()
+
+
+def test_words_beside_the_cursor_go_with_the_next_key_for_good(raw: int) -> None:
+    bench = Bench(raw, b"> ")
+    bench.notices.add("note")
+    bench.notices.tick()
+    bench.taken()
+
+    bench.notices.key_seen()
+
+    assert bench.taken() == b"\x1b7\x1b[0;2m     \x1b[0m\x1b8"
+    assert bench.notices.tick() is None
+    assert bench.taken() == b""
+
+
+def test_words_go_after_a_few_seconds(raw: int) -> None:
+    bench = Bench(raw, b"> ")
+    bench.notices.add("note")
+    wait = bench.notices.tick()
+    bench.taken()
+    assert wait == 3.0
+
+    bench.clock.advance(3.0)
+    assert bench.notices.tick() is None
+    assert b"     " in bench.taken()
+
+
+def test_on_a_full_screen_the_words_are_painted_over_again(raw: int) -> None:
+    bench = Bench(raw, b"\x1b[?1049h\x1b[6;1Hbottom\x1b[1;1H> ")
+    bench.notices.add("note")
+    bench.notices.tick()
+    assert bench.taken().startswith(b"\x1b7\x1b[6;1H")
+
+    bench.notices.key_seen()
+    bench.notices.tick()
+
+    assert b"bottom" in bench.taken()
+
+
+def test_one_notice_follows_the_other(raw: int) -> None:
+    bench = Bench(raw, b"> ")
+    bench.notices.add("one")
+    bench.notices.add("two")
+    bench.notices.tick()
+    assert b"one" in bench.taken()
+    bench.notices.tick()
+    assert b"two" in bench.taken()
+
+
+def test_at_a_cooked_prompt_the_words_are_output_like_any(cooked: int) -> None:
+    bench = Bench(cooked, b"> ")
+    bench.notices.add("note \x1b[31m\n of ours")
+
+    assert bench.notices.tick() is None
+
+    picture = bench.screen.picture()
+    assert picture is not None
+    assert picture.lines[:2] == ("note [31m of ours", ">")
+    assert bench.taken() == b"\r\x1b[Knote [31m of ours\r\n> \x1b[3G"
+
+
+def test_words_wait_for_the_emulator(raw: int) -> None:
+    clock, paper, screen = FakeClock(), PaperTerminal(), LockedScreen(40, 6)
+    notices = Notices(raw, screen, clock, paper)
+    clock.advance(1)
+    notices.add("note")
+    notices.tick()
+    assert not paper.shown
+
+    screen.load()
+    notices.tick()
+
+    assert b"note" in paper.shown

@@ -1,0 +1,152 @@
+"""What is written to a program for a message: after what may be left of another one, and when the bytes have left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from synapse.core.driver import DeliveryUncertain, Submitted, TurnEvent, Typing
+from synapse.drivers.pty.context import PtyContext, SignalBuffer
+from synapse.drivers.pty.submit import KeySubmitter
+from synapse.terminal.delivery import Delivery
+from synapse.terminal.evidence import Look
+from synapse.terminal.profile import Profile
+from synapse.terminal.screen import Picture
+from tests.unit.terminal.scenes import TEXT, line_profile, look_at, page, page_profile, screen_of
+
+STEP = 0.25
+CLEAR = "\x15"
+PROMPT = screen_of("hello", "> ")
+SUBMITTED = screen_of("hello", "> " + TEXT, "done", "> ")
+
+
+@dataclass
+class FakeProgram:
+    """Notes what is written to it, and when."""
+
+    has_line_editor: bool = False
+    written: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    now: float = 0.0
+    read_at: float = 0.0
+    """When it reads what was written."""
+
+    def write(self, data: bytes) -> None:
+        self.written.append((self.now, data.decode()))
+
+    def drop_unread(self) -> bool:
+        self.written.append((self.now, "drop"))
+        return not self.has_line_editor
+
+    @property
+    def pump(self) -> FakeProgram:
+        return self
+
+    @property
+    def input(self) -> FakeProgram:
+        return self
+
+    @property
+    def pending(self) -> int:
+        return int(self.now < self.read_at)
+
+    @property
+    def words(self) -> list[str]:
+        return [word for _, word in self.written]
+
+
+class FakeStation:
+    """Shows the program as it is before or after Enter; time goes on whenever somebody waits."""
+
+    def __init__(self, program: FakeProgram, profile: Profile, before: Picture) -> None:
+        self.program = program
+        self.profile = profile
+        self.heard = SignalBuffer()
+        self.lookout = self
+        self.recheck: Callable[[], None] = lambda: None
+        self.before = self.after = before
+        self.begun_at = 0
+
+    def now(self) -> float:
+        return self.program.now
+
+    def look(self) -> Look:
+        is_entered = "\r" in self.program.words[self.begun_at :]
+        return look_at(self.after if is_entered else self.before)
+
+    async def next_look(self, _deadline: float | None) -> None:
+        self.program.now += STEP
+
+
+def a_typist(
+    program: FakeProgram, profile: Profile | None = None, before: Picture = PROMPT
+) -> tuple[KeySubmitter, FakeStation]:
+    station = FakeStation(program, profile or line_profile(), before)
+    # The typist needs no more of one than this.
+    return KeySubmitter(cast("PtyContext", cast("Any", station))), station
+
+
+def deliver(typist: KeySubmitter, station: FakeStation, *, is_taken: bool) -> list[TurnEvent]:
+    """Type a message until there is proof, or doubt that nobody waits to end."""
+    station.after = SUBMITTED if is_taken else station.before
+    station.begun_at = len(station.program.words)
+
+    async def turn() -> list[TurnEvent]:
+        events: list[TurnEvent] = []
+        typing = typist.deliver(Delivery(TEXT, station.profile))
+        async for event in typing:
+            events.append(event)
+            if isinstance(event, DeliveryUncertain):
+                break
+        await typing.aclose()
+        return events
+
+    return asyncio.run(asyncio.wait_for(turn(), 10))
+
+
+@pytest.mark.parametrize(
+    ("has_line_editor", "cleared"),
+    [(False, ["drop"]), (True, ["drop", CLEAR])],
+    ids=["it waits in the kernel", "it is in the line that the program edits"],
+)
+def test_a_line_that_was_never_proven_is_dropped_before_the_next(has_line_editor: bool, cleared: list[str]) -> None:
+    program = FakeProgram(has_line_editor)
+    typist, station = a_typist(program)
+
+    assert [type(event) for event in deliver(typist, station, is_taken=False)] == [Typing, DeliveryUncertain]
+    assert program.words == [TEXT, "\r"]
+    assert [type(event) for event in deliver(typist, station, is_taken=True)] == [Typing, Submitted]
+    assert program.words[2:] == [*cleared, TEXT, "\r"]
+
+
+def test_what_was_proven_leaves_nothing_to_drop() -> None:
+    program = FakeProgram()
+    typist, station = a_typist(program)
+    for _ in range(2):
+        deliver(typist, station, is_taken=True)
+
+    assert program.words == [TEXT, "\r"] * 2
+
+
+def test_what_stands_in_a_full_screen_prompt_is_not_cleared_unseen() -> None:
+    program = FakeProgram()
+    typist, station = a_typist(program, page_profile(), page())
+    for _ in range(2):
+        deliver(typist, station, is_taken=False)
+
+    assert "drop" not in program.words
+    assert CLEAR not in program.words
+    assert len(program.words) == 4
+
+
+def test_the_time_of_a_program_that_reads_slowly_begins_when_it_has_read() -> None:
+    program = FakeProgram(read_at=0.75)
+    typist, station = a_typist(program)
+    deliver(typist, station, is_taken=False)
+
+    (_, text), (entered_at, enter) = program.written
+    assert (text, enter) == (TEXT, "\r")
+    assert entered_at == 0.75 + station.profile.times.echo

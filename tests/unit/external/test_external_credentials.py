@@ -1,0 +1,56 @@
+"""What external agents are shown lies in private files, and no error tells what is in them."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from synapse.core.errors import StoreCorrupt, StoreFailed
+from synapse.external.files import FileCredentials
+
+HEADERS = {"Authorization": "Bearer secret"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "credentials"
+
+
+def test_credentials_are_kept_privately_and_forgotten(folder: Path) -> None:
+    credentials = FileCredentials(folder)
+    assert credentials.find("other") == {}
+
+    credentials.write("other", HEADERS)
+
+    assert FileCredentials(folder).find("other") == HEADERS
+    assert stat.S_IMODE((folder / "other.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    credentials.remove("other")
+    credentials.remove("other")
+    assert credentials.find("other") == {}
+
+
+@pytest.mark.parametrize("content", ["{secret", '["secret"]', '{"Authorization": 3}'])
+def test_a_broken_file_says_what_to_do_and_not_what_is_in_it(folder: Path, content: str) -> None:
+    folder.mkdir(parents=True)
+    (folder / "other.json").write_text(content, encoding="utf-8")
+
+    with pytest.raises(StoreCorrupt) as caught:
+        FileCredentials(folder).find("other")
+
+    assert "secret" not in str(caught.value)
+    assert "--alias other" in caught.value.hint
+
+
+def test_a_folder_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    credentials = FileCredentials(tmp_path / "file")
+
+    with pytest.raises(StoreFailed):
+        credentials.write("other", HEADERS)
+    with pytest.raises(StoreFailed):
+        credentials.find("other")
+    with pytest.raises(StoreFailed):
+        credentials.remove("other")

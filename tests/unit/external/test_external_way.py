@@ -1,0 +1,53 @@
+"""What an external agent says in a stream, and what it means when the stream breaks off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from synapse.client.events import ServerEvent
+from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
+from synapse.external.card import A2A_1_0, Interface
+from synapse.external.client import RemoteInterface
+from synapse.net.http import HttpClient
+
+TASK = ServerEvent("1", "", '{"task": {"id": "t", "status": {"state": "TASK_STATE_WORKING"}}}')
+ENDS = '{"error": {"code": 503, "status": "UNAVAILABLE", "message": "this server ends"}}'
+BROKEN = [
+    ServerEvent("1", "error", ENDS),
+    ServerEvent("1", "error", '{"type": "AgentUnavailableError", "message": "this server ends"}'),
+    ServerEvent("1", "", '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "this server ends"}}'),
+]
+
+
+class Stream:
+    """An errand that brings these events."""
+
+    def __init__(self, *events: ServerEvent) -> None:
+        self._events = events
+
+    def follow(self, _call: Any) -> Iterator[ServerEvent]:
+        return iter(self._events)
+
+
+def followed(*events: ServerEvent) -> Sequence[Any]:
+    way = RemoteInterface(Interface(protocol=A2A_1_0, binding="JSONRPC", url="http://other", streaming=True), {})
+    return list(way.follow(cast("HttpClient", Stream(*events)), "t"))
+
+
+@pytest.mark.parametrize("last", BROKEN, ids=["1.0", "0.3 REST", "JSON-RPC"])
+def test_a_stream_that_breaks_off_leaves_the_task_to_be_looked_at(last: ServerEvent) -> None:
+    with pytest.raises(ExternalAgentUnreachable, match="its stream broke off: this server ends"):
+        followed(TASK, last)
+
+
+@pytest.mark.parametrize("first", [BROKEN[0], BROKEN[2]], ids=["1.0", "JSON-RPC"])
+def test_an_error_in_the_place_of_a_stream_is_a_refusal(first: ServerEvent) -> None:
+    with pytest.raises(ExternalAgentFailed, match="it refused: this server ends"):
+        followed(first)
+
+
+def test_what_is_said_comes_one_after_the_other() -> None:
+    assert [said["task"]["id"] for said in followed(TASK, TASK)] == ["t", "t"]

@@ -1,0 +1,464 @@
+"""An agent elsewhere takes turns like any other: sent once, followed to the end, also after a break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.core.driver import (
+    Answered,
+    ArtifactProduced,
+    Failed,
+    HoldReason,
+    InputRequested,
+    Progress,
+    Refused,
+    Submitted,
+    Turn,
+    TurnEvent,
+    TurnStarted,
+    Typing,
+)
+from synapse.core.errors import AgentExited, ExternalAgentFailed, ExternalAgentUnreachable, QuestionGone
+from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.override import override
+from synapse.core.question import Choice
+from synapse.core.requests import ExternalAgent
+from synapse.core.task import TaskId
+from synapse.external.client import Said, Unanswered
+from synapse.external.conversation import Patience
+from synapse.external.driver import FileThreads, RemoteDriver
+from synapse.external.encode import NEW, RemoteTaskRef
+from tests.fakes.clock import FakeClock
+
+TASK = TaskId("11111111-0000-4000-8000-000000000000")
+AGENT = ExternalAgent(alias="other", url="http://other", name="Other", card={"capabilities": {"streaming": True}})
+PATIENCE = Patience(first_pause=0.001, longest_pause=0.001, lost=0.0, answer=5.0)
+BOUND = 10.0
+
+Script = Sequence[Said | Exception]
+"""What is said, one after the other; an error ends it."""
+
+
+@dataclass
+class FakeRemote:
+    """An agent elsewhere that says what it is told to; `told` are the messages that it was sent."""
+
+    tells: list[Script] = field(default_factory=list[Script])
+    follows: list[Script] = field(default_factory=list[Script])
+    looks: list[Said | Exception] = field(default_factory=list[Any])
+    streams: bool = True
+    refuses_cancel: bool = False
+    told: list[tuple[Message, RemoteTaskRef]] = field(default_factory=list[Any])
+    canceled: list[str] = field(default_factory=list[str])
+    silent: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it has said everything and the stream stays open."""
+    stays: bool = False
+
+    async def tell(
+        self, _agent: ExternalAgent, message: Message, thread: RemoteTaskRef, _seconds: float
+    ) -> AsyncGenerator[Said, None]:
+        self.told.append((message, thread))
+        async for said in self._played(self.tells.pop(0)):
+            yield said
+
+    async def follow(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> AsyncGenerator[Said, None]:
+        async for said in self._played(self.follows.pop(0)):
+            yield said
+
+    async def look(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> Said:
+        said = self.looks.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async def cancel(self, _agent: ExternalAgent, task_id: str, _seconds: float) -> None:
+        self.canceled.append(task_id)
+        if self.refuses_cancel:
+            raise ExternalAgentFailed("it refused")
+
+    def has_streams(self, _agent: ExternalAgent) -> bool:
+        return self.streams
+
+    async def _played(self, script: Script) -> AsyncGenerator[Said, None]:
+        for one in script:
+            if isinstance(one, Exception):
+                raise one
+            yield one
+        if self.stays:
+            self.silent.set()
+            await asyncio.Event().wait()
+
+
+def task(state: str, *texts: str, says: str = "") -> Said:
+    artifacts = [{"artifactId": f"a-{number}", "parts": [{"text": text}]} for number, text in enumerate(texts)]
+    status: dict[str, Any] = {"state": f"TASK_STATE_{state}"}
+    if says:
+        status["message"] = {"role": "ROLE_AGENT", "parts": [{"text": says}]}
+    return {"task": {"id": "r-1", "contextId": "c-1", "status": status, "artifacts": artifacts}}
+
+
+def status(state: str, says: str = "") -> Said:
+    return {"statusUpdate": {"taskId": "r-1", "contextId": "c-1", "status": task(state, says=says)["task"]["status"]}}
+
+
+def chunk(text: str, *, append: bool = False, last: bool = False) -> Said:
+    artifact = {"artifactId": "a-0", "parts": [{"text": text}]}
+    return {"artifactUpdate": {"taskId": "r-1", "artifact": artifact, "append": append, "lastChunk": last}}
+
+
+def a_turn(text: str = "hi", *, first: bool = True) -> Turn:
+    message = Message(message_id=MessageId(f"m-{text}"), role=Role.USER, parts=(TextPart(text=text),))
+    return Turn(task_id=TASK, message=message, text=text, first=first)
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> FileThreads:
+    return FileThreads(tmp_path / "threads" / "other.json")
+
+
+def driver_of(remote: FakeRemote, threads: FileThreads, agent: ExternalAgent = AGENT) -> RemoteDriver:
+    return RemoteDriver(agent, remote, threads, FakeClock(), PATIENCE)
+
+
+def run(coming: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def within_bounds() -> None:
+        async with asyncio.timeout(BOUND):
+            await coming()
+
+    asyncio.run(within_bounds())
+
+
+def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
+    async def collect() -> list[TurnEvent]:
+        async with asyncio.timeout(BOUND):
+            return [event async for event in driver.take_turn(turn)]
+
+    return asyncio.run(collect())
+
+
+def test_what_a_stream_brings_is_handed_on_as_it_comes(threads: FileThreads) -> None:
+    remote = FakeRemote(
+        tells=[[task("SUBMITTED"), status("WORKING", "thinking"), chunk("hel"), chunk("lo", append=True, last=True)]]
+    )
+    remote.tells[0] = [*remote.tells[0], status("COMPLETED")]
+
+    events = events_of(driver_of(remote, threads), a_turn())
+
+    assert [type(event) for event in events[:3]] == [Typing, Submitted, TurnStarted]
+    assert events[3] == Progress("thinking")
+    first, more = events[4], events[5]
+    assert isinstance(first, ArtifactProduced)
+    assert isinstance(more, ArtifactProduced)
+    assert (first.artifact.text, first.append, first.last_chunk) == ("hel", False, False)
+    assert (more.artifact.text, more.append, more.last_chunk) == ("lo", True, True)
+    assert events[6:] == [Answered(parts=(), source="a2a")]
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        (
+            {"message": {"messageId": "x", "parts": [{"text": "directly"}]}},
+            Answered(parts=(TextPart(text="directly"),), source="a2a"),
+        ),
+        (task("COMPLETED", says="done"), Answered(parts=(TextPart(text="done"),), source="a2a")),
+        (task("COMPLETED", "handed over", says="done"), Answered(parts=(), source="a2a")),
+        (task("INPUT_REQUIRED", says="which one?"), InputRequested((TextPart(text="which one?"),))),
+        (task("AUTH_REQUIRED", says="log in"), InputRequested((TextPart(text="log in"),), authorization=True)),
+        (task("REJECTED", says="not me"), Refused("not me")),
+        (task("FAILED", says="broken"), Failed("external_agent_failed", "broken")),
+        (task("CANCELED"), Failed("external_task_canceled", "its task was canceled there")),
+    ],
+)
+def test_each_end_over_there_is_an_end_here(threads: FileThreads, said: Said, outcome: TurnEvent) -> None:
+    assert events_of(driver_of(FakeRemote(tells=[[said]]), threads), a_turn())[-1] == outcome
+
+
+def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?")], [task("COMPLETED", "this one")]])
+    events_of(driver_of(remote, FileThreads(path)), a_turn("first"))
+
+    answered = events_of(driver_of(remote, FileThreads(path)), a_turn("second", first=False))
+
+    assert [thread for _, thread in remote.told] == [NEW, RemoteTaskRef(task_id="r-1", context_id="c-1")]
+    assert isinstance(answered[-1], Answered)
+    assert FileThreads(path).find(TASK) is None
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(threads: FileThreads) -> None:
+    threads.keep(TASK, RemoteTaskRef(task_id="r-1", context_id="c-1"), "m-0")
+    remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?"), status("WORKING"), status("COMPLETED")]])
+
+    assert isinstance(events_of(driver_of(remote, threads), a_turn(first=False))[-1], Answered)
+
+
+def test_an_answer_to_a_forgotten_question_fails(threads: FileThreads) -> None:
+    remote = FakeRemote()
+
+    (_, outcome) = events_of(driver_of(remote, threads), a_turn(first=False))
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "conversation_lost"
+    assert remote.told == []
+
+
+def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(threads: FileThreads) -> None:
+    remote = FakeRemote(
+        tells=[[task("WORKING"), chunk("hel"), ExternalAgentUnreachable("it broke off")]],
+        looks=[
+            task("WORKING", "hel")["task"],
+            ExternalAgentUnreachable("still away"),
+            task("WORKING", "hello")["task"],
+        ],
+        follows=[[task("WORKING", "hel"), TimeoutError()], [task("WORKING", "hello"), status("COMPLETED")]],
+    )
+    driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+
+    events = events_of(driver, a_turn())
+
+    assert [event.artifact.text for event in events if isinstance(event, ArtifactProduced)] == ["hel", "lo"]
+    assert len(remote.told) == 1
+    assert isinstance(events[-1], Answered)
+
+
+def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: FileThreads) -> None:
+    reasons: list[HoldReason | None] = []
+
+    class Watched(FakeRemote):
+        @override
+        async def look(self, _agent: ExternalAgent, _task_id: str, _seconds: float) -> Said:
+            reasons.append(driver.view().gate_reason)
+            return await super().look(_agent, _task_id, _seconds)
+
+    away, working, done = ExternalAgentUnreachable("away"), task("WORKING")["task"], task("COMPLETED", "done")["task"]
+    remote = Watched(streams=False, tells=[[task("SUBMITTED")]], looks=[away, working, done])
+    driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
+
+    assert isinstance(events_of(driver, a_turn())[-1], Answered)
+
+    assert reasons == [None, HoldReason.UNREACHABLE, None]
+    assert driver.view().gate_reason is None
+
+
+def test_an_agent_without_streams_is_looked_at_until_it_has_ended(threads: FileThreads) -> None:
+    remote = FakeRemote(
+        streams=False, tells=[[task("SUBMITTED")]], looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]]
+    )
+
+    events = events_of(driver_of(remote, threads), a_turn())
+
+    assert [event.artifact.text for event in events if isinstance(event, ArtifactProduced)] == ["done"]
+    assert isinstance(events[-1], Answered)
+
+
+def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(threads: FileThreads) -> None:
+    remote = FakeRemote(
+        tells=[[task("WORKING")]],
+        looks=[task("WORKING")["task"], task("WORKING")["task"], task("COMPLETED", "done")["task"]],
+        follows=[[ExternalAgentFailed("it has no such method")]],
+    )
+
+    assert isinstance(events_of(driver_of(remote, threads), a_turn())[-1], Answered)
+
+
+def test_an_agent_that_stays_away_is_given_up(threads: FileThreads) -> None:
+    remote = FakeRemote(tells=[[task("WORKING")]], looks=[ExternalAgentUnreachable("nobody listens")])
+
+    outcome = events_of(driver_of(remote, threads), a_turn())[-1]
+
+    assert outcome == Failed("external_agent_unreachable", "other: nobody listens")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ExternalAgentUnreachable("nobody listens"), "external_agent_unreachable"),
+        (ExternalAgentFailed("it refused"), "external_agent_failed"),
+        (TimeoutError(), "external_agent_unreachable"),
+        (Unanswered("it hung up"), "delivery_uncertain"),
+    ],
+)
+def test_a_message_that_was_not_taken_fails_without_being_sent_again(
+    threads: FileThreads, error: Exception, reason: str
+) -> None:
+    remote = FakeRemote(tells=[[error]])
+
+    typing, outcome = events_of(driver_of(remote, threads), a_turn())
+
+    assert typing == Typing()
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == reason
+    assert len(remote.told) == 1
+
+
+def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(threads: FileThreads) -> None:
+    ours = ExternalAgent(alias="other", url="http://other", name="Other", card={"extensions": {"synapse": {}}})
+    remote = FakeRemote(tells=[[Unanswered("it hung up")], [Unanswered("again")], [task("COMPLETED", "done")]])
+
+    events = events_of(driver_of(remote, threads, ours), a_turn())
+
+    assert isinstance(events[-1], Answered)
+    assert len(remote.told) == 3
+    assert len({message.message_id for message, _ in remote.told}) == 1
+
+
+def test_an_answer_to_a_question_was_taken_when_the_task_went_on(threads: FileThreads) -> None:
+    threads.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-0")
+    remote = FakeRemote(
+        streams=False,
+        tells=[[Unanswered("nothing in time")]],
+        looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]],
+    )
+
+    assert isinstance(events_of(driver_of(remote, threads), a_turn(first=False))[-1], Answered)
+    assert len(remote.told) == 1
+
+
+def test_what_makes_no_sense_fails(threads: FileThreads) -> None:
+    events = events_of(driver_of(FakeRemote(tells=[[{"hello": "world"}]]), threads), a_turn())
+
+    assert events == [
+        Typing(),
+        Failed("external_agent_failed", "other: its answer is neither a task nor a message"),
+    ]
+
+
+def test_two_callers_with_the_same_message_id_are_two_messages(threads: FileThreads) -> None:
+    remote = FakeRemote(tells=[[task("COMPLETED")], [task("COMPLETED")]])
+    driver = driver_of(remote, threads)
+    events_of(driver, a_turn())
+    other = Turn(task_id=TaskId("another"), message=a_turn().message, text="hi", first=True)
+
+    events_of(driver, other)
+
+    assert len({message.message_id for message, _ in remote.told}) == 2
+
+
+@pytest.mark.parametrize(
+    ("refuses", "note"), [(False, "it was canceled there"), (True, "it may go on there: it refused")]
+)
+def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, refuses: bool, note: str) -> None:
+    async def scene() -> None:
+        remote = FakeRemote(tells=[[task("WORKING")]], stays=True, refuses_cancel=refuses)
+        driver = driver_of(remote, threads)
+        assert not await driver.interrupt()
+        events: list[TurnEvent] = []
+        async for event in driver.take_turn(a_turn()):
+            events.append(event)
+            if isinstance(event, TurnStarted):
+                assert driver.view().state == "working"
+                assert await driver.interrupt()
+
+        assert remote.canceled == ["r-1"]
+        assert events[-1] == Failed("interrupted", note)
+        assert driver.view().state == "ready"
+
+    run(scene)
+
+
+def test_an_agent_that_is_removed_for_good_has_its_task_canceled(threads: FileThreads) -> None:
+    async def scene() -> None:
+        remote = FakeRemote(tells=[[task("WORKING")]], stays=True)
+        driver = driver_of(remote, threads)
+        await driver.wait_ready()
+        events: list[TurnEvent] = []
+        async for event in driver.take_turn(a_turn()):
+            events.append(event)
+            if isinstance(event, TurnStarted):
+                await driver.give_up()
+                await driver.give_up()
+
+        note = "other is not spoken to any longer; it was canceled there"
+        assert events[-1] == Failed("agent_exited", note)
+        assert remote.canceled == ["r-1"]
+        with pytest.raises(AgentExited):
+            await driver.wait_ready()
+
+    run(scene)
+
+
+def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+
+    async def stop_in_the_middle() -> None:
+        remote = FakeRemote(tells=[[task("WORKING"), chunk("hel")]], stays=True)
+        driver = driver_of(remote, FileThreads(path))
+        events: list[TurnEvent] = []
+        async for event in driver.take_turn(a_turn()):
+            events.append(event)
+            if isinstance(event, ArtifactProduced):
+                await driver.leave()
+
+        assert isinstance(events[-1], ArtifactProduced)
+        assert remote.canceled == []
+
+    run(stop_in_the_middle)
+    threads = FileThreads(path)
+    assert threads.has(TASK, a_turn().message.message_id)
+    remote = FakeRemote(looks=[task("COMPLETED", "hello")["task"]])
+
+    events = events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+
+    assert remote.told == []
+    assert [type(event) for event in events] == [Submitted, ArtifactProduced, Answered]
+    assert FileThreads(path).find(TASK) is None
+
+
+def test_the_task_over_there_is_remembered_before_the_message_counts_as_taken(threads: FileThreads) -> None:
+    async def scene() -> None:
+        async for event in driver_of(FakeRemote(tells=[[task("COMPLETED")]]), threads).take_turn(a_turn()):
+            if not isinstance(event, Typing):
+                assert threads.has(TASK, a_turn().message.message_id)
+
+        assert threads.find(TASK) is None
+
+    run(scene)
+
+
+def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(threads: FileThreads) -> None:
+    threads.keep(TASK, RemoteTaskRef(task_id="r-1"), a_turn().message.message_id)
+    remote = FakeRemote(looks=[ExternalAgentFailed("it has no such task")])
+
+    events = events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+
+    assert events == [Failed("external_agent_failed", "other: it has no such task")]
+
+
+def test_a_follow_up_that_may_not_have_been_taken_is_not_taken_for_the_message_before_it(threads: FileThreads) -> None:
+    threads.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-first")
+
+    assert threads.has(TASK, "m-first")
+    assert not threads.has(TASK, "m-second")
+
+
+def test_files_of_earlier_versions_name_no_message(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(f'{{"{TASK}": ["r-1", "c-1"]}}', encoding="utf-8")
+
+    assert FileThreads(path).find(TASK) == RemoteTaskRef(task_id="r-1", context_id="c-1")
+    assert not FileThreads(path).has(TASK, "")
+
+
+def test_a_message_takes_the_trace_of_its_task_with_it(threads: FileThreads) -> None:
+    remote = FakeRemote(tells=[[task("COMPLETED")]])
+
+    events_of(driver_of(remote, threads), replace(a_turn(), trace=(("traceparent", "00-a-b-01"),)))
+
+    assert remote.told[0][1].trace == (("traceparent", "00-a-b-01"),)
+
+
+def test_it_has_no_questions_for_persons(threads: FileThreads) -> None:
+    driver = driver_of(FakeRemote(), threads)
+    driver.confirm()
+
+    assert not driver.drop()
+    with pytest.raises(QuestionGone):
+        asyncio.run(driver.answer("q", Choice(option="1")))

@@ -1,0 +1,135 @@
+"""The gateway's port for gRPC: who is let in there, under which address it is found, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc.aio  # type: ignore[import-untyped]  # it has no types of its own
+import pytest
+from a2a.types import a2a_pb2 as a2a
+from a2a.types import a2a_pb2_grpc
+
+from synapse.auth.gateway import GatewayAuth
+from synapse.auth.settings import AccessSettings
+from synapse.core.caller import AuthMethods, Caller
+from synapse.core.lifecycle import replay
+from synapse.core.override import override
+from synapse.core.requests import Request
+from synapse.dialects.dialect import Headers
+from synapse.gateway.cards import GatewayCards
+from synapse.gateway.config import AgentConfig, GatewayConfig
+from synapse.gateway.grpc import GrpcDoor
+from synapse.gateway.routes import gateway_dialects
+from synapse.server.middleware import Addresses
+from synapse.server.peer import NOBODY, Peer
+from tests.fakes.certificates import self_made
+from tests.fakes.facts import opened
+
+BOUND = 20.0
+TASK = replay([opened()])
+
+
+class OpenGate(GatewayAuth):
+    """Lets everybody in, and remembers where each came from."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[str, str, int | None]] = []
+
+    @override
+    def admit_headers(
+        self, headers: Headers, *, path: str, peer: str, query: bytes = b"", owner: Peer = NOBODY
+    ) -> Caller:
+        assert (b"authorization", b"Bearer k") in headers
+        self.came.append((path, peer, owner.uid))
+        return Caller()
+
+
+class OneTask:
+    """Has one task, whoever asks."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Request, Caller]] = []
+
+    async def handle(self, request: Request, caller: Caller) -> Any:
+        self.asked.append((request, caller))
+        return TASK
+
+
+def door_of(gate: OpenGate, access: AccessSettings, **fields: Any) -> GrpcDoor:
+    door = GrpcDoor(
+        GatewayConfig(port=0, **fields),
+        access,
+        service=OneTask(),
+        gate=gate,
+        public_url="https://agents.example.com:8443/a",
+        max_message_bytes=1000,
+    )
+    cards = GatewayCards(
+        addresses=Addresses("http://a.example"), methods=AuthMethods(), config_of=lambda name: AgentConfig(id=name)
+    )
+    door.offer({dialect.name: dialect for dialect in gateway_dialects(cards)})
+    return door
+
+
+async def task_from(channel: Any) -> a2a.Task:
+    new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+    request = a2a.GetTaskRequest(tenant="ada", id=TASK.id)
+    task: a2a.Task = await new_stub(channel).GetTask(request, metadata=(("authorization", "Bearer k"),))
+    return task
+
+
+def test_callers_are_judged_by_their_metadata_and_their_address() -> None:
+    gate = OpenGate()
+
+    async def scene() -> None:
+        door = door_of(gate, AccessSettings(), host="localhost")
+        serving = asyncio.ensure_future(door.server.serve())
+        async with asyncio.timeout(BOUND):
+            await door.server.wait_started()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{door.port}") as channel:
+                assert (await task_from(channel)).id == TASK.id
+            door.server.stop()
+            await serving
+        assert door.url == f"agents.example.com:{door.port}"
+
+    asyncio.run(scene())
+
+    owner = os.getuid() if sys.platform == "linux" else None
+    assert gate.came == [("/lf.a2a.v1.A2AService/GetTask", "127.0.0.1", owner)]
+
+
+def test_a_certificate_is_shown_here_too(tmp_path: Path) -> None:
+    certificate, key = self_made(tmp_path)
+
+    async def scene() -> None:
+        door = door_of(OpenGate(), AccessSettings(tls_cert=certificate, tls_key=key))
+        serving = asyncio.ensure_future(door.server.serve())
+        async with asyncio.timeout(BOUND):
+            await door.server.wait_started()
+            trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
+            async with grpc.aio.secure_channel(f"localhost:{door.port}", trusted) as channel:
+                assert (await task_from(channel)).id == TASK.id
+            door.server.stop()
+            await serving
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("wished", ["", "INFO"])
+def test_what_it_tells_grpc_is_not_told_to_programs_that_are_started(
+    monkeypatch: pytest.MonkeyPatch, wished: str
+) -> None:
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    if wished:
+        monkeypatch.setenv("GRPC_VERBOSITY", wished)
+
+    async def scene() -> None:
+        door_of(OpenGate(), AccessSettings())
+
+    asyncio.run(scene())
+
+    assert os.environ.get("GRPC_VERBOSITY", "") == wished

@@ -1,0 +1,174 @@
+"""What ends at a gateway without an event: streams of callers who are put out, waits for agents that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from synapse.core.errors import AgentExited, StoreFailed, Unauthenticated
+from synapse.core.events import Recorded, Update
+from synapse.core.override import override
+from synapse.core.requests import FollowTask, ForAgent, GetTask, ListTasks, SendAndFollow, SendAndWait, SubscribeTask
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.gateway.tasks import MOST_MISSES
+from synapse.store.memory import MemoryStore
+from tests.fakes.driver import FakeDriver
+from tests.fakes.gateway_world import BOUND, LAPTOP, World, everything, message, world
+
+SECRET = "secret/store.db is locked"
+
+
+class TroubledStore(MemoryStore):
+    """A store that cannot be read for a while, and says too much about it."""
+
+    is_troubled = False
+
+    @override
+    async def load(self, task_id: TaskId) -> Task:
+        self._fail()
+        return await super().load(task_id)
+
+    @override
+    async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
+        self._fail()
+        return await super().read_after(seq, task_id=task_id, limit=limit)
+
+    def _fail(self) -> None:
+        if self.is_troubled:
+            raise StoreFailed(SECRET, hint="fuser secret/store.db")
+
+
+class Badge:
+    """Credentials that count until they are taken back."""
+
+    counts = True
+
+    def __call__(self) -> bool:
+        return self.counts
+
+
+def held() -> FakeDriver:
+    """An agent that works until it is let go."""
+    driver = FakeDriver()
+    driver.go_on.clear()
+    return driver
+
+
+async def looked(gateway: World, pending: asyncio.Future[Any], times: int) -> None:
+    """Look again so many times, each when what waits has heard of the last."""
+    for _ in range(times):
+        gateway.service.recheck()
+        await asyncio.wait({pending}, timeout=0.02)
+
+
+async def looked_until_done(gateway: World, pending: asyncio.Future[Any]) -> None:
+    async with asyncio.timeout(BOUND):
+        while not pending.done():
+            await looked(gateway, pending, 1)
+
+
+@pytest.mark.parametrize("request_type", [SendAndFollow, SubscribeTask, FollowTask])
+def test_a_stream_ends_when_the_credentials_of_its_reader_are_taken_back(request_type: type) -> None:
+    async def story() -> None:
+        badge, driver = Badge(), held()
+        async with world(driver) as gateway:
+            caller = replace(LAPTOP, holds=badge)
+            if request_type is SendAndFollow:
+                asked = SendAndFollow(message())
+            else:
+                asked = request_type(task_id=(await gateway.sent()).id)
+            updates: AsyncGenerator[Update, None] = await gateway.ask(ForAgent("ada", asked), caller)
+            reading = asyncio.ensure_future(everything(updates))
+            await asyncio.wait_for(driver.taken.wait(), BOUND)
+            await looked(gateway, reading, 2)
+            assert not reading.done()
+
+            badge.counts = False
+            await looked_until_done(gateway, reading)
+
+            assert isinstance(reading.exception(), Unauthenticated)
+            driver.go_on.set()
+
+    asyncio.run(story())
+
+
+def test_a_stream_of_somebody_else_goes_on() -> None:
+    async def story() -> None:
+        badge, driver = Badge(), held()
+        badge.counts = False
+        async with world(driver) as gateway:
+            task = await gateway.sent()
+            others = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id)), replace(LAPTOP, holds=badge))
+            ours = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id)))
+            reading = [asyncio.ensure_future(everything(updates)) for updates in (others, ours)]
+            await asyncio.wait_for(driver.taken.wait(), BOUND)
+
+            await looked_until_done(gateway, reading[0])
+            driver.go_on.set()
+
+            assert isinstance(reading[0].exception(), Unauthenticated)
+            assert (await asyncio.wait_for(reading[1], BOUND))[-1].task.state is TaskState.COMPLETED
+
+    asyncio.run(story())
+
+
+def test_a_store_that_fails_is_told_without_the_files_of_this_machine(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        store, driver = TroubledStore(), held()
+        async with world(driver, store) as gateway:
+            pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+            task = (await gateway.ask(ListTasks())).tasks[0]
+            updates = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id, after=0)))
+            store.is_troubled = True
+            await looked_until_done(gateway, pending)
+            for asked in (gateway.ask(GetTask(task.id)), pending, everything(updates)):
+                with pytest.raises(StoreFailed, match="cannot do it now") as failed:
+                    await asked
+                assert "secret" not in f"{failed.value} {failed.value.hint}"
+            store.is_troubled = False
+            driver.go_on.set()
+
+    asyncio.run(story())
+    told = [record.__dict__["error"] for record in caplog.records if record.message == "store_failed"]
+    assert told == [SECRET] * 3
+
+
+def test_who_waits_for_an_agent_that_is_gone_is_told() -> None:
+    async def story() -> None:
+        driver = held()
+        async with world(driver) as gateway:
+            pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+            await asyncio.wait_for(driver.taken.wait(), BOUND)
+            await looked(gateway, pending, MOST_MISSES + 1)
+            assert not pending.done()
+
+            gateway.desks.pop("ada")
+            await looked_until_done(gateway, pending)
+
+            with pytest.raises(AgentExited, match="is gone"):
+                pending.result()
+            driver.go_on.set()
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_an_agent_that_comes_back_gets_its_answer() -> None:
+    async def story() -> None:
+        driver = held()
+        async with world(driver) as gateway:
+            pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+            await asyncio.wait_for(driver.taken.wait(), BOUND)
+            for _ in range(2):
+                ada = gateway.desks.pop("ada")
+                await looked(gateway, pending, MOST_MISSES - 1)
+                gateway.desks["ada"] = ada
+                await looked(gateway, pending, 1)
+            driver.go_on.set()
+
+            assert (await asyncio.wait_for(pending, BOUND)).state is TaskState.COMPLETED
+
+    asyncio.run(story())

@@ -1,0 +1,46 @@
+"""Tickets at a gateway: made for whoever asks and may read, where the gateway has any."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from synapse.auth.authenticators import Ticket
+from synapse.core.caller import SEND, Caller
+from synapse.core.errors import Forbidden, UnsupportedOperation
+from synapse.core.requests import IssueTicket
+from synapse.gateway.directory import GatewayDirectory
+from synapse.gateway.service import GatewayService
+from tests.fakes.facts import START
+
+LAPTOP = Caller(scope="key:laptop", name="laptop")
+NOT_ASKED: Any = None
+"""Nobody asks for tasks or agents in these tests."""
+
+
+def gateway(**more: Any) -> GatewayService:
+    return GatewayService(GatewayDirectory(), NOT_ASKED, NOT_ASKED, NOT_ASKED, **more)
+
+
+def new_ticket(caller: Caller) -> Ticket:
+    return Ticket(text=f"for {caller.name}", expires_at=START)
+
+
+def issued(service: GatewayService, caller: Caller) -> Ticket:
+    return cast("Ticket", asyncio.run(service.handle(IssueTicket(), caller)))
+
+
+def test_a_ticket_is_made_for_the_caller() -> None:
+    assert issued(gateway(new_ticket=new_ticket), LAPTOP) == new_ticket(LAPTOP)
+
+
+def test_who_may_not_read_gets_no_ticket() -> None:
+    with pytest.raises(Forbidden):
+        issued(gateway(new_ticket=new_ticket), Caller(scope="key:x", actions=frozenset({SEND})))
+
+
+def test_a_gateway_without_a_socket_has_no_tickets() -> None:
+    with pytest.raises(UnsupportedOperation):
+        issued(gateway(), LAPTOP)

@@ -1,0 +1,361 @@
+"""One WebSocket of the hub: many tasks, each told in order and once, over broken connections and to slow readers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.driver import Answered, ArtifactProduced, InputRequested, Submitted, Turn, TurnEvent
+from synapse.core.errors import RateLimited
+from synapse.core.message import Artifact, TextPart
+from synapse.core.requests import ForAgent, Request
+from synapse.core.task import Task
+from synapse.gateway import hub_socket
+from synapse.gateway.hub_socket import HubSocket
+from synapse.server.websocket import ChannelClosed, WebSocketChannel
+from synapse.tasks.feed import Feed
+from tests.fakes.desk import ME, Desk, working
+from tests.fakes.driver import FakeDriver
+
+BOUND = 5.0
+LAPTOP = Caller(scope="key:laptop", name="laptop")
+Frame = dict[str, Any]
+
+
+def agent_name(_task: Task) -> str:
+    return "ada"
+
+
+class OneAgent:
+    """A gateway with one agent, without the gateway."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def handle(self, request: Request, caller: Caller) -> Any:
+        return await self._desk.service.handle(request.request if isinstance(request, ForAgent) else request, caller)
+
+
+class Client:
+    """The other end of a WebSocket; `takes` is cleared while it reads nothing."""
+
+    def __init__(self) -> None:
+        self.incoming: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
+        self.frames: list[Frame] = []
+        self.closed: tuple[int, str] | None = None
+        self.takes = asyncio.Event()
+        self.takes.set()
+        self._changed = asyncio.Event()
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "websocket.send":
+            await self.takes.wait()
+            self.frames.append(json.loads(message["text"]))
+        elif message["type"] == "websocket.close":
+            self.closed = (message["code"], message["reason"])
+        self._changed.set()
+
+    def say(self, frame: object) -> None:
+        text = frame if isinstance(frame, str | bytes) else json.dumps(frame)
+        self.incoming.put_nowait({"type": "websocket.receive", "bytes" if isinstance(text, bytes) else "text": text})
+
+    def ask(self, text: str, **more: Any) -> None:
+        self.say({"type": "message", "agentId": "ada", "message": [{"type": "text", "content": text}], **more})
+
+    def leave(self) -> None:
+        self.incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
+
+    async def until(self, condition: Callable[[list[Frame]], object]) -> list[Frame]:
+        async with asyncio.timeout(BOUND):
+            while not condition(self.frames):
+                self._changed.clear()
+                await self._changed.wait()
+        return self.frames
+
+    async def done(self, count: int = 1) -> list[Frame]:
+        return await self.until(lambda frames: types(frames).count("task.completed") >= count)
+
+
+def types(frames: list[Frame]) -> list[str]:
+    return [str(frame["type"]) for frame in frames]
+
+
+@asynccontextmanager
+async def connected(desk: Desk, *, caller: Caller = LAPTOP, **more: Any) -> AsyncGenerator[Client]:
+    client = Client()
+    socket = HubSocket(OneAgent(desk), agent_name, **more)
+    serving = asyncio.ensure_future(socket(WebSocketChannel(client.incoming.get, client.send), caller))
+    try:
+        yield client
+    finally:
+        client.leave()
+        client.takes.set()
+        async with asyncio.timeout(BOUND):
+            with suppress(ChannelClosed):
+                await serving
+
+
+def run(story: Callable[[Desk], Any], desk: Callable[[], Desk] = Desk) -> None:
+    async def whole() -> None:
+        async with working(desk()) as running:
+            await story(running)
+
+    asyncio.run(whole())
+
+
+def test_a_message_is_created_then_updated_then_completed_with_growing_seqs() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk) as client:
+            client.ask("hello", messageId="m-1")
+            frames = await client.done()
+
+        assert types(frames) == ["task.created", "task.updated", "task.updated", "task.completed"]
+        assert frames[0]["messageId"] == "m-1"
+        seqs = [frame["seq"] for frame in frames]
+        assert seqs == sorted(set(seqs))
+        assert frames[-1]["task"]["artifacts"][0]["content"] == [{"type": "text", "content": "echo: hello"}]
+        assert (frames[-1]["task"]["agentId"], frames[-1]["task"]["userId"]) == ("ada", "laptop")
+
+    run(story)
+
+
+def test_several_tasks_on_one_socket_are_each_told_once() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk) as client:
+            for number in range(5):
+                client.ask(f"hello {number}")
+            frames = await client.done(5)
+
+        assert types(frames).count("task.created") == 5
+        for created in (frame for frame in frames if frame["type"] == "task.created"):
+            own = [frame for frame in frames if frame.get("task", {}).get("id") == created["taskId"]]
+            assert types(own) == ["task.updated", "task.updated", "task.completed"]
+        assert len({frame["seq"] for frame in frames}) == len(frames)
+
+    run(story)
+
+
+def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk) as client:
+            client.ask("hello")
+            whole = list(await client.done())
+        for cut in range(len(whole)):
+            async with connected(desk) as again:
+                after = whole[cut]["seq"]
+                again.say({"type": "subscribe", "taskId": f"ada:{whole[0]['taskId']}", "after": after})
+                again.say({"type": "ping"})
+                rest = await again.until(lambda frames: "pong" in types(frames))
+                if cut < len(whole) - 1:
+                    rest = await again.done()
+            assert [frame for frame in rest if frame["type"] != "pong"] == whole[cut + 1 :]
+
+    run(story)
+
+
+def test_a_task_that_is_subscribed_again_is_told_again_from_there() -> None:
+    async def story(desk: Desk) -> None:
+        desk.driver.go_on.clear()
+        async with connected(desk) as client:
+            client.ask("hello")
+            await client.until(lambda frames: len(frames) >= 2)
+            task_id = client.frames[0]["taskId"]
+            client.say({"type": "subscribe", "taskId": task_id, "after": 0})
+            await client.until(lambda frames: types(frames).count("task.created") == 2)
+            desk.driver.go_on.set()
+            frames = await client.done()
+
+        assert types(frames).count("task.completed") == 1
+
+    run(story)
+
+
+def questions() -> Desk:
+    def plot(turn: Turn) -> list[TurnEvent]:
+        end = InputRequested((TextPart(text="which?"),)) if turn.first else Answered(parts=(), source="script")
+        return [Submitted("script", "taken"), end]
+
+    return Desk(FakeDriver(plot))
+
+
+def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_another() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk) as client:
+            client.ask("hello")
+            await client.until(lambda frames: any(frame.get("task", {}).get("artifacts") for frame in frames))
+            task_id = client.frames[0]["taskId"]
+            client.ask("this one", taskId=task_id)
+            frames = await client.done()
+            assert types(frames).count("task.created") == 1
+
+            client.ask("hello again")
+            await client.until(lambda frames: types(frames).count("task.created") == 2)
+            other = next(frame["taskId"] for frame in reversed(client.frames) if frame["type"] == "task.created")
+            await client.until(lambda frames: any(is_asked(frame, other) for frame in frames))
+            async with connected(desk) as second:
+                second.ask("that one", taskId=other)
+                seen = await second.done()
+            assert {frame["task"]["id"] for frame in seen} == {other}
+
+    def is_asked(frame: Frame, task_id: str) -> bool:
+        task = frame.get("task", {})
+        return task.get("id") == task_id and bool(task["artifacts"])
+
+    run(story, questions)
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("not JSON", "INVALID_REQUEST"),
+        (b"binary", "INVALID_REQUEST"),
+        ("", "INVALID_REQUEST"),
+        ("[]", "INVALID_REQUEST"),
+        ({"type": "dance"}, "INVALID_REQUEST"),
+        ({"type": "message", "agentId": "ada", "message": "hello"}, "INVALID_REQUEST"),
+        ({"type": "subscribe", "taskId": "no-such"}, "TASK_NOT_FOUND"),
+        ({"type": "message", "agentId": "ada", "message": [{"type": "text", "content": ""}], "taskId": "none"},
+         "TASK_NOT_FOUND"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_and_the_conversation_goes_on(frame: object, code: str) -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk) as client:
+            client.say(frame)
+            client.say({"type": "ping"})
+            error, pong = await client.until(lambda frames: len(frames) == 2)
+
+        assert (error["type"], error["error"]["code"], error["seq"]) == ("error", code, 0)
+        assert pong == {"type": "pong", "seq": 0}
+
+    run(story)
+
+
+def test_an_error_names_what_it_is_about() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk) as client:
+            client.say({"type": "subscribe", "taskId": "no-such"})
+            client.ask("hello", messageId="m-1", taskId="none")
+            errors = await client.until(lambda frames: len(frames) == 2)
+
+        assert (errors[0]["taskId"], errors[1]["messageId"]) == ("no-such", "m-1")
+
+    run(story)
+
+
+def test_each_frame_counts_as_a_request() -> None:
+    def too_many(caller: Caller) -> None:
+        assert caller is LAPTOP
+        raise RateLimited("too many requests", seconds=1)
+
+    async def story(desk: Desk) -> None:
+        async with connected(desk, count=too_many) as client:
+            client.ask("hello")
+            (error,) = await client.until(len)
+
+        assert error["error"]["code"] == "RATE_LIMITED"
+        assert desk.driver.turns == []
+
+    run(story)
+
+
+def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_seq() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk, slow_seconds=0.05) as client:
+            client.ask("hello")
+            frames = list(await client.done())
+            client.takes.clear()
+            client.ask("more")
+            await client.until(lambda _: client.closed)
+
+        assert client.closed == (hub_socket.COME_BACK, f"too slow; resume after seq {frames[-1]['seq']}")
+
+    run(story)
+
+
+def test_whoever_only_listens_has_to_show_its_credentials_again_some_day() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk, longest_seconds=0.05) as client:
+            await client.until(lambda _: client.closed)
+
+        assert client.closed == (hub_socket.COME_BACK, "show your credentials again; resume after seq 0")
+
+    run(story)
+
+
+def test_nobody_follows_for_a_client_that_has_left() -> None:
+    async def story(desk: Desk) -> None:
+        desk.driver.go_on.clear()
+        async with connected(desk) as client:
+            client.ask("hello")
+            await client.until(len)
+            task_id = client.frames[0]["taskId"]
+            assert desk.feed.is_followed(task_id)
+
+        assert not desk.feed.is_followed(task_id)
+
+    run(story)
+
+
+def chatty() -> Desk:
+    def plot(_turn: Turn) -> list[TurnEvent]:
+        chunk = Artifact(artifact_id="a", parts=(TextPart(text="x"),))
+        chunks: list[TurnEvent] = [ArtifactProduced(artifact=chunk, append=True) for _ in range(200)]
+        return [Submitted("script", "taken"), *chunks, Answered(parts=(), source="script")]
+
+    desk = Desk(FakeDriver(plot))
+    desk.feed = Feed(desk.journal, desk.store, buffer=2)
+    desk.service = desk._service(ME)  # pyright: ignore[reportPrivateUsage]  # the same, over that feed
+    return desk
+
+
+def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing() -> None:
+    async def story(desk: Desk) -> None:
+        async with connected(desk) as client:
+            client.ask("hello")
+            await client.until(len)
+            client.takes.clear()
+            ended = False
+            async with asyncio.timeout(BOUND):
+                async for update in Feed(desk.journal, desk.store).follow(client.frames[0]["taskId"]):
+                    ended = update.task.state.is_terminal
+            assert ended
+            client.takes.set()
+            frames = await client.done()
+
+        grown = [len(frame["task"]["artifacts"][0]["content"][0]["content"]) for frame in frames if artifacts(frame)]
+        assert grown == sorted(grown)
+        assert set(range(1, 201)) == set(grown)
+        assert len({frame["seq"] for frame in frames}) == len(frames)
+
+    def artifacts(frame: Frame) -> bool:
+        return bool(frame.get("task", {}).get("artifacts"))
+
+    run(story, chatty)
+
+
+def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_socket, "MOST_TASKS", 2)
+
+    async def story(desk: Desk) -> None:
+        desk.driver.go_on.clear()
+        async with connected(desk) as client:
+            for number in range(3):
+                client.ask(f"hello {number}")
+            frames = await client.until(lambda frames: "error" in types(frames))
+            error = next(frame for frame in frames if frame["type"] == "error")
+            assert error["error"]["code"] == "RATE_LIMITED"
+            first = frames[0]["taskId"]
+            # One that is followed already takes no more room.
+            client.say({"type": "subscribe", "taskId": first, "after": 0})
+            await client.until(lambda frames: types(frames).count("task.created") == 3)
+            desk.driver.go_on.set()
+            await client.done(2)
+
+    run(story)

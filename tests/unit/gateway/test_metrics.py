@@ -1,0 +1,71 @@
+"""Metrics as Prometheus reads them."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from synapse.core.push import DeliveryState
+from synapse.core.requests import Delivered, MetricsSnapshot
+from synapse.gateway.metrics import Metrics
+from synapse.server.app import Exchange
+
+NOTHING = MetricsSnapshot(agents={}, waiting={}, working={}, notifications={})
+
+
+def samples(metrics: Metrics, figures: MetricsSnapshot = NOTHING) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Each sample by its name and the values of its labels."""
+    families = text_string_to_metric_families(metrics.text(figures).decode())
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value for family in families for sample in family.samples
+    }
+
+
+def test_requests_are_counted_by_dialect_and_outcome_and_streams_have_no_duration() -> None:
+    metrics = Metrics()
+    metrics.count(Exchange("POST", "/", "hub", 0.2))
+    metrics.count(Exchange("POST", "/", "hub", 0.2, "task_not_found"))
+    metrics.count(Exchange("GET", "/", "hub", 600.0, is_stream=True))
+
+    seen = samples(metrics)
+
+    assert seen["synapse_requests_total", ("hub", "ok")] == 2
+    assert seen["synapse_requests_total", ("hub", "task_not_found")] == 1
+    assert seen["synapse_request_seconds_count", ("hub",)] == 2
+    assert seen["synapse_request_seconds_bucket", ("hub", "0.25")] == 2
+
+
+def test_figures_are_those_of_now_and_who_has_left_is_gone() -> None:
+    metrics = Metrics()
+    first = MetricsSnapshot(
+        agents={"ready": 1, "working": 1},
+        waiting={"ada": 3, "bob": 0},
+        working={"ada": 1, "bob": 0},
+        notifications={DeliveryState.PENDING: 2},
+    )
+    metrics.text(first)
+
+    seen = samples(
+        metrics, MetricsSnapshot(agents={"ready": 1}, waiting={"bob": 0}, working={"bob": 0}, notifications={})
+    )
+
+    assert seen["synapse_agents", ("ready",)] == 1
+    assert seen["synapse_agents", ("working",)] == 0
+    assert ("synapse_messages_waiting", ("ada",)) not in seen
+    assert seen["synapse_notifications", ("pending",)] == 0
+
+
+def test_delivery_times_add_up() -> None:
+    metrics = Metrics()
+    one = MetricsSnapshot(
+        agents={},
+        waiting={},
+        working={},
+        notifications={},
+        delivered=(Delivered(agent="ada", step="answered", seconds=2.0),),
+    )
+    metrics.text(one)
+
+    seen = samples(metrics, one)
+
+    assert seen["synapse_delivery_seconds_count", ("ada", "answered")] == 2
+    assert seen["synapse_delivery_seconds_sum", ("ada", "answered")] == 4

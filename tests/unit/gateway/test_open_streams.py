@@ -1,0 +1,111 @@
+"""Open streams are counted for each caller: one too many is refused, and a place is free again when its stream ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.errors import RateLimited, TooManyStreams
+from synapse.core.events import Update
+from synapse.core.requests import FollowTask, ForAgent, GetTask, Request, SendAndFollow, SendMessage, SubscribeTask
+from synapse.gateway.service import CountedStreams, StreamLimit
+from synapse.tasks.journal import rebuild
+from tests.fakes.desk import say
+from tests.fakes.facts import opened
+from tests.fakes.gateway_world import LAPTOP, PHONE
+
+SEND = SendMessage(message=say("hello"), dialect="a2a_v1")
+STREAMS: list[Request] = [SubscribeTask(task_id="t"), FollowTask(task_id="t"), SendAndFollow(send=SEND)]
+UPDATE = Update(1, None, rebuild(None, (opened("t"),)))
+
+
+class Told:
+    """Streams one update to whoever asks for a stream; remembers what was asked."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.asked: list[Request] = []
+        self._failure = failure
+
+    async def handle(self, request: Request, caller: Caller) -> Any:
+        self.asked.append(request)
+        if self._failure is not None:
+            raise self._failure
+        return self._updates()
+
+    async def _updates(self) -> AsyncGenerator[Update, None]:
+        yield UPDATE
+
+
+@pytest.mark.parametrize("request_", [*STREAMS, *(ForAgent("ada", one) for one in STREAMS)])
+def test_one_too_many_is_refused_before_anything_is_done(request_: Request) -> None:
+    async def story() -> None:
+        told = Told()
+        service = CountedStreams(told, StreamLimit(2))
+        held = [await service.handle(request_, LAPTOP) for _ in range(2)]
+        with pytest.raises(TooManyStreams, match="2 streams are open"):
+            await service.handle(request_, LAPTOP)
+        assert len(told.asked) == 2
+
+        await held[0].aclose()
+        await held[0].aclose()
+
+        held.append(await service.handle(request_, LAPTOP))
+        with pytest.raises(TooManyStreams):
+            await service.handle(request_, LAPTOP)
+
+    asyncio.run(story())
+
+
+def test_each_caller_has_places_of_its_own_and_all_else_needs_none() -> None:
+    async def story() -> None:
+        service = CountedStreams(Told(), StreamLimit(1))
+        for caller in (LAPTOP, PHONE, Caller()):
+            await service.handle(STREAMS[0], caller)
+            await service.handle(GetTask("t"), caller)
+        with pytest.raises(TooManyStreams):
+            # Without authentication everybody is the one user of the machine.
+            await service.handle(STREAMS[0], Caller(is_owner=True))
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_ends_by_itself_gives_its_place_back() -> None:
+    async def story() -> None:
+        service = CountedStreams(Told(), StreamLimit(1))
+        for _ in range(3):
+            async with aclosing(await service.handle(STREAMS[0], LAPTOP)) as updates:
+                assert [update async for update in updates] == [UPDATE]
+
+    asyncio.run(story())
+
+
+def test_what_could_not_begin_holds_no_place() -> None:
+    async def story() -> None:
+        streams = StreamLimit(1)
+        with pytest.raises(KeyError):
+            await CountedStreams(Told(KeyError()), streams).handle(STREAMS[0], LAPTOP)
+        with streams.take(LAPTOP), pytest.raises(TooManyStreams):
+            streams.take(LAPTOP)
+        streams.take(LAPTOP)
+
+    asyncio.run(story())
+
+
+def test_no_limit_is_none() -> None:
+    streams = StreamLimit(0)
+
+    for _ in range(5000):
+        streams.take(LAPTOP)
+
+
+def test_the_error_says_what_to_do_and_when_to_come_back() -> None:
+    error = TooManyStreams(1000)
+
+    assert isinstance(error, RateLimited)
+    assert "close one" in error.hint
+    assert error.retry_after >= 1

@@ -1,0 +1,72 @@
+"""How a host is started again as it was, and how its command line is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.cli.attach import control_key
+from synapse.cli.start import as_it_was
+from synapse.client.hosts import not_responding
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import InvalidSettings, UnsupportedOperation
+from synapse.host.background import Launch
+
+ENTRY = AgentEntry("synapse-codex-8121", "codex", name="reviewer", port=8121, pid=1, working_dir="/tmp")
+
+
+def words_of(launch: Launch) -> list[str]:
+    command = launch.command()
+    return command[command.index("synapse.cli.main") + 1 :]
+
+
+def test_a_host_is_started_without_a_terminal() -> None:
+    launch = Launch(verb=["codex"], name="reviewer", port=8121, instructions=False, arguments=["--resume"])
+
+    assert words_of(launch) == [
+        *("codex", "--headless", "--json", "--name", "reviewer", "--port", "8121", "--no-instructions"),
+        *("--", "--resume"),
+    ]
+
+
+def test_a_folder_named_like_the_package_is_not_imported() -> None:
+    assert "-P" in Launch(verb=["codex"]).command()
+
+
+def test_an_agent_is_started_again_as_it_was() -> None:
+    first = Launch(verb=["codex"], name="reviewer", instructions=False, arguments=["--model", "x", "--headless"])
+
+    again = as_it_was(ENTRY, first.command())
+
+    assert (again.verb, again.name, again.port, again.folder) == (["codex"], "reviewer", 8121, "/tmp")
+    assert again.arguments == ["--model", "x", "--headless"]
+    assert not again.instructions
+
+
+def test_a_scripted_agent_is_started_again_with_its_script() -> None:
+    first = Launch(verb=["scripted", "echo.toml"])
+
+    assert list(as_it_was(ENTRY, first.command()).verb) == ["scripted", "echo.toml"]
+
+
+def test_an_agent_in_a_terminal_cannot_be_restarted_from_here() -> None:
+    with pytest.raises(UnsupportedOperation, match="runs in a terminal"):
+        as_it_was(ENTRY, ["python", "synapse", "codex", "--", "--headless"])
+
+
+@pytest.mark.parametrize("name", ["ctrl-]", "Ctrl-]", "c-]", "^]", "]"])
+def test_a_detach_key_can_be_written_in_several_ways(name: str) -> None:
+    assert control_key(name) == "]"
+
+
+@pytest.mark.parametrize("name", ["", "ctrl-", "ctrl-ab", "ctrl-1", "f1"])
+def test_a_key_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSettings):
+        control_key(name)
+
+
+def test_a_hint_keeps_the_name() -> None:
+    with pytest.raises(UnsupportedOperation) as refused:
+        as_it_was(ENTRY, ["python", "synapse", "codex"])
+
+    assert refused.value.hint.endswith("synapse start codex --name reviewer")
+    assert "--name reviewer" in not_responding(ENTRY).hint

@@ -1,0 +1,103 @@
+"""Which names an agent can have, and how patiently its inbox is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from synapse.config.settings import BUNDLED_PROFILES, Settings, load_settings
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
+from synapse.core.override import override
+from synapse.core.store import IsAlive
+from synapse.host.identity import check_name, reserve, take_inbox
+from synapse.registry.files import FileRegistry, start_time
+from synapse.store.memory import MemoryStore
+from tests.fakes.clock import FakeClock
+
+SETTINGS = Settings(profile_sources=(BUNDLED_PROFILES,))
+OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
+
+
+@pytest.mark.parametrize(
+    "name", ["reviewer", "keys", "unverified", "key", "claude2", "claude-a", "synapse", "users", "a.b_c-1", "n" * 40]
+)
+def test_a_name_that_means_nobody_else_is_taken(name: str) -> None:
+    check_name(name, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "claude",
+            "Claude",
+            "codex-8120",
+            "scripted",
+            "scripted-8180",
+            "user",
+            "synapse-system",
+            "synapse-dummy-8195",
+        ),
+        *("unverified.x", "key.ci", "Key.ci", "UNVERIFIED.", "key."),
+        *("", "-x", "no such", "a/b", "n" * 41, ".", "..", ".x", "list.json"),
+    ],
+)
+def test_a_name_that_means_somebody_else_or_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        check_name(name, SETTINGS)
+
+
+class HeldForAMoment(MemoryStore):
+    """Somebody else has each inbox, for the first times that one asks."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self._times = times
+
+    @override
+    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
+        self._times -= 1
+        return self._times < 0 and await super().claim_inbox(inbox, holder, is_alive)
+
+
+def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    me = entry()
+
+    asyncio.run(take_inbox(me, HeldForAMoment(3), FileRegistry(tmp_path)))
+
+    assert me.inbox == "reviewer"
+
+
+def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
+    async def run() -> None:
+        store, registry, other = MemoryStore(), FileRegistry(tmp_path), entry()
+        other.agent_id, other.inbox = "synapse-codex-8120", "reviewer"
+        other.pid, other.pid_started = os.getppid(), start_time(os.getppid()) or 0
+        registry.write(other)
+        await store.claim_inbox("reviewer", OTHER, lambda _: True)
+        await asyncio.wait_for(take_inbox(entry(), store, registry), 0.5)
+
+    with pytest.raises(NameTaken, match="synapse-codex-8120 goes by 'reviewer' already"):
+        asyncio.run(run())
+
+
+def test_a_port_that_an_agent_has_is_told_with_its_name(tmp_path: Path) -> None:
+    settings = load_settings(environ={"SYNAPSE_HOME": str(tmp_path), "SYNAPSE_UDS_DIR": str(tmp_path / "s")})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        other = entry()
+        other.port = port
+        FileRegistry(settings.registry).write(other)
+
+        with pytest.raises(PortTaken, match=f"port {port} is taken by synapse-codex-8121"):
+            reserve("codex", [port], name="", port=port, settings=settings, clock=FakeClock())
+
+
+def entry() -> AgentEntry:
+    started = start_time(os.getpid()) or 0
+    return AgentEntry("synapse-codex-8121", "codex", name="reviewer", port=8121, pid=os.getpid(), pid_started=started)

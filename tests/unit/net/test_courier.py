@@ -1,0 +1,63 @@
+"""To whom a reply is carried: an asker is known by its inbox, wherever it was started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.core.errors import AgentNotFound, TaskNotFound
+from synapse.core.message import TextPart
+from synapse.core.requests import Sender
+from synapse.net.hosts import HostCourier
+from synapse.registry.files import FileRegistry
+from tests.unit.cli.fake_host import FakeHost, Fields
+
+ME = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="bert")
+QUESTION: Fields = {"message": {"role": "user", "parts": [{"type": "text", "text": "review this"}]}}
+
+
+@pytest.fixture
+def ada(tmp_path: Path) -> Iterator[FakeHost]:
+    """An agent that had port 8100 when it asked."""
+    with ExitStack() as hosts:
+        hosts.enter_context(FakeHost(tmp_path, "claude", 8100, "eve").serving())
+        yield hosts.enter_context(FakeHost(tmp_path, "claude", 8101, "ada").serving())
+
+
+def carry(ada: FakeHost, to: Sender, task_id: str) -> None:
+    courier = HostCourier(ME, FileRegistry(ada.registry.folder))
+    asyncio.run(courier.carry(to, task_id, (TextPart(text="looks good"),), failed=False, inferred=True))
+
+
+@pytest.mark.parametrize(
+    "asker",
+    [
+        Sender(sender_id="synapse-claude-8100", inbox="ada"),
+        Sender(sender_id="synapse-claude-8101"),
+        Sender(sender_id="ada"),
+    ],
+    ids=["its inbox, at another port", "its id", "its name"],
+)
+def test_a_reply_goes_to_the_agent_that_asked(ada: FakeHost, asker: Sender) -> None:
+    waiting = ada.open(QUESTION)
+
+    carry(ada, asker, waiting["id"])
+
+    assert waiting["status"] == "completed"
+    (told,) = [body["metadata"] for _, path, body in ada.requests if path == "/tasks/send"]
+    assert (told["sender"]["sender_id"], told["in_reply_to"]) == (ME.agent_id, waiting["id"])
+
+
+def test_a_reply_does_not_go_to_another_agent_that_has_the_port_now(ada: FakeHost) -> None:
+    with pytest.raises(AgentNotFound, match="synapse-claude-8100"):
+        carry(ada, Sender(sender_id="synapse-claude-8100", inbox="carl"), "t-1")
+
+
+def test_an_asker_that_waits_no_more_says_so(ada: FakeHost) -> None:
+    with pytest.raises(TaskNotFound):
+        carry(ada, Sender(sender_id="synapse-claude-8100", inbox="ada"), "t-1")

@@ -1,0 +1,127 @@
+"""A journal, an outbox and webhooks, for tests of what is told and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from synapse.core.events import Update
+from synapse.core.push import Delivery, Push, PushConfig
+from synapse.core.task import TaskId
+from synapse.push.outbox import Notification, Posted, PushOutbox, RetrySchedule
+from synapse.store.memory import MemoryStore
+from synapse.tasks.journal import Journal
+from tests.fakes.clock import FakeClock
+from tests.fakes.facts import TASK
+from tests.fakes.stores import settle
+from tests.fakes.webhooks import OK, Call, FakeWebhooks
+
+INBOX = "codex@/proj"
+URL = "https://example.com/h"
+
+
+def config(url: str = URL, config_id: str = "c", set_by: str = "") -> PushConfig:
+    return PushConfig(id=config_id, url=url, token="tok", dialect="test", set_by=set_by)
+
+
+def words(_dialect: str) -> Callable[[Update], Notification | None]:
+    """The event's kind; nothing for metadata."""
+
+    def word(update: Update) -> Notification | None:
+        kind = type(update.event).__name__
+        if kind == "MetadataChanged":
+            return None
+        return Notification(body=f"{update.task.version} {kind}".encode(), media_type="text/plain")
+
+    return word
+
+
+class World:
+    """A journal, an outbox and the webhooks that it tells."""
+
+    def __init__(self, answer: Callable[[Call], Posted] = lambda _: OK, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
+        self.journal = Journal(self.store)
+        self.clock = FakeClock()
+        self.hooks = FakeWebhooks(answer)
+        self.pauses: list[float] = []
+        self.keys = {"laptop"}
+        """The API keys that count."""
+        self.holds: Callable[[str], bool] = self.keys.__contains__
+        self.while_waiting: Callable[[float], Awaitable[None]] = self.pause
+        self.outbox = self.new_outbox()
+        self._running: asyncio.Future[None] | None = None
+
+    def new_outbox(self) -> PushOutbox:
+        """One after a restart, on the same store."""
+        return PushOutbox(
+            INBOX,
+            store=self.store,
+            pushes=self.store.pushes,
+            journal=self.journal,
+            webhooks=self.hooks,
+            words=words,
+            clock=self.clock,
+            chance=lambda: 1.0,
+            schedule=RetrySchedule(attempts=4),
+            pause=self._wait,
+            holds=self._holds,
+        )
+
+    def _holds(self, key_id: str) -> bool:
+        return self.holds(key_id)
+
+    async def _wait(self, seconds: float) -> None:
+        await self.while_waiting(seconds)
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.clock.advance(seconds)
+        await settle()
+
+    async def watched(self, url: str = URL, task_id: TaskId = TASK, told: int = 0, set_by: str = "") -> Push:
+        push = await self.store.pushes.save(task_id, INBOX, config(url, set_by=set_by), told)
+        self.outbox.take(push)
+        return push
+
+    def start(self) -> asyncio.Future[None]:
+        self._running = asyncio.ensure_future(self.outbox.run())
+        return self._running
+
+    def told(self, url: str = URL) -> list[str]:
+        return [body.decode() for body in self.hooks.bodies(url)]
+
+    async def quiet(self) -> None:
+        """Until nothing more happens by itself; the outbox runs from the first time on."""
+        if self._running is None:
+            self.start()
+        for _ in range(200):
+            before = len(self.hooks.calls)
+            for _ in range(5):
+                await settle()
+            if len(self.hooks.calls) == before:
+                return
+
+    async def deliveries(self) -> list[Delivery]:
+        return [one for _, one in reversed(await self.store.pushes.deliveries(100)) if one is not None]
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncGenerator[None]:
+    """A process that runs the outbox, until the end of the block."""
+    job = world.start()
+    try:
+        yield
+    finally:
+        job.cancel()
+        with suppress(asyncio.CancelledError):
+            await job
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await story()
+
+    asyncio.run(bounded())

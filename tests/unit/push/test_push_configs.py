@@ -1,0 +1,261 @@
+"""Which webhooks are told: set with a message or later, seen by those who see the task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.errors import (
+    InvalidField,
+    InvalidRequest,
+    PushConfigNotFound,
+    PushNotSupported,
+    TaskFinished,
+    TaskNotFound,
+)
+from synapse.core.push import PushConfig
+from synapse.core.requests import (
+    DeletePushConfig,
+    GetPushConfig,
+    ListPushConfigs,
+    ListTasks,
+    SendAndWait,
+    SendMessage,
+    SetPushConfig,
+)
+from synapse.core.task import Task
+from synapse.push.service import MOST_PER_TASK
+from tests.fakes.desk import Desk, say, working
+
+CONFIG = PushConfig(url="https://example.com/h", token="t", scheme="bearer", credentials="c", dialect="a2a_v1")
+STRANGER = Caller(scope="key:other")
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(10):
+            await story()
+
+    asyncio.run(bounded())
+
+
+async def ask(desk: Desk, request: Any, caller: Caller | None = None) -> Any:
+    return await desk.service.handle(request, caller or Caller())
+
+
+def test_a_configuration_is_set_read_listed_and_deleted() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+        kept = await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
+        assert kept == replace(CONFIG, id=kept.id)
+        assert kept.id
+
+        assert await ask(desk, GetPushConfig(task_id=task.id, config_id=kept.id)) == kept
+        assert await ask(desk, GetPushConfig(task_id=task.id)) == kept
+        assert await ask(desk, ListPushConfigs(task_id=task.id)) == (kept,)
+
+        for _ in range(2):
+            await ask(desk, DeletePushConfig(task_id=task.id, config_id=kept.id))
+        assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
+        with pytest.raises(PushConfigNotFound):
+            await ask(desk, GetPushConfig(task_id=task.id, config_id=kept.id))
+
+    run(story)
+
+
+def test_two_without_an_id_are_two_and_the_only_one_is_then_nobody() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+        for _ in range(2):
+            await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
+
+        assert len(await ask(desk, ListPushConfigs(task_id=task.id))) == 2
+        with pytest.raises(PushConfigNotFound):
+            await ask(desk, GetPushConfig(task_id=task.id))
+
+    run(story)
+
+
+def test_it_is_told_from_now_on_and_somebody_delivers() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+        await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
+
+        (saved,) = desk.saved
+        assert saved.told == (await desk.journal.snapshot(task.id)).seq
+        assert (saved.task_id, saved.inbox) == (task.id, task.inbox)
+
+    run(story)
+
+
+def requests_about(task_id: str) -> list[Any]:
+    return [
+        SetPushConfig(task_id=task_id, config=CONFIG),
+        GetPushConfig(task_id=task_id, config_id="c"),
+        ListPushConfigs(task_id=task_id),
+        DeletePushConfig(task_id=task_id, config_id="c"),
+    ]
+
+
+def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+
+        for caller, task_id in ((STRANGER, task.id), (Caller(), "no-such-task"), (Caller(), task.id[:8])):
+            for request in requests_about(task_id):
+                with pytest.raises(TaskNotFound):
+                    await ask(desk, request, caller)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(CONFIG, url="https://private.example"),
+        replace(CONFIG, token="a\r\nX-Evil: 1"),
+        replace(CONFIG, credentials="a\nb"),
+        replace(CONFIG, credentials="\N{SNOWMAN}"),
+        replace(CONFIG, scheme="bea rer"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_and_nothing_is_kept_or_sent(wrong: PushConfig) -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+        with pytest.raises(InvalidField):
+            await ask(desk, SetPushConfig(task_id=task.id, config=wrong))
+        with pytest.raises(InvalidField):
+            await desk.send("another", push=wrong)
+
+        assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
+        assert (await ask(desk, ListTasks())).total == 1
+
+    run(story)
+
+
+def test_a_task_has_only_so_many() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+        for number in range(MOST_PER_TASK):
+            await ask(desk, SetPushConfig(task_id=task.id, config=replace(CONFIG, id=f"c-{number}")))
+
+        with pytest.raises(InvalidRequest):
+            await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
+        await ask(desk, SetPushConfig(task_id=task.id, config=replace(CONFIG, id="c-0", token="new")))
+
+    run(story)
+
+
+def test_one_that_comes_with_a_message_is_told_from_the_opening() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello", push=CONFIG)
+
+        (saved,) = desk.saved
+        assert (saved.task_id, saved.told) == (task.id, 0)
+
+    run(story)
+
+
+def test_the_same_message_sent_twice_has_one_webhook() -> None:
+    async def story() -> None:
+        desk = Desk()
+        request = SendMessage(message=say("hello", "m-1"), dialect="a2a_v1", push=CONFIG)
+        first, again = await ask(desk, request), await ask(desk, request)
+
+        assert first.id == again.id
+        assert len(await ask(desk, ListPushConfigs(task_id=first.id))) == 1
+
+    run(story)
+
+
+def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> None:
+    async def story() -> None:
+        desk = Desk()
+        async with working(desk):
+            request = SendMessage(message=say("hello"), dialect="a2a_v1", push=CONFIG)
+            future = await ask(desk, SendAndWait(request))
+            task: Task = await future
+
+        assert task.state.is_terminal
+
+    run(story)
+
+
+def test_a_message_to_a_finished_task_brings_no_webhook() -> None:
+    async def story() -> None:
+        desk = Desk()
+        async with working(desk):
+            task = await desk.finished(await desk.send("hello"))
+            with pytest.raises(TaskFinished):
+                await desk.send("more", task_id=task.id, push=CONFIG)
+
+            with pytest.raises(TaskNotFound):
+                await desk.send("more", task_id="no-such-task", push=CONFIG)
+
+        assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
+
+    run(story)
+
+
+def test_an_agent_without_push_notifications_says_so() -> None:
+    async def story() -> None:
+        desk = Desk(has_push=False)
+        task = await desk.send("hello")
+        for request in (ListPushConfigs(task_id=task.id), SendMessage(message=say("x"), dialect="x", push=CONFIG)):
+            with pytest.raises(PushNotSupported):
+                await ask(desk, request)
+
+    run(story)
+
+
+def test_a_named_caller_is_noted_and_lists_its_own() -> None:
+    async def story() -> None:
+        desk = Desk()
+        ada, bob = Caller(name="ada"), Caller(name="bob")
+        task = await desk.send("hello", caller=ada, metadata={"request": {"project": "x"}})
+        await desk.send("other", caller=bob)
+
+        assert task.metadata["user"] == "ada"
+        for wanted in (ListTasks(user="ada"), ListTasks(metadata={"request": {"project": "x"}})):
+            assert [one.id for one in (await ask(desk, wanted)).tasks] == [task.id]
+
+    run(story)
+
+
+def test_a_task_can_be_part_of_one_that_its_sender_sees() -> None:
+    async def story() -> None:
+        desk = Desk()
+        parent = await desk.send("whole")
+        child = await desk.send("part", parent_id=parent.id)
+
+        assert child.parent_id == parent.id
+        assert [one.id for one in (await ask(desk, ListTasks(parent_id=parent.id))).tasks] == [child.id]
+        for caller, parent_id in ((STRANGER, parent.id), (Caller(), "nobody")):
+            with pytest.raises(InvalidField):
+                await desk.send("part", caller=caller, parent_id=parent_id)
+
+    run(story)
+
+
+def test_a_message_without_an_id_is_found_by_the_one_that_it_was_given() -> None:
+    async def story() -> None:
+        desk = Desk()
+        task = await desk.send("hello")
+        known = await desk.store.find_message("", task.scope, task.message.message_id)
+
+        assert known is not None
+        assert known.task_id == task.id
+
+    run(story)

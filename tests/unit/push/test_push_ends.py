@@ -1,0 +1,103 @@
+"""The end of a webhook's lane: only when all was told, and what comes at that very moment is told too."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from synapse.core.override import override
+from synapse.core.push import DeliveryState, Push
+from synapse.core.task import TaskState
+from synapse.push.outbox import Posted
+from synapse.store.memory import MemoryPushes, MemoryStore
+from tests.fakes.facts import hidden, moved, opened
+from tests.unit.push.push_world import URL, World, run
+
+TOLD = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
+
+
+async def nothing() -> None:
+    """Happens meanwhile."""
+
+
+class WatchedPushes(MemoryPushes):
+    """Remembers what was asked of it; something can happen just before a lane is finished."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_the_end: Callable[[], Awaitable[object]] = nothing
+        self.finished_at: list[int] = []
+        self.asked_after: list[int] = []
+
+    @override
+    async def finish(self, number: int, told: int) -> None:
+        self.finished_at.append(told)
+        happening, self.before_the_end = self.before_the_end, nothing
+        await happening()
+        await super().finish(number, told)
+
+    @override
+    async def open_after(self, inbox: str, number: int) -> Sequence[Push]:
+        self.asked_after.append(number)
+        return await super().open_after(inbox, number)
+
+
+def a_world() -> tuple[World, WatchedPushes]:
+    store, pushes = MemoryStore(), WatchedPushes()
+    store.pushes = pushes
+    return World(store=store), pushes
+
+
+def test_what_happens_while_a_lane_is_finished_is_told() -> None:
+    async def story() -> None:
+        world, pushes = a_world()
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched()
+        pushes.before_the_end = lambda: world.journal.record(hidden())
+        await world.quiet()
+
+        assert world.told() == TOLD
+        assert pushes.finished_at == [2, 3]
+
+    run(story)
+
+
+def test_a_lane_that_is_behind_is_not_finished() -> None:
+    async def story() -> None:
+        world, pushes = a_world()
+        world.hooks.held = {URL}
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched(told=1)
+        await world.quiet()
+        await world.journal.record(hidden())
+        world.hooks.let_go()
+        await world.quiet()
+
+        assert world.told() == TOLD[1:]
+        assert pushes.finished_at == [3], "a process that dies in between would leave the last one untold"
+
+    run(story)
+
+
+def test_a_redirection_is_no_delivery() -> None:
+    async def story() -> None:
+        world = World(lambda _call: Posted(status=302))
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched()
+        await world.quiet()
+
+        assert [one.state for one in await world.deliveries()] == [DeliveryState.GIVEN_UP] * 2
+
+    run(story)
+
+
+def test_each_look_for_webhooks_goes_on_behind_the_last() -> None:
+    async def story() -> None:
+        world, pushes = a_world()
+        await world.journal.record(opened())
+        push = await world.watched()
+        await world.quiet()
+        await world.outbox.look()
+
+        assert pushes.asked_after == [0, push.number]
+
+    run(story)

@@ -1,0 +1,105 @@
+"""A webhook is told as long as the key that set it counts; what comes after is given up, and the task goes on."""
+
+from __future__ import annotations
+
+from synapse.core.caller import LOCAL_SCOPE, Caller
+from synapse.core.errors import StoreFailed
+from synapse.core.push import DeliveryState, PushConfig
+from synapse.core.requests import ForAgent, SetPushConfig
+from synapse.core.task import TaskState
+from synapse.push.outbox import KEY_IS_GONE, Posted
+from tests.fakes.facts import TASK, handed, moved, opened
+from tests.fakes.gateway_world import world as gateway_world
+from tests.unit.push.push_world import INBOX, World, config, run
+
+LAPTOP_KEY = Caller(scope="key:laptop-id", name="laptop", key_id="laptop-id")
+KEY_OF = {"https://gone.example": "gone", "https://here.example": "laptop", "https://nobody.example": ""}
+
+
+def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -> None:
+    async def story() -> None:
+        world = World()
+        await world.journal.record(opened())
+        await world.watched(set_by="laptop")
+        await world.quiet()
+        world.keys.clear()
+        await world.journal.record(moved(TaskState.WORKING))
+        await world.journal.record(moved(TaskState.COMPLETED))
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"]
+        told, *given_up = await world.deliveries()
+        assert told.state is DeliveryState.DELIVERED
+        assert [(one.state, one.attempts, one.error) for one in given_up] == [
+            (DeliveryState.GIVEN_UP, 0, KEY_IS_GONE)
+        ] * 2
+
+    run(story)
+
+
+def test_a_retry_is_not_made_any_more() -> None:
+    async def story() -> None:
+        world = World(lambda _call: Posted(status=503))
+
+        async def revoke(seconds: float) -> None:
+            world.keys.clear()
+            await world.pause(seconds)
+
+        world.while_waiting = revoke
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched(set_by="laptop")
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"]
+        assert {one.error for one in await world.deliveries()} == {KEY_IS_GONE}
+
+    run(story)
+
+
+def test_other_webhooks_of_the_task_are_told_on() -> None:
+    async def story() -> None:
+        world = World()
+        await world.journal.record(opened())
+        for url, key in KEY_OF.items():
+            world.outbox.take(await world.store.pushes.save(TASK, INBOX, config(url, url, key), 0))
+        await world.journal.record(handed("a"), moved(TaskState.COMPLETED))
+        await world.quiet()
+
+        assert [len(world.told(url)) for url in KEY_OF] == [0, 3, 3]
+
+    run(story)
+
+
+def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
+    async def story() -> None:
+        world = World()
+        failures = [StoreFailed("no keys now")]
+
+        def holds(_key_id: str) -> bool:
+            if failures:
+                raise failures.pop()
+            return True
+
+        world.holds = holds
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched(set_by="laptop")
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+
+    run(story)
+
+
+def test_a_gateway_notes_the_key_and_takes_nobody_s_word_for_it() -> None:
+    async def story() -> None:
+        async with gateway_world() as world:
+            asked = PushConfig(url="https://h.example", set_by="somebody-else")
+            task = await world.sent(caller=LAPTOP_KEY, push=asked)
+            await world.ask(ForAgent("ada", SetPushConfig(task_id=task.id, config=asked)), LAPTOP_KEY)
+            other = await world.sent(caller=Caller(), push=asked)
+
+            kept = [push.config.set_by for push in world.desks["ada"].saved]
+            assert kept == ["laptop-id", "laptop-id", ""]
+            assert other.scope == LOCAL_SCOPE
+
+    run(story)

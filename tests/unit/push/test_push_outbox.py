@@ -1,0 +1,281 @@
+"""Telling webhooks: in order, each event once as far as we can know, and nobody waits for anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from synapse.core.errors import StoreFailed
+from synapse.core.events import Recorded
+from synapse.core.override import override
+from synapse.core.push import ID_HEADER, TOKEN_HEADER, DeliveryState
+from synapse.core.task import TaskId, TaskState
+from synapse.push.outbox import Posted, may_succeed
+from synapse.store.memory import MemoryStore
+from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
+from tests.fakes.webhooks import OK, Call
+from tests.unit.push.push_world import INBOX, URL, World, config, run
+
+
+def test_each_event_that_has_words_is_told_in_order() -> None:
+    async def story() -> None:
+        world = World()
+        await world.journal.record(opened())
+        await world.journal.record(moved(TaskState.WORKING), noted({"x": 1}), handed("a"))
+        await world.watched()
+        await world.journal.record(moved(TaskState.COMPLETED))
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened", "2 StateChanged", "4 ArtifactAdded", "5 StateChanged"]
+        call = world.hooks.calls[0]
+        assert call.headers[TOKEN_HEADER] == "tok"
+        assert call.headers["Content-Type"] == "text/plain"
+        assert len({one.headers[ID_HEADER] for one in world.hooks.calls}) == 4
+
+    run(story)
+
+
+def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
+    async def story() -> None:
+        world = World()
+        await world.journal.record(opened(), moved(TaskState.WORKING))
+        await world.journal.record(handed("a"))
+        await world.watched(told=2)
+        await world.quiet()
+
+        assert world.told() == ["3 ArtifactAdded"]
+
+    run(story)
+
+
+def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_it() -> None:
+    async def story() -> None:
+        answers = [Posted(status=500), Posted(error="refused"), Posted(status=429, retry_after=7.0), OK]
+        world = World(lambda _call: answers.pop(0) if answers else OK)
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched()
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
+        assert len({call.headers[ID_HEADER] for call in world.hooks.calls[:4]}) == 1
+        assert world.pauses == [1.0, 2.0, 7.0]
+        assert [(one.state, one.attempts) for one in await world.deliveries()] == [
+            (DeliveryState.DELIVERED, 4),
+            (DeliveryState.DELIVERED, 1),
+        ]
+
+    run(story)
+
+
+def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_told() -> None:
+    async def story() -> None:
+        world = World(lambda call: Posted(status=503) if b"Opened" in call.body else OK)
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched()
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
+        given_up, delivered = await world.deliveries()
+        assert (given_up.state, given_up.attempts, given_up.status) == (DeliveryState.GIVEN_UP, 4, 503)
+        assert delivered.state is DeliveryState.DELIVERED
+
+    run(story)
+
+
+def test_a_refusal_is_given_up_at_once() -> None:
+    async def story() -> None:
+        world = World(lambda call: Posted(status=404) if b"Opened" in call.body else OK)
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched()
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.pauses == []
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("posted", "again"),
+    [
+        (Posted(status=500), True),
+        (Posted(status=503), True),
+        (Posted(error="no answer in time"), True),
+        (Posted(status=408), True),
+        (Posted(status=425), True),
+        (Posted(status=429), True),
+        (Posted(status=400), False),
+        (Posted(status=401), False),
+        (Posted(status=404), False),
+        (Posted(status=410), False),
+        (Posted(status=301), False),
+        (Posted(status=307), False),
+        (Posted(error="a private address", is_hopeless=True), False),
+    ],
+)
+def test_only_what_may_go_better_is_tried_again(posted: Posted, again: bool) -> None:
+    assert may_succeed(posted) is again
+
+
+def test_a_webhook_that_hangs_delays_nobody_else() -> None:
+    async def story() -> None:
+        world = World()
+        world.hooks.held = {"https://slow.example"}
+        for number, url in ((1, "https://slow.example"), (2, URL)):
+            await world.journal.record(opened(numbered(number)), moved(TaskState.COMPLETED, numbered(number)))
+            await world.watched(url, numbered(number))
+        await world.quiet()
+
+        assert world.told("https://slow.example") == ["1 TaskOpened"]
+        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+
+        world.hooks.let_go()
+        await world.quiet()
+        assert world.told("https://slow.example") == ["1 TaskOpened", "2 StateChanged"]
+
+    run(story)
+
+
+def test_a_deleted_webhook_is_told_nothing_more() -> None:
+    async def story() -> None:
+        world = World()
+        await world.journal.record(opened())
+        await world.watched()
+        await world.quiet()
+        await world.store.pushes.delete(TASK, "c")
+        await world.journal.record(moved(TaskState.WORKING))
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"]
+
+    run(story)
+
+
+def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
+    async def story() -> None:
+        world = World(lambda _: Posted(status=500))
+
+        async def delete_and_pause(_seconds: float) -> None:
+            await world.store.pushes.delete(TASK, "c")
+
+        world.while_waiting = delete_and_pause
+        await world.journal.record(opened())
+        await world.watched()
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"]
+
+    run(story)
+
+
+def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> None:
+    async def story() -> None:
+        world = World()
+        world.hooks.held = {URL}
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        await world.watched()
+        await world.quiet()
+        await world.store.pushes.delete(TASK, "c")
+        world.hooks.let_go()
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"]
+        assert await world.deliveries() == []
+
+    run(story)
+
+
+def test_a_long_log_is_told_page_after_page() -> None:
+    async def story() -> None:
+        world = World()
+        await world.journal.record(opened(), *(handed(str(number), append=True) for number in range(250)))
+        await world.watched()
+        await world.quiet()
+
+        assert len(world.told()) == 251
+        assert world.told()[-1] == "251 ArtifactAdded"
+
+    run(story)
+
+
+def test_a_changed_address_counts_from_the_next_try() -> None:
+    async def story() -> None:
+        world = World(lambda call: Posted(status=500) if call.url == URL else OK)
+
+        async def change_and_pause(_seconds: float) -> None:
+            await world.store.pushes.save(TASK, INBOX, config("https://new.example"), 0)
+
+        world.while_waiting = change_and_pause
+        await world.journal.record(opened())
+        await world.watched()
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"]
+        assert world.told("https://new.example") == ["1 TaskOpened"]
+
+    run(story)
+
+
+class TroubledStore(MemoryStore):
+    """Fails to read the log as often as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.troubles = 0
+
+    @override
+    async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
+        if self.troubles:
+            self.troubles -= 1
+            raise StoreFailed("the disk is away")
+        return await super().read_after(seq, task_id=task_id, limit=limit)
+
+
+def test_a_store_that_fails_for_a_while_only_delays() -> None:
+    async def story() -> None:
+        store = TroubledStore()
+        world = World(store=store)
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        store.troubles = 2
+        await world.watched()
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.pauses == [5.0, 5.0]
+
+    run(story)
+
+
+def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(call: Call) -> Posted:
+        if call.url == "https://odd.example":
+            raise LookupError("a defect")
+        return OK
+
+    async def story() -> None:
+        world = World(answer)
+        for number, url in ((1, "https://odd.example"), (2, URL)):
+            await world.journal.record(opened(numbered(number)))
+            await world.watched(url, numbered(number))
+        await world.quiet()
+
+        assert world.told() == ["1 TaskOpened"]
+
+    run(story)
+    assert [record.message for record in caplog.records] == ["push_lane_failed"]
+
+
+def test_logs_hold_no_secret_and_no_address(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        world = World(lambda _: Posted(status=404, error="it answered 404"))
+        await world.journal.record(opened())
+        await world.watched("https://example.com/secret-path")
+        await world.quiet()
+
+    with caplog.at_level("DEBUG"):
+        run(story)
+    told = [record for record in caplog.records if record.message == "push_given_up"]
+    assert len(told) == 1
+    assert "secret" not in str(vars(told[0]))
+    assert "tok" not in str(vars(told[0]).values())

@@ -1,0 +1,120 @@
+"""The outbox over the lives of several processes: what one leaves, the next goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from synapse.core.push import Delivery, DeliveryState
+from synapse.core.task import TaskState
+from synapse.push.outbox import Posted
+from tests.fakes.facts import TASK, handed, moved, numbered, opened
+from tests.fakes.stores import settle
+from tests.fakes.webhooks import OK, FakeWebhooks
+from tests.unit.push.push_world import INBOX, URL, World, config, run, running
+
+
+def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_recorded_again() -> None:
+    async def story() -> None:
+        world = World(lambda call: OK if b"Opened" in call.body else Posted(status=500))
+        await world.journal.record(opened())
+        await world.watched()
+        async with running(world):
+            await world.quiet()
+            world.hooks.held = {URL}
+            await world.journal.record(moved(TaskState.WORKING), handed("a"), moved(TaskState.COMPLETED))
+            await world.quiet()
+        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+
+        world.hooks = FakeWebhooks()
+        world.outbox = world.new_outbox()
+        async with running(world):
+            await world.quiet()
+            assert world.told() == ["2 StateChanged", "3 ArtifactAdded", "4 StateChanged"]
+        assert list(await world.store.pushes.open_after(INBOX, 0)) == []
+
+    run(story)
+
+
+def test_a_restart_waits_for_the_next_try_and_counts_on() -> None:
+    async def story() -> None:
+        world = World()
+        push = await world.store.pushes.save(TASK, INBOX, config(), 0)
+        await world.journal.record(opened(), moved(TaskState.COMPLETED))
+        (first, _) = await world.store.read_after(0)
+        tried = Delivery(
+            number=push.number,
+            seq=first.seq,
+            state=DeliveryState.PENDING,
+            attempts=3,
+            at=world.clock.now(),
+            next_try=world.clock.now() + timedelta(seconds=40),
+        )
+        await world.store.pushes.record(tried)
+        async with running(world):
+            await world.quiet()
+
+        assert world.pauses == [40.0]
+        assert [(one.seq, one.attempts) for one in await world.deliveries()] == [(first.seq, 4), (first.seq + 1, 1)]
+
+    run(story)
+
+
+def test_a_clock_that_was_set_back_does_not_make_a_webhook_wait_for_days() -> None:
+    async def story() -> None:
+        world = World()
+        push = await world.store.pushes.save(TASK, INBOX, config(), 0)
+        await world.journal.record(opened())
+        later = world.clock.now() + timedelta(days=30)
+        pending = Delivery(number=push.number, seq=1, state=DeliveryState.PENDING, attempts=1, at=later, next_try=later)
+        await world.store.pushes.record(pending)
+        world.outbox.take(push)
+        await world.quiet()
+
+        assert world.pauses == [300.0]
+
+    run(story)
+
+
+def test_what_another_process_configured_is_found_by_looking() -> None:
+    async def story() -> None:
+        world = World()
+        async with running(world):
+            await world.journal.record(opened(), moved(TaskState.COMPLETED))
+            await world.store.pushes.save(TASK, INBOX, config(), 0)
+            await world.quiet()
+            assert world.told() == []
+            await world.outbox.look()
+            await world.quiet()
+            assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+
+    run(story)
+
+
+def test_draining_waits_for_what_is_on_its_way_and_not_for_what_rests() -> None:
+    async def story() -> None:
+        never = asyncio.Event()
+        world = World(lambda call: OK if call.url == URL else Posted(status=500))
+
+        async def for_ever(_seconds: float) -> None:
+            await never.wait()
+
+        world.while_waiting = for_ever
+        async with running(world):
+            await world.journal.record(opened(numbered(1)))
+            await world.watched("https://down.example", numbered(1))
+            await world.quiet()
+            await world.outbox.drain(10)
+
+            world.hooks.held = {URL}
+            await world.journal.record(opened(numbered(2)))
+            await world.watched(URL, numbered(2))
+            await world.quiet()
+            draining = asyncio.ensure_future(world.outbox.drain(10))
+            await settle()
+            assert not draining.done()
+            world.hooks.let_go()
+            await draining
+            assert [one.state for one in await world.deliveries()][-1] is DeliveryState.DELIVERED
+
+    run(story)

@@ -1,0 +1,122 @@
+"""Pages of named origins may read answers; nobody else's answers change."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from synapse.core.errors import ForeignOrigin, SynapseError
+from synapse.dialects.dialect import WireAnswer
+from synapse.server.app import HttpApp
+from synapse.server.asgi import HttpLimits, Receive, Scope, Send
+from synapse.server.middleware import CorsApp
+from tests.fakes.web_app import web_app
+from tests.fakes.wire import answers
+from tests.unit.server.exchange import ME, Exchange, FixedService
+from tests.unit.server.on_wire import DOCUMENT_WANTED, exchange
+from tests.unit.server.test_http import DIALECT
+
+APP = "https://app.example"
+CARD = "/.well-known/agent.json"
+
+
+def ask(exchange: Exchange) -> Exchange:
+    inner = HttpApp(FixedService(None), [DIALECT], admit=lambda _: ME)
+    asyncio.run(CorsApp(inner, [APP])(exchange.scope, exchange.incoming.get, exchange.send))
+    return exchange
+
+
+def test_an_answer_is_readable_for_the_page_that_asked() -> None:
+    answer = ask(Exchange("GET", CARD, origin=APP))
+
+    assert answer.status == 200
+    assert answer.headers[b"access-control-allow-origin"] == APP.encode()
+    assert b"Retry-After" in answer.headers[b"access-control-expose-headers"]
+    assert answer.headers[b"vary"] == b"Origin"
+    assert b"access-control-allow-credentials" not in answer.headers
+    assert answer.json["name"]
+
+
+def test_an_error_is_readable_too() -> None:
+    answer = ask(Exchange("GET", "/nowhere", origin=APP))
+
+    assert answer.status == 404
+    assert answer.headers[b"access-control-allow-origin"] == APP.encode()
+
+
+def test_the_short_way_of_our_own_server_does_not_pass_by() -> None:
+    app = CorsApp(web_app(), [APP])
+    wire = exchange(app, b"GET /document HTTP/1.1\r\nOrigin: %b\r\n\r\n" % APP.encode(), DOCUMENT_WANTED)
+
+    readable, plain = [headers for _, headers, _ in answers(wire.written)]
+
+    assert readable[b"access-control-allow-origin"] == APP.encode()
+    assert b"access-control-allow-origin" not in plain
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
+def test_an_answer_to_anybody_else_is_as_it_was(origin: str) -> None:
+    answer = ask(Exchange("GET", CARD, origin=origin) if origin else Exchange("GET", CARD))
+
+    assert not [name for name in answer.headers if name.startswith(b"access-control")]
+
+
+def test_a_preflight_is_answered_without_credentials() -> None:
+    answer = ask(Exchange("OPTIONS", "/tasks/send", origin=APP, access_control_request_method="POST"))
+
+    assert answer.status == 204
+    assert b"POST" in answer.headers[b"access-control-allow-methods"]
+    assert b"Authorization" in answer.headers[b"access-control-allow-headers"]
+    assert answer.body == b""
+
+
+def test_a_preflight_of_another_page_gets_nothing() -> None:
+    answer = ask(
+        Exchange("OPTIONS", "/tasks/send", origin="https://evil.example", access_control_request_method="POST")
+    )
+
+    assert answer.status == 405
+    assert b"access-control-allow-origin" not in answer.headers
+
+
+def test_a_websocket_is_left_to_the_gate() -> None:
+    sent: list[object] = []
+    scope: Scope = {"type": "websocket", "path": "/x", "query_string": b"", "headers": [(b"origin", APP.encode())]}
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, object]:
+        return {"type": "websocket.connect"}
+
+    inner = HttpApp(FixedService(None), [DIALECT], admit=lambda _: ME)
+    asyncio.run(CorsApp(inner, [APP])(scope, receive, send))
+
+    assert "404" in str(sent[0])
+
+
+class Inner:
+    """An application that only remembers that it was closed."""
+
+    limits = HttpLimits(max_body_bytes=5)
+    closed = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("nobody asks")
+
+    def close(self) -> None:
+        self.closed = True
+
+    def refusal(self, error: SynapseError, scope: Scope | None = None) -> WireAnswer:
+        return WireAnswer(403, error.code.encode())
+
+
+def test_the_server_finds_in_it_what_it_needs() -> None:
+    inner = Inner()
+    wrapped = CorsApp(inner, [APP])
+
+    assert wrapped.limits is inner.limits
+    assert wrapped.refusal(ForeignOrigin()).body == b"foreign_origin"
+    wrapped.close()
+    assert inner.closed

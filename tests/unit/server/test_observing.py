@@ -1,0 +1,125 @@
+"""Whoever counts is told of each request: what it spoke, how it ended, and not a word of what was in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import pytest
+
+from synapse.core.errors import QueueFull, RouteNotFound, SynapseError, TaskNotFound
+from synapse.core.requests import ForAgent, GetStatus, GetTask, SubscribeTask
+from synapse.dialects.dialect import Call, CallRoute, Dialect, RpcTable, StreamCall, WireRequest
+from synapse.gateway.metrics import ObservedService
+from synapse.server import app
+from synapse.server.app import HttpApp
+from synapse.server.jsonrpc import rpc_dialect
+from tests.unit.server.exchange import ME, Exchange, FixedService
+from tests.unit.server.test_calls import SNAPSHOT, event_of, nothing, told
+
+
+def call(_wire: WireRequest) -> Call:
+    return Call(GetStatus(), nothing)
+
+
+def stream(_wire: WireRequest) -> StreamCall:
+    return StreamCall(SubscribeTask(task_id="x"), event_of)
+
+
+def fault(error: SynapseError) -> bytes:
+    return json.dumps(error.code).encode()
+
+
+RPC = Dialect(
+    name="a", routes=(), encode_error=told, rpc=RpcTable(methods={"M": lambda _, wire: call(wire)}, encode_fault=fault)
+)
+ROUTES = (CallRoute(method="POST", path="/call", ask=call), CallRoute(method="GET", path="/stream", ask=stream))
+DIALECTS = [Dialect(name="words", routes=ROUTES, encode_error=told), rpc_dialect([RPC], lambda _: "", "/rpc")]
+
+
+def seen(request: Exchange, result: object, *, then_leave: bool = False) -> app.Exchange:
+    """What is told of one request, which is answered with `result`."""
+
+    async def story() -> list[app.Exchange]:
+        observed: list[app.Exchange] = []
+        service = FixedService(result)
+        service.feed.put_nowait(None)
+        if then_leave:
+            service.result = asyncio.get_running_loop().create_future()
+            request.leave()
+        await request.run(HttpApp(service, DIALECTS, admit=lambda _: ME, observe=observed.append))
+        return observed
+
+    (one,) = asyncio.run(story())
+    assert one.seconds >= 0
+    return one
+
+
+def post(path: str, body: bytes = b"{}") -> Exchange:
+    return Exchange("POST", path, body, query=b"token=secret", content_type="application/json")
+
+
+@pytest.mark.parametrize(
+    ("request_", "result", "dialect", "error"),
+    [
+        (post("/call"), SNAPSHOT, "words", ""),
+        (post("/call"), QueueFull("full"), "words", QueueFull.code),
+        (post("/call"), RuntimeError("a defect"), "words", "internal"),
+        (post("/nowhere"), None, app.NO_DIALECT, RouteNotFound.code),
+        (post("/rpc", b'{"jsonrpc":"2.0","id":1,"method":"M"}'), SNAPSHOT, "jsonrpc", ""),
+        (post("/rpc", b'{"jsonrpc":"2.0","id":1,"method":"M"}'), TaskNotFound("t"), "jsonrpc", TaskNotFound.code),
+        (post("/rpc", b'{"jsonrpc":"2.0","id":1,"method":"N"}'), None, "jsonrpc", RouteNotFound.code),
+        (post("/rpc", b"no json"), None, "jsonrpc", "malformed_json"),
+    ],
+)
+def test_a_request_is_told_with_its_dialect_and_its_end(
+    request_: Exchange, result: object, dialect: str, error: str
+) -> None:
+    one = seen(request_, result)
+
+    assert (one.method, one.path, one.dialect, one.error) == ("POST", request_.scope["path"], dialect, error)
+    assert not one.is_stream
+    assert "secret" not in str(one)
+
+
+def test_a_stream_is_told_as_one() -> None:
+    assert seen(Exchange("GET", "/stream"), None).is_stream
+
+
+def test_a_caller_who_left_is_told_as_such() -> None:
+    assert seen(post("/call"), None, then_leave=True).error == app.CALLER_LEFT
+
+
+def asked_of(result: Any) -> list[app.Exchange]:
+    """What is told of a request that comes by another way than HTTP."""
+
+    async def story() -> list[app.Exchange]:
+        observed: list[app.Exchange] = []
+        service = FixedService(result() if callable(result) else result)
+        coming = ObservedService(service, "grpc", observed.append).handle(ForAgent("ada", GetTask("t")), ME)
+        try:
+            done: object = await coming
+        except TaskNotFound:
+            return observed
+        if isinstance(done, asyncio.Future):
+            assert observed == [], "an answer that is waited for has not been given yet"
+            done.cancel()
+            await asyncio.wait({cast("asyncio.Future[None]", done)})
+        return observed
+
+    return asyncio.run(story())
+
+
+def future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [(SNAPSHOT, ""), (TaskNotFound("t"), TaskNotFound.code), (future, app.CALLER_LEFT)],
+)
+def test_what_comes_by_another_way_is_told_by_the_name_of_the_request(result: object, error: str) -> None:
+    (one,) = asked_of(result)
+
+    assert (one.dialect, one.path, one.error) == ("grpc", "GetTask", error)

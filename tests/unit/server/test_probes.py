@@ -1,0 +1,110 @@
+"""Health and readiness: answered without credentials, and without a word about what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.errors import StoreFailed, Unauthenticated
+from synapse.dialects.dialect import Dialect, DocumentRoute, WireAnswer
+from synapse.dialects.synapse.encode import encode_error
+from synapse.server import middleware
+from synapse.server.app import HttpApp
+from synapse.server.asgi import Scope
+from synapse.server.middleware import ProbedApp
+from tests.fakes.clock import FakeClock
+from tests.unit.server.exchange import Exchange, FixedService
+
+
+def nobody(_scope: Scope) -> Caller:
+    raise Unauthenticated("this needs credentials")
+
+
+class Store:
+    """Can be read, unless something is wrong with it."""
+
+    def __init__(self) -> None:
+        self.wrong: BaseException | None = None
+        self.asked = 0
+
+    async def read(self) -> int:
+        self.asked += 1
+        if self.wrong is not None:
+            raise self.wrong
+        return 1
+
+
+def probed(check: Callable[[], Awaitable[object]], clock: FakeClock) -> ProbedApp:
+    route = DocumentRoute(method="GET", path="/x", answer=lambda _: WireAnswer(200, b"x"))
+    served = Dialect(name="x", routes=(route,), encode_error=encode_error)
+    app = HttpApp(FixedService(None), [served], admit=nobody)
+    return ProbedApp(app, check, clock.monotonic)
+
+
+async def status(app: ProbedApp, path: str, method: str = "GET") -> int:
+    exchange = Exchange(method, path)
+    async with asyncio.timeout(5):
+        await app(exchange.scope, exchange.incoming.get, exchange.send)
+    return exchange.status
+
+
+def test_whoever_asks_is_told_and_all_else_needs_credentials() -> None:
+    async def story() -> None:
+        app = probed(Store().read, FakeClock())
+        for path in ("/healthz", "/readyz"):
+            assert await status(app, path) == 200
+            assert await status(app, path, "HEAD") == 200
+            assert await status(app, path, "POST") == 401
+        assert await status(app, "/x") == 401
+
+    asyncio.run(story())
+
+
+def test_without_its_store_it_lives_but_is_not_ready() -> None:
+    async def story() -> None:
+        store, clock = Store(), FakeClock()
+        app = probed(store.read, clock)
+        store.wrong = StoreFailed("the disk is full")
+        assert await status(app, "/readyz") == 503
+        assert await status(app, "/healthz") == 200
+        store.wrong = None
+        clock.advance(2)
+        assert await status(app, "/readyz") == 200
+
+    asyncio.run(story())
+
+
+def test_many_questions_are_one_for_the_store() -> None:
+    async def story() -> None:
+        store = Store()
+        app = probed(store.read, FakeClock())
+        for _ in range(5):
+            await status(app, "/readyz")
+        assert store.asked == 1
+
+    asyncio.run(story())
+
+
+def test_a_store_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "PATIENCE_SECONDS", 0.01)
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        assert await status(probed(never, FakeClock()), "/readyz") == 503
+
+    asyncio.run(story())
+
+
+def test_one_that_ends_is_not_ready() -> None:
+    async def story() -> None:
+        app = probed(Store().read, FakeClock())
+        assert await status(app, "/readyz") == 200
+        app.close()
+        assert await status(app, "/readyz") == 503
+
+    asyncio.run(story())

@@ -1,0 +1,53 @@
+"""Which names and which pages a gateway answers to."""
+
+from __future__ import annotations
+
+import pytest
+
+from synapse.core.errors import ForeignOrigin
+from synapse.server.middleware import WebNames, hosts_of
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("https://gw.example", {"gw.example", "gw.example:443"}),
+        ("https://gw.example:443/base", {"gw.example", "gw.example:443"}),
+        ("http://gw.example:8000", {"gw.example:8000"}),
+        ("http://[::1]", {"[::1]", "[::1]:80"}),
+        ("https://GW.example", {"gw.example", "gw.example:443"}),
+    ],
+)
+def test_the_hosts_of_an_address(url: str, hosts: set[str]) -> None:
+    assert hosts_of(url) == hosts
+
+
+def test_a_host_is_named_once_and_is_ours() -> None:
+    names = WebNames(["gw.example"])
+
+    names.check_host([(b"host", b"GW.example")])
+    for headers in ([], [(b"host", b"other")], [(b"host", b"gw.example"), (b"host", b"gw.example")]):
+        with pytest.raises(ForeignOrigin, match="Host"):
+            names.check_host(headers)
+
+
+def test_a_gateway_that_does_not_know_its_name_answers_to_any() -> None:
+    names = WebNames(None)
+
+    names.check_host([(b"host", b"whatever")])
+    names.check_origin([(b"host", b"whatever:8000"), (b"origin", b"http://whatever:8000")])
+    with pytest.raises(ForeignOrigin):
+        names.check_origin([(b"host", b"whatever:8000"), (b"origin", b"http://other")])
+    with pytest.raises(ForeignOrigin):
+        names.check_origin([(b"origin", b"null")])
+
+
+def test_pages_of_our_own_and_of_the_list_may_ask() -> None:
+    names = WebNames(["gw.example"], origins=["https://App.example"])
+
+    for origin in (b"https://gw.example", b"http://gw.example", b"https://app.example"):
+        names.check_origin([(b"origin", origin)])
+    names.check_origin([])
+    for origin in (b"https://gw.example.evil", b"null", b""):
+        with pytest.raises(ForeignOrigin):
+            names.check_origin([(b"origin", origin)])

@@ -1,0 +1,181 @@
+"""A store of schema 3, which had a row for every event: nothing of it is lost, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from synapse.core.events import TaskEvent
+from synapse.core.lifecycle import replay
+from synapse.core.message import Artifact, DataPart, FilePart, TextPart
+from synapse.core.store import KnownMessage, TaskQuery
+from synapse.core.task import ReceiptStep, TaskId, TaskState
+from synapse.store.file import APPLICATION_ID, migrations
+from synapse.store.sqlite import SqliteStore
+from tests.fakes.facts import TASK, after, handed, hidden, message, moved, numbered, opened, said, stepped
+
+ROWS: Final = Path(__file__).with_name("store_of_schema_3.sql")
+PARTS: Final = (
+    TextPart(text='日本語 "quoted" \\ \ud800 \x00', name="it's"),
+    FilePart(content=bytes(range(256)), name="f.bin"),
+    DataPart(data={"n": [1.5, None]}),
+)
+DONE: Final[Sequence[TaskEvent]] = (
+    opened(message=replace(message(), parts=PARTS), metadata={"user": "ada"}),
+    stepped(ReceiptStep.TYPED),
+    moved(TaskState.WORKING, at=3),
+    replace(handed("", at=3), artifact=Artifact(artifact_id="a", parts=PARTS)),
+    moved(TaskState.COMPLETED, at=4),
+)
+QUEUED: Final[Sequence[TaskEvent]] = (opened(numbered(2), at=2, inbox="other"),)
+GOING_ON: Final[Sequence[TaskEvent]] = (
+    opened(numbered(3), at=5, scope="key:x"),
+    moved(TaskState.WORKING, numbered(3), at=6),
+    said("more", numbered(3), at=7),
+)
+HIDDEN: Final[Sequence[TaskEvent]] = (
+    opened(numbered(4), at=8),
+    moved(TaskState.FAILED, numbered(4), at=8, reason="expired"),
+    hidden(numbered(4), at=9),
+)
+# Seqs 1, 2, 15 and 16 were those of tasks that have been pruned.
+LOG: Final = (*DONE[:2], *QUEUED, *GOING_ON[:2], *DONE[2:], *GOING_ON[2:], *HIDDEN)
+LAST_SEQ: Final = 16
+KILLED_MIGRATION: Final = Path(__file__).with_name("killed_migration.py")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the old store lies."""
+    file = tmp_path / "store.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        for number, script in migrations()[:3]:
+            connection.executescript(f"{script}; PRAGMA user_version = {number};")
+        connection.executescript(f"{ROWS.read_text(encoding='utf-8')}; PRAGMA application_id = {APPLICATION_ID};")
+    return file
+
+
+def look(path: Path, story: Callable[[SqliteStore], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(20):
+            store = await SqliteStore.open(path)
+            try:
+                await story(store)
+            finally:
+                await store.close()
+
+    asyncio.run(run())
+
+
+async def compare(store: SqliteStore) -> None:
+    """Check that every event, seq and task is what it was."""
+    recorded = await store.read_after(0)
+    assert [one.event for one in recorded] == list(LOG)
+    assert [one.seq for one in recorded] == list(range(3, 15))
+    for log in (DONE, QUEUED, GOING_ON, HIDDEN):
+        assert await store.load(log[0].task_id) == replay(log)
+        assert [one.event for one in await store.read_after(0, task_id=log[0].task_id)] == list(log)
+
+
+def test_every_event_and_task_comes_through_a_migration(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        await compare(store)
+        await store.check()
+
+    look(path, story)
+
+
+def test_old_tasks_without_a_snapshot_are_made_from_their_own_events(path: Path) -> None:
+    # Their numbers are also the seqs of others.
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM snapshots")
+
+    look(path, compare)
+
+
+def test_lists_and_their_totals_are_what_they_were(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        async def listed(**wanted: object) -> tuple[list[TaskId], int]:
+            page = await store.list(TaskQuery(limit=2, **wanted))  # type: ignore[arg-type] # by name
+            return [task.id for task in page.tasks], page.total
+
+        assert await listed() == ([numbered(3), TASK], 3)
+        assert await listed(scope="local") == ([TASK, numbered(2)], 2)
+        assert await listed(states=frozenset({TaskState.COMPLETED})) == ([TASK], 1)
+        assert await listed(metadata={"user": "ada"}) == ([TASK], 1)
+        assert [task.id for task in await store.open_tasks("other")] == [numbered(2)]
+
+    look(path, story)
+
+
+def test_what_was_kept_before_is_counted(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        counted, every = await store.stored_bytes(), await store.read_after(0, limit=10_000)
+        assert counted > 50 * len(every) > 0
+        await store.prune(after(10**9))
+        assert await store.stored_bytes() < counted
+
+    look(path, story)
+
+
+def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        assert await store.find_message("codex@/proj", "local", "m-1") == KnownMessage(TASK, "first")
+        assert await store.find_message("", "", "m-more") == KnownMessage(numbered(3), "follow-up")
+        assert not await store.claim_inbox("codex@/proj", "another", lambda _holder: True)
+        (push,) = await store.pushes.of_task(TASK)
+        assert (push.told, push.config.url) == (3, "https://example.com/h")
+
+    look(path, story)
+
+
+def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
+    async def story(store: SqliteStore) -> None:
+        new = opened(numbered(6), at=20)
+        assert await store.append(replay([new]), [new], digest="new") == LAST_SEQ + 1
+        ended = moved(TaskState.COMPLETED, numbered(3), at=21)
+        await store.append(replay([*GOING_ON, ended]), [ended])
+        assert await store.load(numbered(3)) == replay([*GOING_ON, ended])
+
+        assert await store.prune(after(10)) == 2
+        assert await store.find_message("", "", "m-1") is None
+        page = await store.list(TaskQuery(limit=1))
+        assert (page.tasks[0].id, page.total) == (numbered(3), 3)
+
+    look(path, story)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT id FROM tasks WHERE key IN (VALUES (1))", "INSERT INTO tasks (number, key, id) VALUES (1, 2, 'x')"],
+)
+def test_who_still_runs_with_schema_4_fails_rather_than_writing_what_nobody_finds(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as running:
+        assert running.execute("PRAGMA user_version").fetchone() == (3,)
+        look(path, compare)
+
+        with pytest.raises(sqlite3.OperationalError, match="key"):
+            running.execute(statement)
+
+
+def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_by_the_next(
+    path: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    migrating = [sys.executable, "-P", str(KILLED_MIGRATION), str(path), str(folder)]
+    subprocess.run(migrating, check=True, timeout=60)
+    places = list(folder.iterdir())
+
+    assert len(places) > dict(migrations())[4].count(";"), "each statement of the script was one"
+    for place in places:
+        look(place / path.name, compare)

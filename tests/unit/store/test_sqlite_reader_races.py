@@ -1,0 +1,255 @@
+"""A reader's thread and the loop at the same moment: what is asked, answered or given up just then is not lost.
+
+Each race is brought about by a queue that lets the other side go first, once, at the one moment that matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.core.lifecycle import replay
+from synapse.core.override import override
+from synapse.store.sqlite import SqliteStore
+from synapse.store.threads import Reader
+from tests.fakes.facts import TASK, opened
+
+BOUND = 10.0
+READER = "synapse-store-reader"
+Moment = Callable[[], None]
+
+
+def nothing() -> None:
+    """Happens in between."""
+
+
+class Rendezvous(deque[Any]):
+    """A queue between the loop and the reader's thread. Each of its moments comes once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop_takes: Moment = nothing
+        self.reader_takes: Moment = nothing
+        self.loop_found_nothing: Moment = nothing
+        self.reader_found_nothing: Moment = nothing
+
+    @override
+    def popleft(self) -> Any:
+        self._come("reader_takes" if in_the_reader() else "loop_takes")
+        return super().popleft()
+
+    @override
+    def __len__(self) -> int:
+        length = super().__len__()
+        if not length:
+            self._come("reader_found_nothing" if in_the_reader() else "loop_found_nothing")
+        return length
+
+    def _come(self, name: str) -> None:
+        moment: Moment = getattr(self, name)
+        setattr(self, name, nothing)
+        moment()
+
+
+class Meeting:
+    """Lets one thread wait for the other: until it has come, or has ended behind that."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._who = threading.current_thread()
+
+    def reach(self) -> None:
+        self._who = threading.current_thread()
+        self._event.set()
+
+    def wait(self) -> None:
+        assert self._event.wait(BOUND)
+
+    def wait_for_the_end(self) -> None:
+        self._who.join(BOUND)
+        assert not self._who.is_alive()
+
+
+def in_the_reader() -> bool:
+    return threading.current_thread().name == READER
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(), 2 * BOUND))
+
+
+def a_reader(path: Path, *, gather: int = 1) -> tuple[Reader, Rendezvous, Rendezvous]:
+    """A reader with its questions and its answers."""
+    reader, questions, answers = Reader(path, lock_timeout=BOUND, gather=gather), Rendezvous(), Rendezvous()
+    reader._queue = questions  # pyright: ignore[reportPrivateUsage] # the race is inside
+    reader._answers = answers  # pyright: ignore[reportPrivateUsage] # the same
+    return reader, questions, answers
+
+
+def test_what_is_asked_while_the_thread_goes_to_rest_is_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        reader, questions, _ = a_reader(tmp_path / "any.db")
+        resting, asked = Meeting(), Meeting()
+
+        def look_away() -> None:
+            resting.reach()
+            asked.wait()
+
+        def look_once_more() -> None:
+            # First it looks whether to tell the answer at once, then whether to rest.
+            questions.reader_found_nothing = look_away
+
+        questions.reader_found_nothing = look_once_more
+        first = reader.do(lambda: 1)
+        await asyncio.to_thread(resting.wait)
+        # It has seen that there is nothing and has not said yet that it rests, so nobody wakes it.
+        second = reader.do(lambda: 2)
+        asked.reach()
+
+        assert await asyncio.wait_for(first, BOUND) == 1
+        assert await asyncio.wait_for(second, BOUND) == 2
+        await reader.close()
+
+    run(story)
+
+
+def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        reader, _, answers = a_reader(tmp_path / "any.db")
+        late: list[asyncio.Future[Any]] = []
+        is_answered = Meeting()
+
+        def answer_one_more() -> None:
+            late.append(reader.do(lambda: 2))
+            late.append(reader.do(is_answered.reach))
+            is_answered.wait()
+
+        answers.loop_found_nothing = answer_one_more
+        assert await reader.do(lambda: 1) == 1
+
+        assert (await asyncio.wait_for(asyncio.gather(*late), BOUND))[0] == 2
+        await reader.close()
+
+    run(story)
+
+
+def test_what_was_read_when_the_reader_is_closed_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        reader, questions, _ = a_reader(tmp_path / "any.db", gather=5)
+        begun, closing = Meeting(), Meeting()
+
+        def read() -> str:
+            begun.reach()
+            closing.wait()
+            return "read"
+
+        def let_it_end() -> None:
+            closing.reach()
+            begun.wait_for_the_end()
+
+        reading, waiting = reader.do(read), reader.do(lambda: "never")
+        await asyncio.to_thread(begun.wait)
+        # Something still waits when it has read, so it tells nobody, and then it is to end.
+        questions.loop_takes = let_it_end
+        await reader.close()
+
+        assert await asyncio.wait_for(reading, BOUND) == "read"
+        assert waiting.cancelled()
+
+    run(story)
+
+
+def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_thread_in_disorder(tmp_path: Path) -> None:
+    async def story() -> None:
+        reader, questions, _ = a_reader(tmp_path / "any.db")
+        taking, given_up = Meeting(), Meeting()
+
+        def hesitate() -> None:
+            taking.reach()
+            given_up.wait()
+
+        questions.reader_takes = hesitate
+        asked = reader.do(lambda: 1)
+        await asyncio.to_thread(taking.wait)
+        reader.stop()
+        given_up.reach()
+        await asyncio.wait_for(reader.close(), BOUND / 2)
+
+        assert asked.cancelled()
+        taking.wait_for_the_end()
+
+    run(story)
+
+
+def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        reader, questions, _ = a_reader(tmp_path / "any.db")
+        taking, goes_on, is_taken = Meeting(), Meeting(), Meeting()
+
+        def hesitate() -> None:
+            taking.reach()
+            goes_on.wait()
+
+        def be_too_late() -> None:
+            goes_on.reach()
+            is_taken.wait()
+
+        questions.reader_takes, questions.loop_takes = hesitate, be_too_late
+        asked = reader.do(is_taken.reach)
+        await asyncio.to_thread(taking.wait)
+        reader.stop()
+
+        await asyncio.wait_for(asked, BOUND)
+        await reader.close()
+
+    run(story)
+
+
+def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mishaps: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", mishaps.append)
+    begun, goes_on = Meeting(), Meeting()
+
+    def read() -> None:
+        begun.reach()
+        goes_on.wait()
+
+    async def story() -> None:
+        reader, _, _ = a_reader(tmp_path / "any.db")
+        reader.do(read).cancel()
+        await asyncio.to_thread(begun.wait)
+        reader.stop()
+
+    run(story)
+    goes_on.reach()
+    begun.wait_for_the_end()
+
+    assert mishaps == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_closed_store_holds_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    def held() -> list[str]:
+        files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
+        return [file for file in files if file.startswith(os.path.realpath(path))]
+
+    async def story() -> None:
+        store = await SqliteStore.open(path)
+        await store.append(replay([opened()]), [opened()])
+        await store.load(TASK)
+        assert held()
+        await store.close()
+        assert held() == []
+
+    run(story)

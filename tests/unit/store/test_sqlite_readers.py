@@ -1,0 +1,203 @@
+"""Readers: what is quick does not wait for what is long, every answer finds who asked, and closing is clean."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from synapse.core.errors import StoreFailed, TaskNotFound
+from synapse.core.lifecycle import replay
+from synapse.core.store import TaskPage, TaskQuery
+from synapse.core.task import TaskId
+from synapse.store import reader as store_reader
+from synapse.store.sqlite import SqliteStore
+from synapse.store.threads import Reader
+from tests.fakes.facts import TASK, numbered, opened
+
+BOUND = 20
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(), BOUND))
+
+
+@asynccontextmanager
+async def reader(path: Path, gather: int = 1) -> AsyncGenerator[Reader]:
+    one = Reader(path, lock_timeout=BOUND, gather=gather)
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+class Gate:
+    """Work that begins, and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self._begun = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._may_end = Event()
+
+    async def begun(self) -> None:
+        await self._begun.wait()
+
+    def end(self) -> None:
+        self._may_end.set()
+
+    def pass_through(self) -> str:
+        self._loop.call_soon_threadsafe(self._begun.set)
+        assert self._may_end.wait(BOUND)
+        return "through"
+
+
+@pytest.mark.parametrize("wanted", [TaskQuery(), TaskQuery(metadata={"user": "ada"})])
+def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: TaskQuery
+) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        gate = Gate()
+
+        def list_slowly(_connection: sqlite3.Connection, _query: TaskQuery) -> TaskPage:
+            gate.pass_through()
+            return TaskPage((), "", 0)
+
+        monkeypatch.setattr(store_reader, "list_tasks", list_slowly)
+        await store.append(replay([opened()]), [opened()])
+        listing = asyncio.ensure_future(store.list(wanted))
+        await gate.begun()
+
+        assert (await store.load(TASK)).version == 1
+        assert len(await store.read_after(0)) == 1
+        assert not listing.done()
+        gate.end()
+        assert (await listing).total == 0
+        await store.close()
+
+    run(story)
+
+
+def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        gate = Gate()
+        list_tasks = store_reader.list_tasks
+
+        def list_slowly(connection: sqlite3.Connection, query: TaskQuery) -> TaskPage:
+            if query.metadata:
+                gate.pass_through()
+            return list_tasks(connection, query)
+
+        monkeypatch.setattr(store_reader, "list_tasks", list_slowly)
+        looking = asyncio.ensure_future(store.list(TaskQuery(metadata={"user": "ada"})))
+        await gate.begun()
+
+        assert (await store.list(TaskQuery())).total == 0
+        gate.end()
+        await looking
+        await store.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("gather", [1, 4, 1000])
+def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather: int) -> None:
+    async def story() -> None:
+        async with reader(tmp_path / "any.db", gather) as one:
+            answered: list[int] = []
+
+            async def ask(number: int) -> None:
+                answered.append(await one.do(lambda: number))
+
+            for _ in range(3):
+                await asyncio.gather(*(ask(number) for number in range(50)))
+
+            assert answered == [*range(50)] * 3
+
+    run(story)
+
+
+def test_whatever_goes_wrong_is_told_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
+    def fail(error: Exception) -> None:
+        raise error
+
+    async def story() -> None:
+        async with reader(tmp_path / "any.db") as one:
+            errors = (
+                OSError("broken"),
+                sqlite3.OperationalError("no such table"),
+                TaskNotFound(TaskId("x")),
+                KeyError(),
+            )
+            asked = [one.do(partial(fail, error)) for error in errors]
+            sound = one.do(lambda: 1)
+            told = await asyncio.gather(*asked, return_exceptions=True)
+
+            assert [type(error) for error in told] == [StoreFailed, StoreFailed, TaskNotFound, KeyError]
+            assert await sound == 1
+
+    run(story)
+
+
+def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with reader(tmp_path / "any.db", gather=5) as one:
+            gate = Gate()
+            first = one.do(gate.pass_through)
+            asked: list[str] = []
+            given_up = one.do(lambda: asked.append("asked"))
+            await gate.begun()
+            given_up.cancel()
+            gate.end()
+
+            assert await first == "through"
+            assert await one.do(lambda: 2) == 2
+            assert asked == []
+
+    run(story)
+
+
+def test_closing_ends_what_is_being_read_and_gives_up_what_waits(tmp_path: Path) -> None:
+    async def story() -> None:
+        one = Reader(tmp_path / "any.db", lock_timeout=BOUND, gather=5)
+        gate = Gate()
+        before, running = one.do(lambda: "before"), one.do(gate.pass_through)
+        waiting = one.do(lambda: "never")
+        await gate.begun()
+        one.stop()
+        gate.end()
+        await one.close()
+
+        assert (await before, await running) == ("before", "through")
+        assert waiting.cancelled()
+        with pytest.raises(StoreFailed, match="closed"):
+            await one.do(lambda: "late")
+
+    run(story)
+
+
+def test_a_reader_that_was_never_asked_closes_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with reader(tmp_path / "any.db"):
+            pass
+
+    run(story)
+
+
+def test_a_closed_store_is_not_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        await store.close()
+        for question in (store.load(numbered(1)), store.read_after(0), store.list(TaskQuery()), store.check()):
+            with pytest.raises(StoreFailed, match="closed"):
+                await question
+
+    run(story)

@@ -1,0 +1,115 @@
+"""When the kernel says no: those who wait are told why, the thread that writes goes on, and so does the store."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.core.errors import StoreFailed, StoreFull
+from synapse.core.events import TaskEvent
+from synapse.core.lifecycle import replay
+from synapse.core.override import override
+from synapse.store import writer as store_writer
+from synapse.store.file import open_file
+from synapse.store.loss import StoreFiles
+from synapse.store.sqlite import SqliteStore
+from synapse.store.writer import Writer, encode
+from tests.fakes.facts import message, numbered, opened
+
+
+class NoRoomForLocks:
+    """A kernel that refuses a lock, once."""
+
+    LOCK_EX, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_UN
+
+    def __init__(self) -> None:
+        self._refusals = [OSError(errno.ENOLCK, "No locks available")]
+
+    def flock(self, descriptor: int, operation: int) -> None:
+        if self._refusals:
+            raise self._refusals.pop()
+        fcntl.flock(descriptor, operation)
+
+
+def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path / "store.db")
+        monkeypatch.setattr(store_writer, "fcntl", NoRoomForLocks())
+        with pytest.raises(StoreFailed, match="No locks available"):
+            await asyncio.wait_for(store.append(replay([opened()]), [opened()]), 5)
+
+        assert await asyncio.wait_for(store.append(replay([opened()]), [opened()]), 5) == 1
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
+    done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    writer.submit(encode(replay(events), events, "", done))
+    return done
+
+
+def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    async def story() -> None:
+        connection = open_file(path, lock_timeout=1)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 20}")
+        writer = Writer(StoreFiles(path), connection, lock_timeout=1)
+        large = opened(numbered(2), message=message("x" * 200_000))
+
+        small, too_large, behind = submit(writer, opened()), submit(writer, large), submit(writer, opened(numbered(3)))
+
+        with pytest.raises(StoreFull) as refused:
+            await too_large
+        assert "df -h" in refused.value.hint
+        assert [await done for done in (small, behind)] == [1, 2]
+        # Nobody writes now, so the connection may be used here.
+        connection.execute(f"PRAGMA max_page_count = {pages + 2000}")
+        assert await submit(writer, large) == 3
+        await writer.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+class Expiring(deque[Any]):
+    """A queue whose first work has waited too long in the moment after the thread that writes has seen it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expired = threading.Event()
+
+    @override
+    def __len__(self) -> int:
+        length = super().__len__()
+        if length and not self.expired.is_set() and threading.current_thread().name == "synapse-store-writer":
+            self.clear()
+            self.expired.set()
+        return length
+
+
+def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "store.db"
+        connection = open_file(path, lock_timeout=5)
+        writer = Writer(StoreFiles(path), connection, lock_timeout=5)
+        works = writer._queue = Expiring()  # pyright: ignore[reportPrivateUsage] # the race is inside
+        gone = submit(writer, opened())
+        assert await asyncio.to_thread(works.expired.wait, 10)
+
+        assert await submit(writer, opened(numbered(2))) == 1
+        assert not gone.done()
+        await writer.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))

@@ -1,0 +1,86 @@
+"""A retry of a message in doubt: what was typed before Enter is taken out first, and proof comes before a retry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from synapse.core.caller import Caller
+from synapse.core.driver import Answered, DeliveryUncertain, Failed, Submitted, Turn, TurnEvent, Typing
+from synapse.core.errors import Conflict
+from synapse.core.message import TextPart
+from synapse.core.override import override
+from synapse.core.requests import ResolveTask
+from synapse.core.task import TaskState
+from tests.fakes.desk import Desk, working
+from tests.fakes.driver import FakeDriver, echo
+
+PERSON = Caller(via_socket=True)
+NEVER = Failed("never", "reached")
+
+
+class ClearingDriver(FakeDriver):
+    """Takes the text of a dropped message out of the input; a turn ends silently then, unless there is proof first."""
+
+    is_dropping = False
+
+    @override
+    async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
+        self.is_dropping = False
+        async for event in super().take_turn(turn):
+            if self.is_dropping and event == NEVER:
+                return
+            yield event
+
+    @override
+    def drop(self) -> bool:
+        self.drops += 1
+        self.is_dropping = True
+        self.go_on.set()
+        return True
+
+
+def test_the_text_is_taken_out_before_it_is_typed_again() -> None:
+    taken: list[Turn] = []
+
+    def plot(turn: Turn) -> list[TurnEvent]:
+        taken.append(turn)
+        return [Typing(), DeliveryUncertain("a dialog came before Enter"), NEVER] if len(taken) == 1 else echo(turn)
+
+    async def story() -> None:
+        async with working(Desk(driver)) as desk:
+            task = await desk.send("hello")
+            await desk.raised(task)
+            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
+            ended = await desk.finished(task)
+
+        assert driver.typed == ["hello", "hello"]
+        assert ended.state is TaskState.COMPLETED
+        assert [receipt.step for receipt in ended.receipts][:4] == ["queued", "typed", "queued", "typed"]
+
+    driver = ClearingDriver(plot)
+    driver.go_on.clear()
+    asyncio.run(story())
+
+
+def test_a_text_that_turns_out_to_be_taken_is_not_typed_again() -> None:
+    answer = Answered(parts=(TextPart(text="late"),), source="screen")
+
+    async def story() -> None:
+        driver.holds_before = Submitted
+        async with working(Desk(driver)) as desk:
+            task = await desk.send("hello")
+            await desk.raised(task)
+            with pytest.raises(Conflict):
+                await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
+            ended = await desk.finished(task)
+
+        assert (driver.typed, ended.state) == (["hello"], TaskState.COMPLETED)
+
+    driver = ClearingDriver(
+        lambda _turn: [Typing(), DeliveryUncertain("a dialog"), Submitted("signal", "its hook"), answer]
+    )
+    driver.go_on.clear()
+    asyncio.run(story())

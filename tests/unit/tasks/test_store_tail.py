@@ -1,0 +1,185 @@
+"""The end of the shared log: what other processes record is heard here, once, in its order, by all who follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from synapse.core.errors import StoreLocked
+from synapse.core.events import Recorded, Update
+from synapse.core.override import override
+from synapse.core.task import TaskId, TaskState
+from synapse.store.memory import MemoryStore
+from synapse.tasks import feed
+from synapse.tasks.feed import Feed, LogFollower
+from synapse.tasks.journal import Journal
+from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
+
+BOUND = 5.0
+
+
+class WatchedStore(MemoryStore):
+    """Counts how often its log is looked at, and is locked when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+        self.is_locked = False
+        self._looked = asyncio.Event()
+
+    @override
+    async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
+        if task_id is None:
+            self.looks += 1
+            self._looked.set()
+            if self.is_locked:
+                raise StoreLocked
+        return await super().read_after(seq, task_id=task_id, limit=limit)
+
+    async def next_look(self) -> None:
+        """Return when somebody has begun to look at the log once more."""
+        self._looked.clear()
+        async with asyncio.timeout(BOUND):
+            await self._looked.wait()
+
+
+class Gateway:
+    """A feed that hears by the tail, and the journal of another process over the same store."""
+
+    def __init__(self) -> None:
+        self.store = WatchedStore()
+        self.elsewhere = Journal(self.store)
+        self.recorded: list[Update] = []
+        self.elsewhere.listen(self.recorded.append)
+        own = Journal(self.store)
+        self.tail = LogFollower(self.store, own, look_seconds=0.001)
+        self.feed = Feed(own, self.store, source=self.tail)
+        self.tail.only(self.feed.has_readers_of)
+
+    async def follow(self, task_id: TaskId = TASK, after: int | None = None) -> AsyncGenerator[Update, None]:
+        async with self.tail.running(), aclosing(self.feed.follow(task_id, after)) as updates:
+            async for update in updates:
+                yield update
+
+    async def follow_all(self) -> AsyncGenerator[Update, None]:
+        async with self.tail.running(), aclosing(self.feed.follow_all()) as updates:
+            async for update in updates:
+                yield update
+
+
+async def rest(updates: AsyncGenerator[Update, None]) -> list[Update]:
+    async with asyncio.timeout(BOUND):
+        return [update async for update in updates]
+
+
+def test_what_another_process_records_is_heard_in_its_order_by_all() -> None:
+    async def story() -> None:
+        gateway = Gateway()
+        await gateway.elsewhere.record(opened())
+        readers = [gateway.follow() for _ in range(3)]
+        firsts = [await anext(reader) for reader in readers]
+        assert {first.seq for first in firsts} == {1}
+
+        reading = [asyncio.ensure_future(rest(reader)) for reader in readers]
+        await gateway.elsewhere.record(moved(TaskState.WORKING))
+        for number in range(20):
+            await gateway.elsewhere.record(handed(f"{number}", append=number > 0))
+        await gateway.elsewhere.record(noted({"a": 1}), moved(TaskState.COMPLETED))
+
+        for one in reading:
+            assert await one == gateway.recorded[1:]
+
+    asyncio.run(story())
+
+
+def test_a_reader_resumes_after_a_seq_also_when_nobody_looked_meanwhile() -> None:
+    async def story() -> None:
+        gateway = Gateway()
+        await gateway.elsewhere.record(opened(), moved(TaskState.WORKING))
+        first = gateway.follow(after=1)
+        assert await anext(first) == gateway.recorded[1]
+        await first.aclose()
+        await gateway.elsewhere.record(handed("a"))
+
+        second = gateway.follow(after=2)
+        assert await anext(second) == gateway.recorded[2]
+        await gateway.elsewhere.record(moved(TaskState.COMPLETED))
+
+        assert await rest(second) == gateway.recorded[3:]
+
+    asyncio.run(story())
+
+
+def test_all_tasks_are_heard_of_from_now_on() -> None:
+    async def story() -> None:
+        gateway = Gateway()
+        await gateway.elsewhere.record(opened(numbered(1)))
+        updates = gateway.follow_all()
+        nothing_yet = asyncio.ensure_future(anext(updates))
+        await gateway.store.next_look()
+
+        await gateway.elsewhere.record(opened(numbered(2)))
+        # Its beginning was not heard, so the task is read from the log.
+        await gateway.elsewhere.record(moved(TaskState.WORKING, numbered(1)))
+        await gateway.elsewhere.record(moved(TaskState.WORKING, numbered(2)))
+
+        async with asyncio.timeout(BOUND):
+            heard = [await nothing_yet, await anext(updates), await anext(updates)]
+        assert heard == gateway.recorded[1:]
+        await updates.aclose()
+
+    asyncio.run(story())
+
+
+def test_nobody_looks_when_nobody_follows() -> None:
+    async def story() -> None:
+        gateway = Gateway()
+        await gateway.elsewhere.record(opened())
+        async with asyncio.timeout(BOUND):
+            reader = gateway.follow()
+            await anext(reader)
+            await reader.aclose()
+        looks = gateway.store.looks
+
+        await gateway.elsewhere.record(moved(TaskState.WORKING))
+        await asyncio.wait({asyncio.ensure_future(asyncio.Event().wait())}, timeout=0.02)
+
+        assert gateway.store.looks == looks
+
+    asyncio.run(story())
+
+
+def test_what_nobody_wants_is_passed_over_and_joined_later_without_a_gap() -> None:
+    async def story() -> None:
+        gateway = Gateway()
+        await gateway.elsewhere.record(opened(numbered(1)), moved(TaskState.WORKING, numbered(1)))
+        await gateway.elsewhere.record(opened(numbered(2)))
+        async with gateway.tail.running():
+            await gateway.elsewhere.record(handed("a", numbered(1)))
+            await gateway.store.next_look()
+            await gateway.store.next_look()
+            updates = gateway.follow(numbered(1))
+            now = await anext(updates)
+            assert (now.seq, now.task) == (4, gateway.recorded[3].task)
+            await gateway.elsewhere.record(moved(TaskState.COMPLETED, numbered(1)))
+            assert await rest(updates) == gateway.recorded[4:]
+
+    asyncio.run(story())
+
+
+def test_a_store_that_is_locked_for_a_while_loses_nobody_anything() -> None:
+    async def story() -> None:
+        gateway = Gateway()
+        await gateway.elsewhere.record(opened())
+        updates = gateway.follow()
+        await anext(updates)
+        gateway.store.is_locked = True
+        await gateway.store.next_look()
+        await gateway.elsewhere.record(moved(TaskState.COMPLETED))
+        gateway.store.is_locked = False
+
+        assert await rest(updates) == gateway.recorded[1:]
+
+    assert feed.RECOVERY_SECONDS < BOUND
+    asyncio.run(story())

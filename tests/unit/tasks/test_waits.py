@@ -1,0 +1,167 @@
+"""Circles of agents that wait for each other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
+from synapse.core.errors import WaitCycle
+from synapse.core.events import MetadataChanged
+from synapse.core.requests import CreateTask, Sender, SendMessage, SubscribeTask
+from synapse.core.store import TaskQuery
+from synapse.core.task import Task, TaskState
+from synapse.tasks.waits import Party, circle
+from tests.fakes.desk import CLAUDE, ME, Desk, claude, say
+
+
+def found(waits: list[tuple[str, str]], new: tuple[str, str]) -> tuple[str, ...]:
+    return tuple(party.agent_id for party in circle([_wait(one) for one in waits], _wait(new)))
+
+
+def _wait(names: tuple[str, str]) -> tuple[Party, Party]:
+    waiter, target = names
+    return Party.of(waiter), Party.of(target)
+
+
+def test_two_agents_that_would_wait_for_each_other_are_named() -> None:
+    assert found([("claude", "codex")], ("codex", "claude")) == ("codex", "claude", "codex")
+
+
+def test_a_longer_circle_is_found() -> None:
+    waits = [("a", "b"), ("b", "c"), ("x", "y")]
+
+    assert found(waits, ("c", "a")) == ("c", "a", "b", "c")
+
+
+def test_an_agent_that_asks_itself_waits_for_itself() -> None:
+    assert found([], ("a", "a")) == ("a", "a")
+
+
+def test_a_chain_without_a_circle_is_fine() -> None:
+    assert found([("a", "b"), ("b", "c")], ("c", "d")) == ()
+
+
+def test_a_circle_elsewhere_does_not_concern_a_newcomer() -> None:
+    assert found([("a", "b"), ("b", "a")], ("c", "a")) == ()
+
+
+async def codex_waits_for_claude(
+    desk: Desk, asked: AgentEntry = CLAUDE, waits_for: dict[str, str] | None = None
+) -> Task:
+    """Codex, whose host this desk is, has asked Claude and waits; Claude's host keeps its tasks in the same store."""
+    waiting = CreateTask(message=say("review this"), dialect="synapse", metadata=waits_for or {})
+    mine: Task = await desk.service.handle(waiting, Caller())
+    claudes = desk.neighbour(asked)
+    await claudes.service.handle(
+        SendMessage(
+            message=say("review this"),
+            dialect="synapse",
+            sender=Sender(sender_id=ME.agent_id),
+            response_expected=True,
+            sender_task_id=mine.id,
+        ),
+        Caller(),
+    )
+    return mine
+
+
+def asked_back() -> SendMessage:
+    """Claude asks codex, while codex waits for claude. The message has an id, as `synapse send` gives it."""
+    return SendMessage(
+        message=say("and you?", "m-7"),
+        dialect="synapse",
+        sender=claude(),
+        response_expected=True,
+        sender_task_id="t-claude",
+    )
+
+
+def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
+    async def story() -> None:
+        desk = Desk()
+        mine = await codex_waits_for_claude(desk)
+
+        with pytest.raises(WaitCycle) as told:
+            await desk.service.handle(asked_back(), Caller())
+        again = await desk.service.handle(asked_back(), Caller())
+        assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
+        assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
+        assert "waits for" in (await desk.task(mine.id)).attention
+
+    asyncio.run(story())
+
+
+def test_agents_in_a_circle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CLAUDE, "name", "reviewer")
+
+    async def story() -> None:
+        desk = Desk()
+        await codex_waits_for_claude(desk)
+
+        with pytest.raises(WaitCycle, match="reviewer waits for codex-8120 waits for reviewer"):
+            await desk.service.handle(asked_back(), Caller())
+
+    asyncio.run(story())
+
+
+BEFORE = AgentEntry("synapse-claude-8109", "claude", port=8109, inbox=CLAUDE.inbox)
+"""Claude as it was before it was started again at another port."""
+
+
+@pytest.mark.parametrize(
+    "waits_for",
+    [{"waits_for": BEFORE.agent_id, "waits_for_inbox": BEFORE.inbox}, {"waits_for": CLAUDE.agent_id}, {}],
+    ids=["its inbox", "its id", "nobody"],
+)
+def test_a_circle_is_seen_when_one_in_it_was_started_again_at_another_port(waits_for: dict[str, str]) -> None:
+    async def story() -> None:
+        desk = Desk()
+        mine = await codex_waits_for_claude(desk, BEFORE, waits_for)
+
+        with pytest.raises(WaitCycle) as told:
+            await desk.service.handle(asked_back(), Caller())
+        assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
+        assert "waits for" in (await desk.task(mine.id)).attention
+
+    asyncio.run(story())
+
+
+def test_another_agent_that_has_the_port_now_closes_no_circle() -> None:
+    async def story() -> None:
+        desk = Desk()
+        await codex_waits_for_claude(desk, AgentEntry(CLAUDE.agent_id, "claude", inbox="claude@/elsewhere"))
+
+        assert (await desk.service.handle(asked_back(), Caller())).state is TaskState.SUBMITTED
+
+    asyncio.run(story())
+
+
+def test_a_wait_that_was_recorded_without_an_inbox_closes_a_circle_too() -> None:
+    async def story() -> None:
+        desk = Desk()
+        await codex_waits_for_claude(desk)
+        (asked,) = (await desk.store.list(TaskQuery(inbox=CLAUDE.inbox))).tasks
+        forgotten = MetadataChanged(task_id=asked.id, at=desk.clock.now(), metadata={"sender_inbox": None})
+        await desk.neighbour(CLAUDE).journal.record(forgotten)
+
+        with pytest.raises(WaitCycle):
+            await desk.service.handle(asked_back(), Caller())
+
+    asyncio.run(story())
+
+
+def test_a_waiter_that_has_left_closes_no_circle() -> None:
+    async def story() -> None:
+        desk = Desk()
+        mine = await codex_waits_for_claude(desk)
+        follower = await desk.service.handle(SubscribeTask(task_id=mine.id), Caller())
+        await anext(follower)
+        await follower.aclose()
+
+        task = await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
+        assert task.state is TaskState.SUBMITTED
+
+    asyncio.run(story())
