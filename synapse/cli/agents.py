@@ -27,6 +27,7 @@ from synapse.cli.attention import (
 from synapse.cli.output import give_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain, short_path, table
+from synapse.cli.task_lookup import find_task, is_task_id
 from synapse.cli.views import (
     FINISHED,
     attention_of,
@@ -39,7 +40,7 @@ from synapse.cli.views import (
     short_id,
     status_of,
 )
-from synapse.client.fan_out import HostReply, ask_all, current_task, find_task, is_task_id
+from synapse.client.fan_out import HostReply, ask_all, current_task
 from synapse.client.hosts import AGENT_VARIABLE, ask, find_agent, open_gateways, open_registry, stands_still, standstill
 from synapse.config.process import SystemClock
 from synapse.core.address import is_marked, short_name

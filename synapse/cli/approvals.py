@@ -32,11 +32,12 @@ from synapse.cli.attention import (
     title_of,
     way_out,
 )
-from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.output import give_json, print_notice, print_result, warn_of_silent
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain
+from synapse.cli.task_lookup import find_task, is_task_id
 from synapse.cli.views import FINISHED, reason_of, short_id, status_of
-from synapse.client.fan_out import HostReply, ask_all, find_task, is_task_id, warn_of_silent
+from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ask, find_agent, open_registry
 from synapse.config.process import SystemClock
 from synapse.core.address import short_name

@@ -10,9 +10,9 @@ from typing import Any
 from synapse.cli.exit_codes import DONE, exit_code
 from synapse.cli.output import described, give_json, print_error, print_notice
 from synapse.cli.parser import VerbParser
+from synapse.cli.task_lookup import find_task
 from synapse.cli.tasks import Waiting, take_back_each, waiting_for_one
 from synapse.cli.views import short_id, status_of
-from synapse.client.fan_out import find_task
 from synapse.client.hosts import ask, open_registry
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry

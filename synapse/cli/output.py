@@ -6,8 +6,10 @@ from synapse.core.json_text import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, TextIO
 
+    from synapse.client.fan_out import HostReply
     from synapse.core.errors import SynapseError
 
 
@@ -29,6 +31,13 @@ def give_json(value: "Any") -> None:
 def print_notice(text: str) -> None:
     """Tell a person something about how it goes; names and errors in it may be another agent's words."""
     _write(sys.stderr, _harmless(text))
+
+
+def warn_of_silent(asked: "Sequence[HostReply]") -> None:
+    """Say who did not answer: what they know is missing from what is shown."""
+    for one in asked:
+        if one.error is not None:
+            print_notice(f"Warning: {one.error}" + (f"\n{one.error.hint}" if one.error.hint else ""))
 
 
 def print_error(error: "SynapseError | OSError", *, as_json: bool, task_id: str = "") -> int:

@@ -72,6 +72,7 @@ def run_send(arguments: "list[str]") -> int:
         entry,
         body,
         registry,
+        warn=print_notice,
         priority=options.text("--priority"),
         timeout=options.seconds("--timeout") or ACCEPT_SECONDS,
     )

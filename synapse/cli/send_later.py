@@ -68,7 +68,7 @@ def _send(target: str, body: dict[str, Any], options: Options, conflict: Conflic
     if not wait_until_started(target, registry):
         raise conflict
     entry = find_agent(target, registry)
-    task = post_message(entry, body, registry, priority=options.text("--priority"))
+    task = post_message(entry, body, registry, warn=print_notice, priority=options.text("--priority"))
     report_sent(entry, task, options)
     return 0
 

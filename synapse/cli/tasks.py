@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.output import give_json, print_notice, print_result, warn_of_silent
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
 from synapse.cli.views import attention_of, message_of, sender_of, short_id
-from synapse.client.fan_out import ask_all, warn_of_silent
+from synapse.client.fan_out import ask_all
 from synapse.client.hosts import ask, current_folder, find_agent, open_registry
 from synapse.config import process
 from synapse.config.process import SystemClock

@@ -266,7 +266,7 @@ def _deliver(
     waiting_task: str,
 ) -> TaskFields:
     try:
-        return post_message(entry, body, registry, priority=options.text("--priority"))
+        return post_message(entry, body, registry, warn=print_notice, priority=options.text("--priority"))
     except SynapseError:
         if own is not None:
             _withdraw(own, waiting_task)

@@ -2,14 +2,11 @@
 
 import threading
 
-from synapse.cli.output import print_notice
 from synapse.client.hosts import converse, not_responding, refusal_of
 from synapse.client.http import NoAnswer
-from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentNotResponding, AmbiguousTask, SynapseError, TaskNotFound
+from synapse.core.errors import SynapseError
 from synapse.core.json_text import object_in
-from synapse.registry.files import FileRegistry
 
 # `synapse list` shall be quick, so neither typing nor dataclasses is loaded here.
 TYPE_CHECKING = False
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 PATIENCE_SECONDS = 2.0
-SHORT_ID = 8
 
 
 class HostReply:
@@ -61,47 +57,6 @@ def ask_all(
     for thread in threads:
         thread.join()
     return asked
-
-
-def warn_of_silent(asked: "Sequence[HostReply]") -> None:
-    """Say who did not answer: what they know is missing from what is shown."""
-    for one in asked:
-        if one.error is not None:
-            print_notice(f"Warning: {one.error}" + (f"\n{one.error.hint}" if one.error.hint else ""))
-
-
-def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":
-    """Return the task that `prefix` names, and the agent whose host has it.
-
-    The task of an agent that does not run is read from the store; then the entry has no process. So is that of an
-    agent whose host does not answer, but its entry has one: who wants to change the task must ask there.
-
-    Raises:
-        TaskNotFound: nobody knows it.
-        AmbiguousTask: it fits more than one.
-    """
-    if not prefix or not all(char.isalnum() or char == "-" for char in prefix):
-        raise TaskNotFound(prefix)
-    asked = ask_all(registry.entries(), "GET", f"/tasks/{prefix}")
-    found = [one for one in asked if one.error is None and one.body.get("id")]
-    for one in asked:
-        if one.error is not None and one.error.code == AmbiguousTask.code:
-            raise one.error
-    if not found:
-        from synapse.cli.tasks import find_stored
-
-        owner, task = find_stored(prefix)
-        silent = [one for one in asked if isinstance(one.error, AgentNotResponding)]
-        held = [one for one in silent if one.entry.is_agent_of(owner.inbox, owner.agent_id)]
-        return (held[0].entry if held else owner), task
-    if len(found) > 1:
-        raise AmbiguousTask(prefix, [f"{one.body['id']} ({short_name(one.entry)})" for one in found])
-    return found[0].entry, found[0].body
-
-
-def is_task_id(word: str) -> bool:
-    """Whether it can only be meant as a task's id: as long as the short ones at least, and of their characters."""
-    return len(word) >= SHORT_ID and all(char in "0123456789abcdef-" for char in word)
 
 
 def current_task(status: "dict[str, Any]") -> "dict[str, Any]":

@@ -2,7 +2,6 @@
 
 import os
 
-from synapse.cli.output import print_notice
 from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.config.paths import USER_FILE, check_place, user_folder
 from synapse.core.address import PERSON, matching, resolve, short_name
@@ -12,7 +11,7 @@ from synapse.registry.files import FileRegistry, is_alive, is_foreign, is_stoppe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from synapse.core.errors import AgentNotResponding, SynapseError
@@ -164,6 +163,7 @@ def post_message(
     body: "dict[str, Any]",
     registry: FileRegistry,
     *,
+    warn: "Callable[[str], None]",
     priority: str = "",
     timeout: float = ACCEPT_SECONDS,
 ) -> "dict[str, Any]":
@@ -175,7 +175,7 @@ def post_message(
     answer = _post(entry, path, body, timeout, registry)
     reply_to = body["metadata"].get("in_reply_to")
     if answer.status == 404 and reply_to:
-        print_notice(f"Warning: --reply-to {reply_to} not found (404), retrying as new message")
+        warn(f"Warning: --reply-to {reply_to} not found (404), retrying as new message")
         del body["metadata"]["in_reply_to"]
         answer = _post(entry, path, body, timeout, registry)
     if answer.status >= 400:

@@ -118,28 +118,28 @@ def test_each_kind_of_part_is_told(part: Part, by_rpc: dict[str, Any], by_rest: 
     assert encode.proto_part_object(part) == by_rest
 
 
-@pytest.mark.parametrize("form", [encode, encode])
-def test_a_question_stands_in_the_status_and_not_in_the_history(form: Any) -> None:
-    task = form.task_object(a_question())
+@pytest.mark.parametrize("task_object", [encode.task_object, encode.proto_task_object])
+def test_a_question_stands_in_the_status_and_not_in_the_history(task_object: Any) -> None:
+    task = task_object(a_question())
 
     assert task["status"]["message"]["messageId"] == "m-2"
     assert [message["messageId"] for message in task["history"]] == ["m-1"]
 
 
-@pytest.mark.parametrize("form", [encode, encode])
-def test_why_a_task_ended_is_said_by_the_agent(form: Any) -> None:
-    status = form.status_object(a_task(state=TaskState.FAILED, note="no tokens left"))
+@pytest.mark.parametrize("status_object", [encode.status_object, encode.proto_status_object])
+def test_why_a_task_ended_is_said_by_the_agent(status_object: Any) -> None:
+    status = status_object(a_task(state=TaskState.FAILED, note="no tokens left"))
 
     assert "no tokens left" in json.dumps(status["message"])
     assert status["message"]["taskId"] == TASK_ID
 
 
-@pytest.mark.parametrize("form", [encode, encode])
+@pytest.mark.parametrize("task_object", [encode.task_object, encode.proto_task_object])
 @pytest.mark.parametrize(("length", "count"), [(None, 3), (0, 3), (2, 2)])
-def test_the_history_is_cut_and_zero_means_all(form: Any, length: int | None, count: int) -> None:
+def test_the_history_is_cut_and_zero_means_all(task_object: Any, length: int | None, count: int) -> None:
     history = tuple(a_message(message_id=name) for name in ("one", "two", "three"))
 
-    assert len(form.task_object(a_task(history=history), length)["history"]) == count
+    assert len(task_object(a_task(history=history), length)["history"]) == count
 
 
 def test_an_agent_that_answered_with_a_message_is_told_without_a_task() -> None:
