@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from synapse.cli.attention import (
     DIALOG,
@@ -42,12 +41,16 @@ from synapse.cli.views import (
 )
 from synapse.client.fan_out import HostReply, ask_all, current_task
 from synapse.client.hosts import AGENT_VARIABLE, ask, find_agent, open_gateways, open_registry, stands_still, standstill
-from synapse.config.process import SystemClock
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import AgentNotFound, AmbiguousTask, ConnectionForbidden, SynapseError, TaskNotFound
 from synapse.core.json_text import objects_in
 from synapse.registry.files import FileRegistry
+
+# `synapse list` shall be quick, so typing is not loaded for it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LIST_EXAMPLES = """
 synapse list
@@ -296,6 +299,8 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
 
 def _show_held(held: dict[str, Any], entry: AgentEntry) -> None:
     if held:
+        from synapse.config.process import SystemClock
+
         lasting = how_long(held.get("since"), SystemClock().now())
         print_result(
             f"  held     {messages_in(held)} {lasting}: {why_held(held)}  ({way_out(held, short_name(entry))})"
