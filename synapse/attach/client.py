@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -11,14 +10,22 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
 from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, decode_to_viewer, encode
 from synapse.attach.person import PersonTerminal
-from synapse.core.errors import AccessDenied, AgentFailed, ConnectionForbidden, SynapseError, UnsupportedOperation
+from synapse.core.errors import (
+    AccessDenied,
+    AgentFailed,
+    ConnectionForbidden,
+    SynapseError,
+    UnsupportedOperation,
+    from_wire,
+)
+from synapse.core.json_text import decode_object, object_in
 from synapse.terminal.keys import Key, KeyParser, Kind
 
 _READ_SIZE: Final = 65536
@@ -99,21 +106,16 @@ def _refusal(refused: InvalidStatus) -> SynapseError:
         return UnsupportedOperation(
             "this agent has no terminal to attach to", hint="`synapse status` says what it does"
         )
-    why, hint = _told(bytes(refused.response.body or b""))
-    return AccessDenied(f"the agent's host refuses: {why or refused}", hint=hint)
+    told = _told(bytes(refused.response.body or b""), str(refused))
+    return AccessDenied(f"the agent's host refuses: {told}", hint=told.hint)
 
 
-def _told(body: bytes) -> tuple[str, str]:
-    """The sentence and the hint of an error that a host has answered with."""
+def _told(body: bytes, otherwise: str) -> SynapseError:
+    """Return the error that a host has answered with; a body that is not JSON is its sentence."""
     try:
-        said: Any = json.loads(body)
+        return from_wire(object_in(decode_object(body), "error"), otherwise)
     except ValueError:
-        return body.decode(errors="replace").strip(), ""
-    match said:
-        case {"error": {"message": str() as why, "hint": str() as hint}}:
-            return why, hint
-        case _:
-            return "", ""
+        return SynapseError(body.decode(errors="replace").strip() or otherwise)
 
 
 class _Attachment:

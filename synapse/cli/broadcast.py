@@ -15,7 +15,7 @@ from synapse.client.fan_out import HostReply, ask_all
 from synapse.client.hosts import ACCEPT_SECONDS, AGENT_VARIABLE, current_folder, open_registry, sender_fields
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
-from synapse.core.errors import AgentNotFound, NotFound
+from synapse.core.errors import AgentNotFound, NotFound, describe
 from synapse.core.json_text import object_in
 
 EXAMPLES = """
@@ -90,6 +90,5 @@ def _line(one: HostReply) -> str:
 
 def _as_fields(one: HostReply) -> dict[str, Any]:
     if one.error is not None:
-        error = {"code": one.error.code, "message": str(one.error), "hint": one.error.hint}
-        return {"agent_id": one.entry.agent_id, "error": error}
+        return {"agent_id": one.entry.agent_id, "error": describe(one.error)}
     return {"agent_id": one.entry.agent_id, "task": object_in(one.body, "task")}

@@ -220,12 +220,10 @@ def refusal_of(answer: Answer) -> "SynapseError":
 
 
 def refusal(told: "dict[str, Any]", otherwise: str) -> "SynapseError":
-    """The error that `told` describes: code, message and hint, as on the wire."""
-    from synapse.core.errors import SynapseError
+    """Return the error that a host described: of its class, or with its code when this version does not know it."""
+    from synapse.core.errors import from_wire
 
-    error = SynapseError(str(told.get("message") or otherwise), hint=str(told.get("hint", "")))
-    error.code = str(told.get("code") or SynapseError.code)
-    return error
+    return from_wire(told, otherwise)
 
 
 def _elsewhere(target: str, registry: FileRegistry) -> str:

@@ -1,18 +1,24 @@
-"""What can go wrong, as one tree, by whose fault it is.
+"""What can go wrong, as one tree, by whose fault it is, and how an error travels between processes.
 
     SynapseError
-    ├── InvalidRequest            the caller said something that cannot be meant
+    ├── InvalidRequest            the request cannot be meant so
     │   ├── BodyTooLarge · BodyTooSlow · UnsupportedMediaType · MethodNotAllowed · PriorityOutOfRange
-    │   ├── UnknownProfile · InvalidSettings · InvalidProfile · InvalidScript · UnsupportedOperation
-    │   └── Ambiguous             AmbiguousTarget · AmbiguousTask
-    ├── NotFound                  TaskNotFound · AgentNotFound · ExternalAgentNotFound · RouteNotFound
+    │   ├── UnknownProfile · InvalidSettings · InvalidProfile · InvalidScript
+    │   ├── UnsupportedOperation  PushNotSupported · ExtendedCardMissing
+    │   ├── Ambiguous             AmbiguousTarget · AmbiguousTask
+    │   ├── InvalidField          names the field; NoAgentThere
+    │   └── InvalidChoice · MalformedJson · MalformedCall · VersionNotSupported · ExtensionRequired
+    ├── NotFound                  TaskNotFound (PushConfigNotFound) · AgentNotFound · ExternalAgentNotFound
+    │                             RouteNotFound · KeyNotFound
     ├── Conflict                  well-formed, but not now
-    │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict
-    │   └── MessageIdReused · QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
-    ├── AccessDenied              SenderMismatch · PersonRequired · Unauthenticated · ForeignOrigin
+    │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict · MessageIdReused
+    │   ├── QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
+    │   └── RateLimited (TooManyStreams) · NothingAsked · QuestionGone
+    ├── AccessDenied              SenderMismatch · PersonRequired · ForeignOrigin · Forbidden
+    │   └── Unauthenticated       CredentialsRefused
     ├── AgentFailed               AgentExited · AgentUnresponsive · CommandMissing · FileNotStored
     │   ├── AgentNotResponding    ConnectionForbidden · OutcomeUnknown
-    │   └── ExternalAgentFailed   ExternalAgentUnreachable
+    │   └── ExternalAgentFailed   ExternalAgentUnreachable · ExternalAddressRefused
     ├── WaitTimedOut · WaitingForPerson
     ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull
     │                             StoreLost · StoreUnsafe
@@ -21,64 +27,98 @@
 Each class has a stable `code`, used in wire errors, logs and tests; `str(error)` is the sentence for a person and
 `hint` the next step. No status codes here: each dialect has its own table.
 
-`synapse send` imports this file, so it imports nothing itself.
+`to_wire` turns an error into JSON values, and `from_wire` turns them back into an error of the same class. The two
+ends may be of different versions, so `from_wire` reads what it knows and ignores the rest.
 
-What can go wrong between a caller and us before anything is asked of the agent; the same tree as `core.errors`.
-
-InvalidRequest
-├── InvalidField              one field of the request, by its name
-├── MalformedJson · MalformedCall
-├── VersionNotSupported · ExtensionRequired
-└── UnsupportedOperation      PushNotSupported · ExtendedCardMissing
-
-What can go wrong with who asks, at a gateway; the same tree as `core.errors`.
-
-AccessDenied
-├── Forbidden                       known, but not allowed that
-└── Unauthenticated
-    └── CredentialsRefused          nobody is known by these credentials; says which ones are taken
-Conflict
-└── RateLimited                     too many requests for now
-    └── TooManyStreams              too many that are open at once
-NotFound
-└── KeyNotFound                     no API key has that name
-
-What can go wrong with the addresses of agents from elsewhere; the same tree as `core.errors`.
-
-InvalidRequest
-└── InvalidField
-    └── NoAgentThere              somebody registers an address where no agent is found
-AgentFailed
-└── ExternalAgentFailed
-    └── ExternalAddressRefused    an agent that was registered leads to an address that is not called
-
-What can go wrong with push notifications; the same tree as `core.errors`.
-
-NotFound
-└── TaskNotFound              PushConfigNotFound
-
-What can go wrong when somebody answers what an agent asks; the same tree as `core.errors`.
-
-Conflict          NothingAsked · QuestionGone
-InvalidRequest    InvalidChoice
+A failing `synapse send` loads this module before it can say what failed, so it imports nothing of weight.
 """
 
-from __future__ import annotations
+from synapse.core.json_text import object_in
 
-import math
-from collections.abc import Iterable
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, Self
+
+_NO_SENTENCE = "the agent's host answered something that cannot be understood"
+
+BY_CODE: "dict[str, type[SynapseError]]" = {}
+"""The class of each code, parents before their children. Classes enter themselves."""
 
 
 class SynapseError(Exception):
     """Anything Synapse refuses or fails at, with a sentence for a person and a hint for what to do next."""
 
+    # Subclasses set `code`; one without a code of its own travels as its parent. What an error carries beside its
+    # sentence and hint is an attribute that `fields` names, with a default on the class: a string, a number or a tuple
+    # of strings. A peer of another version may not send it.
     code = "error"
     hint = ""
+    fields: "tuple[str, ...]" = ()
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(message or (self.__doc__ or "").partition("\n")[0])
         if hint:
             self.hint = hint
+
+    def __init_subclass__(cls) -> None:  # type: ignore[explicit-override]  # its import costs as much as ten classes
+        """Enter the class into BY_CODE. Raises TypeError for a code that is taken."""
+        if "code" in vars(cls) and (taken := BY_CODE.setdefault(cls.code, cls)) is not cls:
+            raise TypeError(f"{cls.__name__}: the code '{cls.code}' is taken by {taken.__name__}; choose another")
+
+    def reworded(self, message: str) -> "Self":
+        """Return an error with the same class, hint and fields, and another sentence."""
+        error = type(self).__new__(type(self), message)
+        vars(error).update(vars(self))
+        return error
+
+
+BY_CODE[SynapseError.code] = SynapseError
+
+
+def describe(error: SynapseError) -> "dict[str, str]":
+    """Return what every caller may know of an error: its code, sentence and hint."""
+    return {"code": error.code, "message": str(error), "hint": error.hint}
+
+
+def to_wire(error: SynapseError) -> "dict[str, object]":
+    """Return the error as JSON values that `from_wire` understands, in this version and in others."""
+    own = vars(error)
+    fields = {name: own[name] for name in error.fields if name in own}
+    # Beside the hint above, because gateways have always got it here too.
+    if "hint" in own:
+        fields["hint"] = error.hint
+    return {**describe(error), "fields": fields}
+
+
+def from_wire(told: "dict[str, Any]", otherwise: str = _NO_SENTENCE) -> SynapseError:
+    """Return the error that `told` describes; `otherwise` is the sentence of one that has none.
+
+    Never fails: a code that is not known here makes a SynapseError with that code, and a field that is missing or not
+    of its type keeps the default of its class.
+    """
+    code, message, hint = (_text(told.get(name)) for name in ("code", "message", "hint"))
+    kind = BY_CODE.get(code, SynapseError)
+    # Without the class's own constructor, which makes the sentence out of other arguments.
+    error = kind.__new__(kind)
+    SynapseError.__init__(error, message or otherwise, hint=hint)
+    if code and code != kind.code:
+        error.code = code
+    fields = object_in(told, "fields")
+    for name in kind.fields:
+        # JSON has lists for tuples.
+        value = _texts(fields.get(name)) if getattr(kind, name) == () else fields.get(name)
+        if type(value) is type(getattr(kind, name)):
+            setattr(error, name, value)
+    return error
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: "Any") -> "tuple[str, ...] | None":
+    return tuple(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # what Any holds is not known
 
 
 class InvalidRequest(SynapseError):
@@ -115,8 +155,10 @@ class MethodNotAllowed(InvalidRequest):
     """The path is served, but not with that method."""
 
     code = "method_not_allowed"
+    fields = ("allowed",)
+    allowed: "Sequence[str]" = ()
 
-    def __init__(self, method: str, path: str, allowed: list[str]) -> None:
+    def __init__(self, method: str, path: str, allowed: "Sequence[str]") -> None:
         self.allowed = allowed
         super().__init__(f"{path} does not take {method}", hint="use " + " or ".join(allowed))
 
@@ -160,6 +202,18 @@ class UnsupportedOperation(InvalidRequest):
     code = "unsupported_operation"
 
 
+class PushNotSupported(UnsupportedOperation):
+    """This agent sends no push notifications."""
+
+    code = "push_not_supported"
+
+
+class ExtendedCardMissing(UnsupportedOperation):
+    """This agent has no extended card."""
+
+    code = "extended_card_missing"
+
+
 class Ambiguous(InvalidRequest):
     """The name fits more than one."""
 
@@ -170,8 +224,10 @@ class AmbiguousTarget(Ambiguous):
     """The target fits more than one agent."""
 
     code = "ambiguous_target"
+    fields = ("candidates",)
+    candidates: "Sequence[str]" = ()
 
-    def __init__(self, target: str, candidates: list[str]) -> None:
+    def __init__(self, target: str, candidates: "Sequence[str]") -> None:
         self.candidates = candidates
         super().__init__(
             f"Ambiguous target '{target}'. Multiple agents found.",
@@ -183,10 +239,76 @@ class AmbiguousTask(Ambiguous):
     """The short id fits more than one task."""
 
     code = "ambiguous_task"
+    fields = ("candidates",)
+    candidates: "Sequence[str]" = ()
 
-    def __init__(self, prefix: str, candidates: list[str]) -> None:
+    def __init__(self, prefix: str, candidates: "Sequence[str]") -> None:
         self.candidates = candidates
         super().__init__(f"'{prefix}' fits more than one task", hint="use one of: " + ", ".join(candidates))
+
+
+class InvalidChoice(InvalidRequest):
+    """The question does not offer that answer."""
+
+    code = "invalid_choice"
+
+    def __init__(self, message: str, offered: "Iterable[str]") -> None:
+        answers = ", ".join(offered)
+        super().__init__(message, hint=f"choose one of: {answers}" if answers else "`synapse attach` and answer there")
+
+
+class InvalidField(InvalidRequest):
+    """A field of the request is missing, or is not what it should be."""
+
+    code = "invalid_field"
+    fields = ("field", "why")
+    field = ""
+    why = ""
+
+    def __init__(self, field: str, why: str, *, hint: str = "") -> None:
+        self.field = field
+        self.why = why
+        super().__init__(f"{field}: {why}" if field else why, hint=hint)
+
+
+class NoAgentThere(InvalidField):
+    """No agent was found at the address that was given."""
+
+    code = "no_agent_there"
+
+    def __init__(self, why: str, *, hint: str = "") -> None:
+        super().__init__("url", why, hint=hint)
+
+
+class MalformedJson(InvalidRequest):
+    """The body is not JSON."""
+
+    code = "malformed_json"
+
+
+class MalformedCall(InvalidRequest):
+    """The body is JSON, but not a JSON-RPC 2.0 call."""
+
+    code = "malformed_call"
+
+
+class VersionNotSupported(InvalidRequest):
+    """The protocol version that the request names is not spoken here."""
+
+    code = "version_not_supported"
+
+    def __init__(self, version: str, spoken: "Iterable[str]") -> None:
+        super().__init__(f"A2A version '{version}' is not supported", hint="this agent speaks " + " and ".join(spoken))
+
+
+class ExtensionRequired(InvalidRequest):
+    """The agent demands an extension that the request does not name."""
+
+    code = "extension_required"
+
+    def __init__(self, uris: "Iterable[str]") -> None:
+        missing = ", ".join(sorted(uris))
+        super().__init__(f"this agent requires the extension {missing}", hint="name it in the A2A-Extensions header")
 
 
 class NotFound(SynapseError):
@@ -202,6 +324,21 @@ class TaskNotFound(NotFound):
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"no task '{task_id}'")
+
+
+class PushConfigNotFound(TaskNotFound):
+    """The task has no such push configuration."""
+
+    # A2A has one answer for a missing task and a missing configuration.
+    code = "push_config_not_found"
+
+    def __init__(self, task_id: str, config_id: str) -> None:
+        super(TaskNotFound, self).__init__(
+            f"task '{task_id}' has no push configuration '{config_id}'"
+            if config_id
+            else f"task '{task_id}' has no push configuration",
+            hint="list the task's push configurations",
+        )
 
 
 class AgentNotFound(NotFound):
@@ -226,6 +363,15 @@ class RouteNotFound(NotFound):
     """Nothing is served at that path."""
 
     code = "route_not_found"
+
+
+class KeyNotFound(NotFound):
+    """No API key has that name."""
+
+    code = "key_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no API key '{name}'", hint="`synapse keys list` shows them")
 
 
 class Conflict(SynapseError):
@@ -280,8 +426,10 @@ class WaitCycle(Conflict):
     """The agents would wait for each other for ever."""
 
     code = "wait_cycle"
+    fields = ("agents",)
+    agents: "tuple[str, ...]" = ()
 
-    def __init__(self, agents: tuple[str, ...]) -> None:
+    def __init__(self, agents: "tuple[str, ...]") -> None:
         self.agents = agents
         super().__init__(
             "waiting for a reply would never end: " + " waits for ".join(agents),
@@ -305,10 +453,49 @@ class FeedLagged(Conflict):
     """The reader was too slow; it can resume after the last seq it saw."""
 
     code = "feed_lagged"
+    fields = ("last_seq",)
+    last_seq = 0
 
     def __init__(self, last_seq: int) -> None:
         self.last_seq = last_seq
         super().__init__(f"the reader fell behind after event {last_seq}", hint=f"resume after {last_seq}")
+
+
+class RateLimited(Conflict):
+    """Too many requests in too short a time."""
+
+    code = "rate_limited"
+    fields = ("retry_after",)
+    retry_after = 1
+    """Whole seconds until it is worth trying again."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        self.retry_after = max(1, -int(-seconds // 1))  # rounded up
+        super().__init__(message, hint=f"try again in {self.retry_after} s")
+
+
+class TooManyStreams(RateLimited):
+    """Too many streams are open with the same credentials."""
+
+    code = "too_many_streams"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"{most} streams are open with these credentials already", seconds=1)
+        self.hint = "close one first; `open_streams` in the gateway's configuration says how many there may be"
+
+
+class NothingAsked(Conflict):
+    """Nobody is asked anything there."""
+
+    code = "nothing_asked"
+    hint = "`synapse approvals` shows what agents wait for"
+
+
+class QuestionGone(Conflict):
+    """Somebody answered first, or the question is not asked any more."""
+
+    code = "question_gone"
+    hint = "`synapse approvals` shows what is asked now"
 
 
 class AccessDenied(SynapseError):
@@ -333,13 +520,30 @@ class Unauthenticated(AccessDenied):
     """The caller is not known here."""
 
     code = "unauthenticated"
+    fields = ("challenge",)
     challenge = "Bearer"
+
+
+class CredentialsRefused(Unauthenticated):
+    """The request has no credentials, or none that are valid here."""
+
+    code = "credentials_refused"
+
+    def __init__(self, message: str = "", *, challenge: str, hint: str = "") -> None:
+        self.challenge = challenge
+        super().__init__(message, hint=hint)
 
 
 class ForeignOrigin(AccessDenied):
     """The request comes from a web page or a host name that is not ours."""
 
     code = "foreign_origin"
+
+
+class Forbidden(AccessDenied):
+    """The caller is known, but may not do that."""
+
+    code = "forbidden"
 
 
 class AgentFailed(SynapseError):
@@ -426,6 +630,12 @@ class ExternalAgentUnreachable(ExternalAgentFailed):
     code = "external_agent_unreachable"
 
 
+class ExternalAddressRefused(ExternalAgentFailed):
+    """The external agent leads to an address that is not called."""
+
+    code = "external_address_refused"
+
+
 class WaitTimedOut(SynapseError):
     """The answer did not come in time; the task goes on."""
 
@@ -484,158 +694,3 @@ class InternalFailure(SynapseError):
     """Something went wrong here; it was logged."""
 
     code = "internal"
-
-
-class InvalidField(InvalidRequest):
-    """A field of the request is missing, or is not what it should be."""
-
-    code = "invalid_field"
-
-    def __init__(self, field: str, why: str, *, hint: str = "") -> None:
-        self.field = field
-        self.why = why
-        super().__init__(f"{field}: {why}" if field else why, hint=hint)
-
-
-class MalformedJson(InvalidRequest):
-    """The body is not JSON."""
-
-    code = "malformed_json"
-
-
-class MalformedCall(InvalidRequest):
-    """The body is JSON, but not a JSON-RPC 2.0 call."""
-
-    code = "malformed_call"
-
-
-class VersionNotSupported(InvalidRequest):
-    """The protocol version that the request names is not spoken here."""
-
-    code = "version_not_supported"
-
-    def __init__(self, version: str, spoken: Iterable[str]) -> None:
-        super().__init__(f"A2A version '{version}' is not supported", hint="this agent speaks " + " and ".join(spoken))
-
-
-class ExtensionRequired(InvalidRequest):
-    """The agent demands an extension that the request does not name."""
-
-    code = "extension_required"
-
-    def __init__(self, uris: Iterable[str]) -> None:
-        missing = ", ".join(sorted(uris))
-        super().__init__(f"this agent requires the extension {missing}", hint="name it in the A2A-Extensions header")
-
-
-class PushNotSupported(UnsupportedOperation):
-    """This agent sends no push notifications."""
-
-    code = "push_not_supported"
-
-
-class ExtendedCardMissing(UnsupportedOperation):
-    """This agent has no extended card."""
-
-    code = "extended_card_missing"
-
-
-class Forbidden(AccessDenied):
-    """The caller is known, but may not do that."""
-
-    code = "forbidden"
-
-
-class CredentialsRefused(Unauthenticated):
-    """The request has no credentials, or none that are valid here."""
-
-    code = "credentials_refused"
-
-    def __init__(self, message: str = "", *, challenge: str, hint: str = "") -> None:
-        self.challenge = challenge
-        super().__init__(message, hint=hint)
-
-
-class RateLimited(Conflict):
-    """Too many requests in too short a time."""
-
-    code = "rate_limited"
-    retry_after = 1
-    """Whole seconds until it is worth trying again."""
-
-    def __init__(self, message: str, *, seconds: float) -> None:
-        self.retry_after = max(1, math.ceil(seconds))
-        super().__init__(message, hint=f"try again in {self.retry_after} s")
-
-
-class TooManyStreams(RateLimited):
-    """Too many streams are open with the same credentials."""
-
-    code = "too_many_streams"
-
-    def __init__(self, most: int) -> None:
-        super().__init__(f"{most} streams are open with these credentials already", seconds=1)
-        self.hint = "close one first; `open_streams` in the gateway's configuration says how many there may be"
-
-
-class KeyNotFound(NotFound):
-    """No API key has that name."""
-
-    code = "key_not_found"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no API key '{name}'", hint="`synapse keys list` shows them")
-
-
-class NoAgentThere(InvalidField):
-    """No agent was found at the address that was given."""
-
-    code = "no_agent_there"
-
-    def __init__(self, why: str, *, hint: str = "") -> None:
-        super().__init__("url", why, hint=hint)
-
-
-class ExternalAddressRefused(ExternalAgentFailed):
-    """The external agent leads to an address that is not called."""
-
-    code = "external_address_refused"
-
-
-class PushConfigNotFound(TaskNotFound):
-    """The task has no such push configuration."""
-
-    # A2A has one answer for both: whoever asks for a configuration of a task learns no more than that.
-    code = "push_config_not_found"
-
-    def __init__(self, task_id: str, config_id: str) -> None:
-        super(TaskNotFound, self).__init__(
-            f"task '{task_id}' has no push configuration '{config_id}'"
-            if config_id
-            else f"task '{task_id}' has no push configuration",
-            hint="list the task's push configurations",
-        )
-
-
-class NothingAsked(Conflict):
-    """Nobody is asked anything there."""
-
-    code = "nothing_asked"
-    hint = "`synapse approvals` shows what agents wait for"
-
-
-class QuestionGone(Conflict):
-    """Somebody answered first, or the question is not asked any more."""
-
-    code = "question_gone"
-    hint = "`synapse approvals` shows what is asked now"
-
-
-class InvalidChoice(InvalidRequest):
-    """The question does not offer that answer."""
-
-    code = "invalid_choice"
-
-    def __init__(self, message: str, offered: Iterable[str]) -> None:
-        answers = ", ".join(offered)
-        super().__init__(message, hint=f"choose one of: {answers}" if answers else "`synapse attach` and answer there")

@@ -171,7 +171,7 @@ class Externals:
         except TimeoutError as error:
             raise WaitTimedOut(f"'{alias}' has not answered within {seconds:g} seconds") from error
         except ExternalAgentFailed as error:
-            raise type(error)(f"'{alias}': {error}", hint=error.hint) from error
+            raise error.reworded(f"'{alias}': {error}") from error
 
     def _addressed(self, request: SendExternal) -> tuple[ExternalAgent, Message]:
         agent, message = self._known(request.alias), request.message

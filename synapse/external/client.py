@@ -105,7 +105,7 @@ class A2AClient:
         except ExternalAddressRefused as error:
             raise InvalidField("url", str(error), hint=error.hint) from error
         except ExternalAgentFailed as error:
-            raise type(error)(f"no agent was found at {address}: {error}", hint=error.hint) from error
+            raise error.reworded(f"no agent was found at {address}: {error}") from error
         return DiscoveredAgent(
             url=address,
             name=shown_text(card, "name", 200),
@@ -133,7 +133,7 @@ class A2AClient:
         except TimeoutError as error:
             raise _too_late(agent, seconds) from error
         except ExternalAgentFailed as error:
-            raise type(error)(f"'{agent.alias}': {error}", hint=error.hint) from error
+            raise error.reworded(f"'{agent.alias}': {error}") from error
 
     async def stream(
         self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str = ""
@@ -161,7 +161,7 @@ class A2AClient:
             if not report.task_id:
                 raise _too_late(agent, seconds) from error
         except ExternalAgentFailed as error:
-            raise type(error)(f"'{agent.alias}': {error}", hint=error.hint) from error
+            raise error.reworded(f"'{agent.alias}': {error}") from error
 
     def tell(
         self, agent: ExternalAgent, message: Message, thread: RemoteTaskRef, seconds: float

@@ -3,12 +3,12 @@
     {"caller": {…}, "request": {"type": "CancelTask", …}}   ─►   {"taskId": …, "version": …}
 
 The task itself is not sent back: it is durable before the host answers, and the gateway reads it from the store. An
-error carries what it is made of beside its code, so that the gateway raises the same one.
+error travels with its fields (`core.errors.to_wire`), so that the gateway raises the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from synapse.core.caller import Caller
-from synapse.core.errors import InvalidRequest, SynapseError
+from synapse.core.errors import InvalidRequest, SynapseError, from_wire, to_wire
+from synapse.core.json_text import object_in
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.requests import (
@@ -102,7 +103,6 @@ class _Done(msgspec.Struct):
     configs: tuple[PushConfig, ...] | None = None
 
 
-_TOLD: Final = (str, int, float, list, tuple)
 _COMMAND: Final = msgspec.json.Decoder(_Command)
 _TYPED: Final = msgspec.json.Decoder(_Typed)
 _DONE: Final = msgspec.json.Decoder(_Done)
@@ -158,54 +158,17 @@ def decode_done(body: bytes) -> CommandResult:
 
 
 def encode_failure(error: SynapseError) -> WireAnswer:
-    """The error as elsewhere in this dialect, and beside it what it is made of."""
-    fields: dict[str, Any] = {name: value for name, value in vars(error).items() if isinstance(value, _TOLD)}
-    told = {"code": error.code, "message": str(error), "hint": error.hint, "fields": fields}
-    return WireAnswer(status_of(type(error)), to_json({"error": told}))
+    """The error as elsewhere in this dialect, with its fields, so that the gateway can raise the same one."""
+    return WireAnswer(status_of(type(error)), to_json({"error": to_wire(error)}))
 
 
 def decode_failure(body: bytes) -> SynapseError:
-    """The error that a host told, as the same class; one that is not known here is a SynapseError with its code."""
+    """The error that a host told, of the same class; see `from_wire` for one of another version."""
     try:
-        told = msgspec.json.decode(body, type=_Failed).error
+        told = msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return SynapseError("the agent's host answered something that cannot be understood")
-    kind = error_classes().get(told.code)
-    if kind is None:
-        unknown = SynapseError(told.message, hint=told.hint)
-        unknown.code = told.code
-        return unknown
-    # Not by its own constructor: that makes the sentence from other things, and here the sentence is given.
-    error = kind.__new__(kind)
-    SynapseError.__init__(error, told.message, hint=told.hint)
-    vars(error).update(told.fields)
-    return error
-
-
-def error_classes() -> dict[str, type[SynapseError]]:
-    """The class of each error code, of all that are loaded."""
-    table: dict[str, type[SynapseError]] = {}
-    for kind in _family(SynapseError):
-        # A class without a code of its own stands for its parent, which comes first.
-        table.setdefault(kind.code, kind)
-    return table
-
-
-class _FailedError(msgspec.Struct):
-    code: str
-    message: str
-    hint: str = ""
-    fields: dict[str, Any] = {}
-
-
-class _Failed(msgspec.Struct):
-    error: _FailedError
-
-
-def _family(kind: type[SynapseError]) -> Iterator[type[SynapseError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _family(child)
+        told = {}
+    return from_wire(object_in(told, "error"))
 
 
 class _Send(msgspec.Struct, forbid_unknown_fields=True):

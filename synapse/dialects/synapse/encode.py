@@ -18,7 +18,7 @@ import msgspec
 from synapse.core import errors
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.core.driver import HoldReason, Sighting
-from synapse.core.errors import SynapseError
+from synapse.core.errors import SynapseError, describe
 from synapse.core.events import (
     ArtifactAdded,
     AttentionChanged,
@@ -409,8 +409,7 @@ STATUS: Final[Mapping[type[SynapseError], int]] = {
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """The answer that tells `error`."""
-    body = {"error": {"code": error.code, "message": str(error), "hint": error.hint}}
-    return WireAnswer(status_of(type(error)), to_json(body), error_headers(error))
+    return WireAnswer(status_of(type(error)), to_json({"error": describe(error)}), error_headers(error))
 
 
 def status_of(kind: type[SynapseError]) -> int:

@@ -136,8 +136,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._record({})
-        path = urlsplit(self.path).path.strip("/").split("/")
-        match path:
+        path = urlsplit(self.path).path
+        if path in self.fake.refusals:
+            self._answer(*self.fake.refusals[path])
+            return
+        match path.strip("/").split("/"):
             case ["status"]:
                 self._answer(200, {**self.fake.entry.as_dict(), **self.fake.state})
             case ["queue"]:

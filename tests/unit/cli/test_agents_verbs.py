@@ -255,6 +255,16 @@ def test_status_of_a_task_shows_its_way_and_its_answer(synapse: Cli, start: Host
     assert ran.out.endswith("  answer\nfine\n")
 
 
+@pytest.mark.parametrize(("target", "code"), [("d1", "agent_not_found"), ("d1f0", "ambiguous_task")])
+def test_status_of_a_name_that_begins_several_ids_at_one_host(
+    synapse: Cli, start: HostFactory, target: str, code: str
+) -> None:
+    several = {"code": "ambiguous_task", "message": f"'{target}' fits more than one task", "hint": "use one of: …"}
+    start().refusals[f"/tasks/{target}"] = (400, {"error": several})
+
+    assert synapse("status", target, "--json").json["error"]["code"] == code
+
+
 def test_status_of_nothing_known_is_not_found(synapse: Cli, start: HostFactory) -> None:
     start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from synapse.core import errors
+from synapse.core.errors import SynapseError
 from tests.unit.dialects.all_errors import ALL_ERRORS
 
 _OWN_CONSTRUCTOR: Final = (
@@ -32,7 +33,7 @@ _OWN_CONSTRUCTOR: Final = (
     errors.VersionNotSupported("0.9", ["1.0", "0.3"]),
     errors.ExtensionRequired(["urn:b", "urn:a"]),
 )
-_MADE: Final = {type(error): error for error in _OWN_CONSTRUCTOR}
+_MADE: Final[dict[type[SynapseError], SynapseError]] = {type(error): error for error in _OWN_CONSTRUCTOR}
 
 SAMPLES: Final = [_MADE.get(kind) or kind("what was wrong: ünïcode", hint="what to do") for kind in ALL_ERRORS]
 """One of each class."""

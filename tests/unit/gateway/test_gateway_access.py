@@ -8,13 +8,7 @@ from dataclasses import replace
 import pytest
 
 from synapse.core.caller import Caller
-from synapse.core.errors import (
-    AgentNotFound,
-    Forbidden,
-    PersonRequired,
-    TaskNotFound,
-    UnsupportedOperation,
-)
+from synapse.core.errors import AgentNotFound, Forbidden, PersonRequired, TaskNotFound, UnsupportedOperation
 from synapse.core.requests import (
     CancelTask,
     ChangeTask,
