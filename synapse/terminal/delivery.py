@@ -234,10 +234,10 @@ class Delivery:
             return proof
         seen = self._seeker.shown(look.picture)
         if seen is not Shown.WHOLE or self._seeker.person_came_in(look, now):
-            return self._wait_for_echo(seen, look, now)
+            return self._wait_for_echo(seen, look, look.picture, now)
         # A slow program may have read the text long after it was written: what it shows, it has read.
         may_enter_at = max(self._since, self._whole_since or now) + self._profile.times.enter
-        return self._wait(may_enter_at) if now < may_enter_at else self._press_enter(now)
+        return self._wait(may_enter_at) if now < may_enter_at else self._press_enter(look.picture, now)
 
     def _wait_behind_dialog(self, look: Look, now: float) -> tuple[Step, ...]:
         if self._dialog_since is None:
@@ -252,12 +252,12 @@ class Delivery:
             return self._doubt("the program never finished painting", now)
         return self._wait(min(end, now + UPDATE_LIMIT))
 
-    def _wait_for_echo(self, seen: Shown, look: Look, now: float) -> tuple[Step, ...]:
+    def _wait_for_echo(self, seen: Shown, look: Look, picture: Picture, now: float) -> tuple[Step, ...]:
         end = self._since + self._profile.times.echo
         if now < end:
             return self._wait(end)
         why = self._why_not_enter(seen, look, now)
-        return self._doubt(why, now) if why else self._press_enter(now)
+        return self._doubt(why, now) if why else self._press_enter(picture, now)
 
     def _why_not_enter(self, seen: Shown, look: Look, now: float) -> str:
         """TUIs may buffer a paste without drawing it, so a missing echo alone is no reason."""
@@ -271,8 +271,8 @@ class Delivery:
             return "the prompt went away before Enter was pressed"
         return ""
 
-    def _press_enter(self, now: float) -> tuple[Step, ...]:
-        self._seeker.entered()
+    def _press_enter(self, picture: Picture, now: float) -> tuple[Step, ...]:
+        self._seeker.entered(picture)
         self._go(Phase.ENTERED, now)
         self._wake(now + self._profile.times.proof)
         return (Write(self._profile.typing.enter),)

@@ -32,6 +32,8 @@ class ProofSeeker:
         self._submitted_before = 0
         self._was_seen = False
         self._entered = False
+        self._at_enter: Picture | None = None
+        """What the screen showed when Enter was pressed."""
         self._saw_work = False
         self._sign_since: float | None = None
 
@@ -67,9 +69,10 @@ class ProofSeeker:
         self._was_seen = self._was_seen or seen is Shown.WHOLE
         return seen
 
-    def entered(self) -> None:
-        """Enter is pressed; from now on an empty input means something."""
+    def entered(self, before: Picture) -> None:
+        """Enter is pressed; from now on an empty input means something. `before` is what the screen showed then."""
         self._entered = True
+        self._at_enter = before
         self._sign_since = None
 
     def person_came_in(self, look: Look, now: float) -> bool:
@@ -115,7 +118,7 @@ class ProofSeeker:
 
     def _line_sign(self, look: Look, picture: Picture, now: float) -> str:
         seen = self.shown(picture)
-        if not self._entered:
+        if not self._entered or not self._has_changed(picture):
             return ""
         if seen is Shown.NOTHING and self._is_submitted(picture):
             return "the prompt is back below the message"
@@ -126,6 +129,14 @@ class ProofSeeker:
         if seen is Shown.NOTHING and not self.person_came_in(look, now):
             return "the prompt held the text and was cleared"
         return ""
+
+    def _has_changed(self, picture: Picture) -> bool:
+        """Return whether the screen is another one than when Enter was pressed.
+
+        A program may print something, and its prompt again, below a text that waits for Enter. That is no answer to it.
+        """
+        before = self._at_enter
+        return before is None or (picture.lines, picture.cursor) != (before.lines, before.cursor)
 
     def _is_submitted(self, picture: Picture) -> bool:
         return count_submitted(picture, self._profile, self._text) > self._submitted_before

@@ -26,16 +26,22 @@ UNHURRIED = LINE_RULES.replace("echo = 0.5", "echo = 2.5\nenter = 2.0")
 
 
 def hidden_lines(hosts: Sequence[RunningHost]) -> list[str]:
-    """Have each program print a notice between the text and Enter, so that the text stands in no prompt any more."""
+    """Have each program print a notice between the text and Enter, so that the text stands in no prompt any more.
+
+    Only once the host has seen the text in the prompt: of a text that it never saw there it does not know that it is
+    hidden, and presses Enter.
+    """
     task_ids = [host.accepted("hello <<000000000001>>") for host in hosts]
 
     def in_doubt(host: RunningHost, task_id: str) -> bool:
         task = host.task(task_id)
         assert status_of(task) != "completed", "the notice came too late"
-        has_attention = bool(task["metadata"].get("attention"))
-        if "typed" in steps_of(task) and not has_attention:
+        if why := task["metadata"].get("attention"):
+            assert why == "the text was in the prompt and is no longer there"
+            return True
+        if host.get("/status").body.get("gate") == "there is text in the prompt":
             os.kill(host.entry.cli_pid, signal.SIGALRM)
-        return has_attention
+        return False
 
     def all_in_doubt() -> bool:
         # Every one is asked each time, so that every one gets its notices.

@@ -39,6 +39,26 @@ class TestLinePrograms:
         assert delivery.advance(look_at(echoed), 0.5) == ()
         assert delivery.advance(look_at(echoed), 1.0) == (ENTER,)
 
+    def test_a_text_above_the_prompt_proves_nothing_until_enter_has_changed_the_screen(self) -> None:
+        # A notice came between the text and the first look; whether the program still has the text is not known.
+        hidden = screen_of("hello", "> " + TEXT, "a notice", "> ")
+        delivery = typed_delivery(line_profile(), self.READY)
+        assert delivery.advance(look_at(hidden), 1.0) == (ENTER,)
+
+        assert delivery.advance(look_at(hidden), 1.1) == ()
+        (step,) = delivery.advance(look_at(screen_of("hello", "> " + TEXT, "a notice", ">", "done", "> ")), 1.2)
+
+        assert step == Proven("screen", "the prompt is back below the message")
+
+    def test_a_program_that_enter_does_not_move_leaves_doubt(self) -> None:
+        hidden = screen_of("hello", "> " + TEXT, "a notice", "> ")
+        delivery = typed_delivery(line_profile(), self.READY)
+        assert delivery.advance(look_at(hidden), 1.0) == (ENTER,)
+
+        (step,) = delivery.advance(look_at(hidden), 4.0)
+
+        assert step == Doubt("nothing shows that the program took the message")
+
     def test_a_screen_that_was_cleared_proves_it_by_its_empty_prompt(self) -> None:
         delivery = entered_delivery(line_profile(), self.READY, self.TYPED)
 
