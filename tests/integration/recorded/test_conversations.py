@@ -21,7 +21,7 @@ from tests.integration.recorded.product import Product, product, until, wire
 
 pytestmark = pytest.mark.integration
 
-HOOK = "https://example.com/hook"
+HOOK = "http://127.0.0.1:9/hook"
 FACES = ("host", "gateway")
 JSON = dict[str, Any]
 

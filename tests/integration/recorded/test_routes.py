@@ -1,8 +1,8 @@
 """What is served where: every path of every dialect, asked with every method, by callers of each version of A2A.
 
-Each is asked with an empty body and ids of nothing, and what is recorded is how that is refused: a path or a method that
-comes or goes, or that another dialect answers, changes a line. docs/reference/openapi.json (which tests/architecture
-compares) holds the gateway's paths with their schemas. How to record anew: see golden.py.
+Each is asked with an empty body and ids of nothing, and what is recorded is how that is refused: a path or a method
+that comes or goes, or that another dialect answers, changes a line. docs/reference/openapi.json, which
+tests/architecture compares, holds the gateway's paths with their schemas. How to record anew: see golden.py.
 """
 
 from __future__ import annotations
