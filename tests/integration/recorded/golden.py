@@ -30,7 +30,7 @@ VOLATILE: Final = frozenset(
 
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _TIME: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
-_PORT: Final = re.compile(r"\b(localhost|127\.0\.0\.1):\d+")
+_PORT: Final = re.compile(r"\blocalhost:\d+")
 _CURSOR: Final = re.compile(r"\b\d{16}\.\d+\b")
 _KEY: Final = re.compile(r"\bsk_[0-9a-f]{12}(_[0-9a-f]{64})?|\bkey:[0-9a-f]{12}\b")
 _LARGEST_PLAIN_NUMBER: Final = 10**11
@@ -77,7 +77,7 @@ class Plain:
         for value in sorted(self._known, key=len, reverse=True):
             text = text.replace(value, f"<{self._known[value]}>")
         text = _CURSOR.sub("<cursor>", _UUID.sub(self._named, text))
-        text = _PORT.sub(r"\1:<port>", _KEY.sub("<key>", _TIME.sub("<time>", text)))
+        text = _PORT.sub("localhost:<port>", _KEY.sub("<key>", _TIME.sub("<time>", text)))
         for whole, name in self.ids.items():
             # People type the beginning of an id, and texts for them have it.
             text = text.replace(whole[:8], f"{name[:-1]}…>")
