@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]  # it has no types of its own
-    reflection_pb2 as words,
-    reflection_pb2_grpc as stubs,
-)
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, MethodDescriptorProto
+from grpc_reflection.v1alpha import reflection_pb2 as words  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]  # untyped
 
 from tests.integration.recorded.golden import check
-from tests.integration.recorded.product import Product, product, until, wire
+from tests.integration.recorded.product import PATIENCE, Product, product, until, wire
 
 pytestmark = pytest.mark.integration
+
+QUESTION: Any = words.ServerReflectionRequest
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
 @pytest.fixture(scope="module")
@@ -47,29 +48,65 @@ def test_metrics_have_the_names_and_labels_that_they_had(synapse: Product) -> No
 
 
 def names_of(text: str) -> str:
-    """Everything but numbers and sentences: each metric's type, and its samples with the labels that they have."""
-    kinds = re.findall(r"^# TYPE (\S+ \S+)$", text, re.MULTILINE)
+    """Everything but numbers: the help and the type of each metric, and its samples with the labels that they have."""
+    kinds = re.findall(r"^# ((?:TYPE|HELP) .+)$", text, re.MULTILINE)
     samples = {re.sub(r'version="[^"]+"', 'version="…"', one) for one in re.findall(r"^(synapse\S*) ", text, re.M)}
     return "".join(f"{line}\n" for line in [*sorted(kinds), *sorted(samples)])
 
 
 def test_grpc_has_the_methods_that_it_had(synapse: Product) -> None:
-    synapse.start_gateway("", "--grpc-port", "0")
+    """Each method is called with an empty message, and what it is answered says whether it is served."""
+    client = wire(synapse.start_gateway("", "--grpc-port", "0"))
     key = synapse.run("keys", "create", "grpc", "--json").json["key"]
-    targets = [one["url"] for one in grpc_interfaces(synapse, key)]
-    assert targets, "the card names where gRPC listens"
-    with grpc.insecure_channel(targets[0]) as channel:
-        ask = stubs.ServerReflectionStub(channel).ServerReflectionInfo
-        metadata = [("authorization", f"Bearer {key}")]
+    headers = {"Authorization": f"Bearer {key}", "A2A-Version": "1.0"}
+    card = client.request("GET", "/agents/ada/.well-known/agent-card.json", None, headers).json
+    target = next(str(one["url"]) for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC")
+    new_channel: Any = grpc.insecure_channel
+    with new_channel(target) as channel:
+        server = Server(channel, [("authorization", f"Bearer {key}")])
+        lines = [line for service in server.services() for line in server.methods(service)]
 
-        def asked(question: object) -> object:
-            return next(iter(ask(iter([question]), metadata=metadata)))
-
-        listed = asked(words.ServerReflectionRequest(list_services=""))
-        names = sorted(one.name for one in listed.list_services_response.service)  # type: ignore[attr-defined]  # untyped
-        lines = [line for name in names for line in described(asked(question_about(name)), name)]
     check("grpc.txt", "".join(f"{line}\n" for line in lines))
 
 
-def question_about(name: str) -> object:
-    return words.ServerReflectionRequest(file_containing_symbol=name)
+class Server:
+    """A gRPC server, asked what it offers."""
+
+    def __init__(self, channel: Any, metadata: list[tuple[str, str]]) -> None:
+        self._channel = channel
+        self._metadata = metadata
+
+    def services(self) -> list[str]:
+        return sorted(one.name for one in self._told(list_services="").list_services_response.service)
+
+    def methods(self, service: str) -> list[str]:
+        """A line for each method: what it takes and gives, and what an empty call is answered."""
+        files = self._told(file_containing_symbol=service).file_descriptor_response.file_descriptor_proto
+        parsed = [FileDescriptorProto.FromString(one) for one in files]
+        return [
+            f"{service}/{method.name} {method.input_type} -> {method.output_type}"
+            f"{' stream' if method.server_streaming else ''}  {self._answer(service, method)}"
+            for file in parsed
+            for one in file.service
+            if f"{file.package}.{one.name}" == service
+            for method in one.method
+        ]
+
+    def _answer(self, service: str, method: MethodDescriptorProto) -> str:
+        path = f"/{service}/{method.name}"
+        if method.client_streaming:
+            return "both sides stream"
+        try:
+            if method.server_streaming:
+                next(iter(self._channel.unary_stream(path)(b"", metadata=self._metadata, timeout=PATIENCE)))
+            else:
+                self._channel.unary_unary(path)(b"", metadata=self._metadata, timeout=PATIENCE)
+        except grpc.RpcError as error:
+            refused: Any = error
+            return str(refused.code().name)
+        return "OK"
+
+    def _told(self, **question: str) -> Any:
+        ask: Any = self._channel.stream_stream(REFLECTION)
+        body = QUESTION(**question).SerializeToString()
+        return words.ServerReflectionResponse.FromString(next(iter(ask(iter([body]), metadata=self._metadata))))
