@@ -183,7 +183,7 @@ def test_a_host_understands_a_gateway_of_the_recorded_version(synapse: Product) 
         assert reply.status == answer["status"], (one, reply.body)
         if new := answer["body"].get("taskId"):
             ids[new] = reply.json["taskId"]
-            until(lambda: is_open_or_ended(host, ids[new]), "the agent has looked at it")  # noqa: B023 - called at once
+            until(lambda: is_open_or_ended(host, ids[new]), "the agent has looked at it")
         assert reply.json.keys() == answer["body"].keys()
 
 
