@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -63,7 +63,7 @@ class Plain:
             # In the order of the keys: that of the ids then does not depend on how the table was written.
             return {self.text(name): self._value(table[name], name) for name in sorted(table)}
         if isinstance(value, list):
-            return [self._value(item, key) for item in cast("list[Any]", value)]
+            return [self._value(item, key) for item in cast("Sequence[Any]", value)]
         if key in VOLATILE and value:
             return f"<{key}>"
         if isinstance(value, str):

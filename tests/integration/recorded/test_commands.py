@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -62,14 +62,14 @@ class _Relay(ThreadingMixIn, UnixStreamServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Relay
 
     def _pass(self) -> None:
+        relay = cast("_Relay", self.server)
         content = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
-        reply = self.server.target.request(self.command, self.path, content)
+        reply = relay.target.request(self.command, self.path, content)
         if self.path == "/commands":
             answer = {"status": reply.status, "body": reply.json}
-            self.server.said.append({"request": json.loads(content or b""), "answer": answer})
+            relay.said.append({"request": json.loads(content or b""), "answer": answer})
         self.send_response_only(reply.status)
         self.send_header("Content-Type", reply.headers.get("content-type", ""))
         self.send_header("Content-Length", str(len(reply.body)))
@@ -77,12 +77,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body)
 
     do_GET = do_POST = _pass  # noqa: N815 - the names that the server looks for
-
-    def address_string(self) -> str:
-        return "relay"
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager
@@ -144,13 +138,13 @@ class Conversation:
 def converse(gateway: Conversation) -> None:
     """Everything that makes a gateway ask a host."""
     at = "/agents/ada/v1"
-    parts = [
+    parts: list[JSON] = [
         {"text": "ask me", "metadata": {"k": 1}},
         {"data": {"n": [1.5, None]}, "mediaType": "application/json"},
         {"raw": "AAEC", "filename": "f.bin"},
         {"url": "https://example.com/x"},
     ]
-    message = {"messageId": "m-1", "role": "ROLE_USER", "parts": parts, "referenceTaskIds": ["x"]}
+    message: JSON = {"messageId": "m-1", "role": "ROLE_USER", "parts": parts, "referenceTaskIds": ["x"]}
     message |= {"contextId": "c-1", "metadata": {"k": "v"}, "extensions": ["https://example.com/ext/pace/v1"]}
     push = {"id": "p-1", "url": HOOK, "token": "t", "authentication": {"scheme": "Bearer", "credentials": "c"}}
     sent = {"message": message, "configuration": {"taskPushNotificationConfig": push}, "metadata": {"user": "ada"}}

@@ -8,12 +8,14 @@ How to record anew: see golden.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from tests.conformance.a2a_push_rows import Webhook
 from tests.integration.recorded.golden import Plain, check_json
 from tests.integration.recorded.product import SCRIPT, Product, product, until, wire
 
@@ -181,18 +183,39 @@ def test_external_agents(talk: Talk, ada: dict[str, Any]) -> None:
 
 
 def test_push_notifications(talk: Talk, ada: dict[str, Any]) -> None:
-    with Webhook() as hook:
+    with webhook() as url:
         message = {"messageId": "push-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
-        body = {"message": message, "configuration": {"taskPushNotificationConfig": {"url": hook.url}}}
+        body = {"message": message, "configuration": {"taskPushNotificationConfig": {"url": url}}}
         assert wire(ada).request("POST", "/message:send", body, {"A2A-Version": "1.0"}).status == 200
         until(lambda: is_told(talk.synapse), "the webhook has been told of the end")
         plain = talk.plain.afresh()
-        plain.know(hook.url, "webhook")
+        plain.know(url, "webhook")
         rows = talk.synapse.run("push", "list", "--json").json
 
     assert {type(row.pop("event")) for row in rows} == {int}
     # How many there are depends on what was committed together.
     check_json("cli/json/push_list.json", {"given": [plain.json(rows[0])], "event": "int"})
+
+
+class _Hook(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response_only(200)
+        self.end_headers()
+
+
+@contextmanager
+def webhook() -> Generator[str]:
+    """The address of a webhook that takes everything."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def is_told(synapse: Product) -> bool:

@@ -113,7 +113,8 @@ def test_a_gateway_serves_what_it_served(synapse: Product) -> None:
 def answers(client: WireClient, paths: Sequence[str], headers: dict[str, str]) -> str:
     """A line for each path and method, with what each version is answered; none for a method that is not taken."""
 
-    def line(path: str, method: str) -> str:
+    def line(asked: tuple[str, str]) -> str:
+        path, method = asked
         told = [
             answer(client.request(method, path, body_of(method), headers | ({"A2A-Version": one} if one else {})))
             for one in VERSIONS
@@ -123,9 +124,9 @@ def answers(client: WireClient, paths: Sequence[str], headers: dict[str, str]) -
         same = told[0] if len(set(told)) == 1 else " | ".join(told)
         return f"{method:7} {path}  {same}\n"
 
-    asked = [(path, method) for path in paths for method in METHODS]
+    every = [(path, method) for path in paths for method in METHODS]
     with ThreadPoolExecutor(2) as pool:
-        return "".join(pool.map(lambda one: line(*one), asked))
+        return "".join(pool.map(line, every))
 
 
 def body_of(method: str) -> object:
@@ -147,6 +148,6 @@ def code_of(body: bytes) -> str:
     if not isinstance(told, dict):
         return str(told)
     error = cast("dict[str, Any]", told)
-    details = error.get("details") or error.get("data") or [{}]
-    reason = details[0].get("reason", "") if isinstance(details, list) else ""
+    details: Any = error.get("details") or error.get("data")
+    reason: Any = cast("list[dict[str, Any]]", details)[0].get("reason") if isinstance(details, list) else ""
     return " ".join(str(one) for one in (error.get("code", ""), reason) if one)

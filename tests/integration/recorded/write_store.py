@@ -67,7 +67,7 @@ def fill(agent: WireClient) -> None:
         assert reply.status == 200, reply.body
         return reply.json.get("task")
 
-    odd = {"data": {"n": [1.5, None, 10**30, -0.0], "ключ": ODD, "": {}}, "metadata": {"x": ODD}}
+    odd: dict[str, Any] = {"data": {"n": [1.5, None, 10**30, -0.0], "ключ": ODD, "": {}}, "metadata": {"x": ODD}}
     file = {"raw": "AAECAwQF/w==", "filename": "f.bin", "mediaType": "application/octet-stream"}
     link = {"url": "https://example.com/x", "mediaType": "text/html"}
     send("report", 1, odd, file, link, metadata={"k": ODD}, extensions=["https://example.com/e"])
