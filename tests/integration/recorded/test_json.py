@@ -8,6 +8,7 @@ How to record anew: see golden.py.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -144,12 +145,16 @@ def test_keys(talk: Talk) -> None:
 
 def test_agents_in_the_background(talk: Talk) -> None:
     synapse = talk.synapse
-    begun = synapse.run("start", "scripted", str(SCRIPT), "--name", "bob", "--json")
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        # A restart wants the same port again: not one that the agents of other tests look for.
+        port = str(found.getsockname()[1])
+    begun = synapse.run("start", "scripted", str(SCRIPT), "--name", "bob", "--port", port, "--json")
     bob = begun.json
     known = synapse.plain(bob=bob)
     try:
         check_json("cli/json/start.json", {"exit code": begun.code, "given": known.json(begun.json)})
         again = synapse.run("restart", "bob", "--json")
+        assert again.code == 0, again
         known.know(again.json["agent_id"], "bob id")
         known.know(f":{again.json['port']}", ":bob port")
         check_json("cli/json/restart.json", {"exit code": again.code, "given": known.afresh().json(again.json)})
