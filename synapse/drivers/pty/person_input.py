@@ -73,9 +73,17 @@ class PersonInput:
         """Tell the person something. Any thread."""
         self._pump.call_soon(lambda: self._notices.add(text))
 
-    def clear(self) -> None:
-        """Press the keys that clear the input, and see to it that the screen shows it empty. Any thread."""
-        self._pump.call_soon(lambda: self._perform([Clear(self._profile.clear_keys)]))
+    def clear(self, pressed: Callable[[], None]) -> None:
+        """Press the keys that clear the input, and see to it that the screen shows it empty. Any thread.
+
+        Calls `pressed` afterwards, in the pump's thread.
+        """
+
+        def press() -> None:
+            self._perform([Clear(self._profile.clear_keys)])
+            pressed()
+
+        self._pump.call_soon(press)
 
     def typed(self, data: bytes) -> None:
         self._notices.key_seen()

@@ -110,9 +110,15 @@ class RunningProgram:
             # The program is gone.
             return False
 
-    def clear_input(self) -> None:
-        """Press the keys that clear the input, for the driver."""
-        self._desk.clear()
+    async def clear_input(self) -> None:
+        """Press the keys that clear the input; returns once they are written, or the program has ended.
+
+        The pump presses them, and it may hang behind a person's terminal that is stopped. What the driver types must
+        not overtake them: they would clear that instead.
+        """
+        pressed: asyncio.Future[None] = self._loop.create_future()
+        self._desk.clear(lambda: self._from_thread(lambda: pressed.set_result(None)))
+        await asyncio.wait((pressed, self.exited), return_when=asyncio.FIRST_COMPLETED)
 
     def type_keys(self, data: bytes) -> None:
         """Type for a person who watches from elsewhere; their `@agent` lines are found too."""

@@ -61,7 +61,7 @@ class KeySubmitter:
                     self._write(step.data, is_text=delivery.phase is Phase.TYPED)
                     continue
                 if isinstance(step, Clear):
-                    self._station.program.clear_input()
+                    await self._station.program.clear_input()
                     continue
                 if isinstance(step, Dropped):
                     return

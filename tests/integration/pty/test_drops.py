@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from synapse.core.message import FilePart
-from tests.integration.pty.terminals import answer, dummy, staged
+from tests.integration.pty.terminals import BOUND, answer, dummy, staged
 
 
 def test_a_message_that_is_canceled_while_its_files_are_stored_is_never_typed() -> None:
@@ -25,3 +26,36 @@ def test_a_message_that_is_canceled_while_its_files_are_stored_is_never_typed() 
             assert "not this" not in stage.screen()
 
     asyncio.run(story())
+
+
+def test_the_keys_that_clear_the_input_are_pressed_before_anything_else_is_typed() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            goes_on = threading.Event()
+            # The pump hangs, as it does behind a person's terminal that is stopped.
+            stage.program.pump.call_soon(lambda: assert_set(goes_on))
+            clearing = asyncio.ensure_future(stage.program.clear_input())
+            # Nothing that the loop does makes it go on.
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not clearing.done()
+            goes_on.set()
+            await asyncio.wait_for(clearing, BOUND)
+            assert "kept" in answer(await stage.turn("kept"))
+
+    asyncio.run(story())
+
+
+def test_clearing_the_input_of_a_program_that_ends_comes_to_an_end() -> None:
+    async def story() -> None:
+        async with staged(dummy().command, dummy()) as stage:
+            await stage.ready()
+            await stage.driver.stop()
+            await asyncio.wait_for(stage.program.clear_input(), BOUND)
+
+    asyncio.run(story())
+
+
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(BOUND)
