@@ -46,7 +46,7 @@ from synapse.external.card import (
 from synapse.external.decode import RemoteTaskState, json_object, respelt, result_of, rpc_result, sentence_of
 from synapse.external.encode import RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
 from synapse.external.files import FileCredentials, FileExternalBook
-from synapse.net.address_guard import Dial, GuardedBackend, dial_anywhere
+from synapse.net.address_guard import Dial, GuardedDial, dial_anywhere
 from synapse.net.http import Answer, Call, HttpClient
 
 DISCOVER_SECONDS: Final = 10.0
@@ -81,7 +81,7 @@ class A2AClient:
         discover_seconds: float = DISCOVER_SECONDS,
     ) -> None:
         self._clock = clock
-        self._guarded = guarded or GuardedBackend(allow_private=False)
+        self._guarded = guarded or GuardedDial(allow_private=False)
         self._credentials = credentials
         self._discover_seconds = discover_seconds
         self._pool = ThreadPoolExecutor(MOST_ERRANDS, thread_name_prefix="external")
@@ -425,7 +425,7 @@ class _LateClient:
 
     @cached_property
     def _client(self) -> ExternalClient:
-        from synapse.net.address_guard import GuardedBackend  # noqa: PLC0415 - see above
+        from synapse.net.address_guard import GuardedDial  # noqa: PLC0415 - see above
 
-        guarded = GuardedBackend(allow_private=self._allow_private)
+        guarded = GuardedDial(allow_private=self._allow_private)
         return A2AClient(self._clock, credentials=self._credentials.find, guarded=guarded)

@@ -1,24 +1,39 @@
 """An errand to a server that is not ours: some requests, one deadline, bounded answers; it can be called off.
 
 It blocks, so it runs in a thread; `call_off` comes from another one and ends it at once.
+
+Sends requests to servers that are not ours: external agents, webhooks, issuers of keys, a CLI's own server.
+
+    url ─► Target ─► addresses (resolved once, checked by a guard) ─► connection ─► request ─► head ─► body
+
+Every request has a connection of its own, a deadline and limits; cancelling the caller closes the connection. The
+client follows no redirect, uses no proxy of the environment, decompresses nothing and never sends a request twice.
+
+httpcore does the HTTP. It takes some 50 ms to import, so `outbound_connection`, which imports it, loads with the first
+request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import ssl
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead, RemoteDisconnected
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
 from synapse.client.events import EventDecoder, ServerEvent
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
-from synapse.net.address_guard import Dial, dial_anywhere
+from synapse.net.address_guard import PORTS, AddressGuard, Dial, Target, dial_anywhere, parse_target, resolve
+from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest, HttpTimedOut, Reason
+
+if TYPE_CHECKING:
+    from synapse.net.http_connection import OutboundConnection
 
 CONNECT_SECONDS: Final = 5.0
 LARGEST_ANSWER: Final = 16 * 1024 * 1024
@@ -212,3 +227,148 @@ _MEANINGS: Final[tuple[tuple[type[Exception], type[ExternalAgentFailed], str, st
 
 def _origin(place: SplitResult) -> str:
     return f"{place.scheme}://{place.netloc}"
+
+
+class HttpResponse:
+    """An answer whose head is here and whose body is on its way."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        connection: OutboundConnection,
+        deadline: float | None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        """By name in lower case; the first of those with the same name."""
+        self._connection = connection
+        self._deadline = deadline
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def receive(self) -> bytes:
+        """Return the next bytes of the body, or nothing at its end. Raises HttpFailed."""
+        async with _until(self._deadline, self._connection):
+            return await self._connection.receive()
+
+    async def read(self, limit: int) -> bytes:
+        """Return the body to its end. Raises HttpFailed, also when it is larger than `limit`."""
+        whole = bytearray()
+        while data := await self.receive():
+            whole += data
+            if len(whole) > limit:
+                raise HttpFailed(Reason.BODY_TOO_LARGE, sent=True)
+        return bytes(whole)
+
+    async def answer(self, limit: int) -> HttpAnswer:
+        """Return the whole answer. Raises as `read` does."""
+        location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
+        return HttpAnswer(self.status, await self.read(limit), location)
+
+    async def events(self, limit: int) -> AsyncGenerator[ServerEvent]:
+        """Yield the server-sent events of the body. Raises HttpFailed, also when it is larger than `limit`."""
+        decoder, size = EventDecoder(), 0
+        while data := await self.receive():
+            size += len(data)
+            if size > limit:
+                raise HttpFailed(Reason.BODY_TOO_LARGE, sent=True)
+            for event in decoder.receive(data):
+                yield event
+
+
+class OutboundHttpHttpClient:
+    """Sends requests to other servers, with a deadline and size limits.
+
+    With a `guard` it connects only to addresses that the guard allows. `trust` makes the TLS settings, once.
+    """
+
+    def __init__(
+        self,
+        guard: AddressGuard | None = None,
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
+        self._guard = guard
+        self._connect_seconds = connect_seconds
+        self._trust = trust
+        self._connect: type[OutboundConnection] | None = None
+        self._secure: ssl.SSLContext | None = None
+
+    async def fetch(self, request: HttpRequest, *, seconds: float, limit: int) -> HttpAnswer:
+        """Send a request and return the whole answer, of at most `limit` bytes. Raises as `open` does."""
+        async with self.open(request, deadline=deadline_in(seconds)) as response:
+            return await response.answer(limit)
+
+    @asynccontextmanager
+    async def open(self, request: HttpRequest, *, deadline: float | None) -> AsyncGenerator[HttpResponse]:
+        """Send a request and return the answer as soon as its head is here. Leaving the block closes the connection.
+
+        `deadline`, by the event loop's clock, ends the wait for the head and for every part of the body.
+
+        Raises:
+            InvalidField: the guard refuses the address.
+            HttpFailed: no answer came, or not all of it. HttpTimedOut, a TimeoutError, after `deadline`.
+        """
+        target = parse_target(request.url) if self._guard else _parse_any_target(request.url)
+        find = self._guard.addresses if self._guard else resolve
+        connect, secure = await self._loaded(target.scheme)
+        connection = connect(target, secure, find)
+        try:
+            async with _until(deadline, connection):
+                status, headers = await connection.send(request, self._connect_seconds)
+            yield HttpResponse(status, headers, connection, deadline)
+        finally:
+            await connection.close()
+
+    async def _loaded(self, scheme: str) -> tuple[type[OutboundConnection], ssl.SSLContext | None]:
+        """Return what a connection is made of. The first time it loads httpcore, and the system's certificates.
+
+        That happens in a thread: meanwhile the event loop serves others.
+        """
+        if self._connect is None:
+            self._connect = await asyncio.to_thread(_load)
+        if scheme == "https" and self._secure is None:
+            self._secure = await asyncio.to_thread(self._trust)
+        return self._connect, self._secure if scheme == "https" else None
+
+
+def _load() -> type[OutboundConnection]:
+    from synapse.net.http_connection import OutboundConnection  # noqa: PLC0415 - see above
+
+    return OutboundConnection
+
+
+def deadline_in(seconds: float) -> float:
+    """Return the event loop's time in so many seconds."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+@asynccontextmanager
+async def _until(deadline: float | None, connection: OutboundConnection) -> AsyncGenerator[None]:
+    limit = asyncio.timeout_at(deadline)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise HttpTimedOut(sent=connection.has_sent) from error
+
+
+def _parse_any_target(url: str) -> Target:
+    """Read an address that this machine's user has chosen; the guard's parser is for those that strangers choose."""
+    place = urlsplit(url)
+    try:
+        host = (place.hostname or "").encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise HttpFailed(Reason.NAME_INVALID) from error
+    if not host:
+        raise HttpFailed(Reason.NAME_INVALID)
+    # What is percent-encoded stays as it is; what may not stand in a request line is encoded.
+    path = quote(place.path or "/", safe="/%:@!$&'()*+,;=~")
+    query = f"?{quote(place.query, safe='/%:@!$&()*+,;=~?')}" if place.query else ""
+    return Target(scheme=place.scheme, host=host, port=place.port or PORTS[place.scheme], path=path + query)

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import pytest
 
 from synapse.core.errors import ExternalAddressRefused
-from synapse.net.address_guard import Address, GuardedBackend, dial_anywhere
+from synapse.net.address_guard import Address, GuardedDial, dial_anywhere
 
 SECONDS = 5.0
 
@@ -51,7 +51,7 @@ def test_an_address_of_this_machine_or_network_is_not_called(listener: socket.so
     names = Names("127.0.0.1")
 
     with pytest.raises(ExternalAddressRefused):
-        GuardedBackend(allow_private=False, resolve=names)(f"http://{host}:{port_of(listener)}/", SECONDS)
+        GuardedDial(allow_private=False, resolve=names)(f"http://{host}:{port_of(listener)}/", SECONDS)
 
     assert nobody_came(listener)
     assert names.asked == []
@@ -59,7 +59,7 @@ def test_an_address_of_this_machine_or_network_is_not_called(listener: socket.so
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["203.0.114.7", "127.0.0.1"], ["169.254.169.254"]])
 def test_a_name_that_leads_there_is_not_called(listener: socket.socket, addresses: list[str]) -> None:
-    dial = GuardedBackend(allow_private=False, resolve=Names(*addresses))
+    dial = GuardedDial(allow_private=False, resolve=Names(*addresses))
 
     with pytest.raises(ExternalAddressRefused, match=r"'friendly\.example' leads to"):
         dial(f"http://friendly.example:{port_of(listener)}/", SECONDS)
@@ -69,9 +69,9 @@ def test_a_name_that_leads_there_is_not_called(listener: socket.socket, addresse
 
 def test_the_refusal_names_the_setting_that_would_allow_it() -> None:
     with pytest.raises(ExternalAddressRefused) as refused:
-        GuardedBackend(allow_private=False)("http://127.0.0.1:9/", SECONDS)
+        GuardedDial(allow_private=False)("http://127.0.0.1:9/", SECONDS)
     with pytest.raises(ExternalAddressRefused) as never:
-        GuardedBackend(allow_private=True)("http://169.254.169.254/", SECONDS)
+        GuardedDial(allow_private=True)("http://169.254.169.254/", SECONDS)
 
     assert "allow_private_agents" in refused.value.hint
     assert "allow_private_agents" not in never.value.hint
@@ -81,14 +81,14 @@ def test_the_name_is_resolved_once_and_what_was_checked_is_called(listener: sock
     # Nobody else knows this name: a second look-up, by whomever, would fail.
     names, port = Names("127.0.0.1"), port_of(listener)
 
-    with GuardedBackend(allow_private=True, resolve=names)(f"http://friendly.invalid:{port}/x", SECONDS) as connected:
+    with GuardedDial(allow_private=True, resolve=names)(f"http://friendly.invalid:{port}/x", SECONDS) as connected:
         assert connected.getpeername() == ("127.0.0.1", port)
 
     assert names.asked == [("friendly.invalid", port)]
 
 
 def test_the_next_address_is_tried_when_nobody_listens_at_the_first(listener: socket.socket) -> None:
-    dial = GuardedBackend(allow_private=True, resolve=Names("127.0.0.2", "127.0.0.1"))
+    dial = GuardedDial(allow_private=True, resolve=Names("127.0.0.2", "127.0.0.1"))
 
     with dial(f"http://friendly.invalid:{port_of(listener)}", SECONDS) as connected:
         assert connected.getpeername()[0] == "127.0.0.1"
@@ -96,7 +96,7 @@ def test_the_next_address_is_tried_when_nobody_listens_at_the_first(listener: so
 
 def test_a_name_without_an_address_is_not_known() -> None:
     with pytest.raises(socket.gaierror):
-        GuardedBackend(allow_private=True, resolve=Names())("http://friendly.invalid/", SECONDS)
+        GuardedDial(allow_private=True, resolve=Names())("http://friendly.invalid/", SECONDS)
 
 
 def test_what_this_user_chose_is_called_wherever_it_is(listener: socket.socket) -> None:
