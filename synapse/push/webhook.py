@@ -17,7 +17,7 @@ from typing import Final
 from synapse import __version__
 from synapse.core.errors import InvalidField
 from synapse.net.address_guard import AddressGuard, Resolve, parse_target, resolve
-from synapse.net.http import OutboundHttpHttpClient, deadline_in
+from synapse.net.http import HttpClient, deadline_in
 from synapse.net.http_types import HttpFailed, HttpRequest, Reason
 from synapse.push.outbox import Headers, Posted
 
@@ -61,7 +61,7 @@ class WebhookSender:
     ) -> None:
         self._limits = limits or WebhookLimits()
         self._guard = AddressGuard(allow_private=allow_private, resolve=resolve)
-        self._client = OutboundHttpHttpClient(self._guard, connect_seconds=self._limits.connect, trust=trust)
+        self._client = HttpClient(self._guard, connect_seconds=self._limits.connect, trust=trust)
         self._berths = _Berths()
 
     async def check(self, url: str) -> None:

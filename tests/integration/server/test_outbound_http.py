@@ -18,7 +18,7 @@ import pytest
 
 from synapse.core.errors import InvalidField
 from synapse.net.address_guard import AGENTS, Address, AddressGuard
-from synapse.net.http import OutboundHttpHttpClient, deadline_in
+from synapse.net.http import HttpClient, deadline_in
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest, HttpTimedOut, Reason
 from tests.fakes.certificates import self_made
 
@@ -35,6 +35,7 @@ class Server:
         self._serve = serve
         self.heads: list[bytes] = []
         self.bodies: list[bytes] = []
+        self.asked = asyncio.Event()
         self.left = asyncio.Event()
         """Somebody hung up."""
         self.port = 0
@@ -49,6 +50,7 @@ class Server:
             self.heads.append(head)
             length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
             self.bodies.append(await reader.readexactly(int(length or 0)))
+            self.asked.set()
             await self._serve(reader, writer)
         except (OSError, EOFError):
             self.left.set()
@@ -115,7 +117,7 @@ def run(story: Callable[[], Awaitable[T]]) -> T:
 def fetched(serve: Serve, *, seconds: float = 30, limit: int = 100_000) -> HttpAnswer:
     async def story() -> HttpAnswer:
         async with Server(serve).open() as server:
-            return await OutboundHttpHttpClient().fetch(get(server), seconds=seconds, limit=limit)
+            return await HttpClient().fetch(get(server), seconds=seconds, limit=limit)
 
     return run(story)
 
@@ -135,7 +137,7 @@ def test_a_request_arrives_as_it_was_given_and_its_answer_comes_back() -> None:
                 headers=[("Authorization", "Bearer s"), ("Content-Type", "a/b")],
                 body=b"hello",
             )
-            assert await OutboundHttpHttpClient().fetch(request, seconds=30, limit=10) == HttpAnswer(201, b"yes")
+            assert await HttpClient().fetch(request, seconds=30, limit=10) == HttpAnswer(201, b"yes")
             first, *lines = server.heads[0].decode().split("\r\n")
             assert first == "POST /a/path?x=1 HTTP/1.1"
             assert lines[:-2] == [
@@ -239,7 +241,7 @@ def test_a_server_that_says_no_more_is_left_at_the_deadline(said: bytes) -> None
     async def story() -> None:
         async with Server(says_and_waits(said)).open() as server:
             with pytest.raises(HttpTimedOut) as caught:
-                await OutboundHttpHttpClient().fetch(get(server), seconds=0.2, limit=100)
+                await HttpClient().fetch(get(server), seconds=0.2, limit=100)
             assert caught.value.sent
             await server.left.wait()
 
@@ -260,9 +262,8 @@ def test_a_server_that_drips_is_left_at_the_deadline_of_the_whole() -> None:
 def test_a_caller_that_is_cancelled_hangs_up_at_once() -> None:
     async def story() -> None:
         async with Server(says_and_waits(b"HTTP/1.1 200 OK\r\n\r\nbegun")).open() as server:
-            fetching = asyncio.create_task(OutboundHttpHttpClient().fetch(get(server), seconds=600, limit=100))
-            while not server.heads:
-                await asyncio.sleep(0.001)
+            fetching = asyncio.create_task(HttpClient().fetch(get(server), seconds=600, limit=100))
+            await server.asked.wait()
             fetching.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await fetching
@@ -274,7 +275,7 @@ def test_a_caller_that_is_cancelled_hangs_up_at_once() -> None:
 def test_a_body_can_be_left_in_the_middle() -> None:
     async def story() -> None:
         async with Server(repeats(CHUNKED, b"3\r\nabc\r\n")).open() as server:
-            async with OutboundHttpHttpClient().open(get(server), deadline=None) as response:
+            async with HttpClient().open(get(server), deadline=None) as response:
                 assert (await response.receive()).startswith(b"abc")
             await server.left.wait()
 
@@ -303,10 +304,11 @@ def test_a_server_that_resets_the_connection_may_have_heard_the_request() -> Non
 
 def test_nobody_there_has_heard_nothing() -> None:
     async def story() -> HttpFailed:
-        with socket.socket() as taken, pytest.raises(HttpFailed) as caught:
+        with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
-            url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
-            await OutboundHttpHttpClient().fetch(HttpRequest(method="GET", url=url), seconds=30, limit=1)
+            request = HttpRequest(method="GET", url=f"http://127.0.0.1:{taken.getsockname()[1]}/")
+            with pytest.raises(HttpFailed) as caught:
+                await HttpClient().fetch(request, seconds=30, limit=1)
         return caught.value
 
     failure = run(story)
@@ -322,10 +324,9 @@ def test_a_connection_that_is_not_taken_has_a_time_of_its_own() -> None:
             for filling in (first, second):
                 filling.setblocking(False)
                 filling.connect_ex(full.getsockname())
-            url = f"http://127.0.0.1:{full.getsockname()[1]}/"
+            request = HttpRequest(method="GET", url=f"http://127.0.0.1:{full.getsockname()[1]}/")
             with pytest.raises(HttpFailed) as caught:
-                client = OutboundHttpHttpClient(connect_seconds=0.2)
-                await client.fetch(HttpRequest(method="GET", url=url), seconds=30, limit=1)
+                await HttpClient(connect_seconds=0.2).fetch(request, seconds=30, limit=1)
             assert (caught.value.reason, caught.value.sent) == (Reason.CONNECT_TIMEOUT, False)
 
     run(story)
@@ -338,12 +339,15 @@ def test_a_connection_that_is_not_taken_has_a_time_of_its_own() -> None:
         ("http://a..b/", Reason.NAME_INVALID),
         (f"http://{'x' * 70}.example/", Reason.NAME_INVALID),
         ("http:///nowhere", Reason.NAME_INVALID),
+        ("http://localhost:99999/", Reason.BAD_REQUEST),
+        ("ftp://localhost/", Reason.BAD_REQUEST),
+        ("http://[::1/", Reason.BAD_REQUEST),
     ],
 )
 def test_a_name_that_leads_nowhere_is_a_failure(url: str, reason: Reason) -> None:
     async def story() -> None:
         with pytest.raises(HttpFailed) as caught:
-            await OutboundHttpHttpClient().fetch(HttpRequest(method="GET", url=url), seconds=30, limit=1)
+            await HttpClient().fetch(HttpRequest(method="GET", url=url), seconds=30, limit=1)
         assert (caught.value.reason, caught.value.sent) == (reason, False)
 
     run(story)
@@ -355,7 +359,7 @@ def test_a_header_that_cannot_be_sent_is_not_quoted(value: str) -> None:
         async with Server(says(OK)).open() as server:
             request = HttpRequest(method="GET", url=server.url, headers=[("X-Key", value)])
             with pytest.raises(HttpFailed) as caught:
-                await OutboundHttpHttpClient().fetch(request, seconds=30, limit=10)
+                await HttpClient().fetch(request, seconds=30, limit=10)
             assert caught.value.reason is Reason.BAD_REQUEST
             assert "secret" not in repr((caught.value, caught.value.__cause__, request))
             assert server.heads == []
@@ -381,14 +385,14 @@ def test_events_are_read_as_they_come_up_to_a_limit() -> None:
     async def story() -> None:
         event = b"14\r\ndata: hello\r\nid: 7\n\n\r\n"
         async with Server(says_and_waits(CHUNKED, event, event)).open() as server:
-            async with OutboundHttpHttpClient().open(get(server), deadline=deadline_in(30)) as response:
+            async with HttpClient().open(get(server), deadline=deadline_in(30)) as response:
                 events = response.events(1000)
                 heard = [await anext(events), await anext(events)]
                 assert [(one.data, one.id) for one in heard] == [("hello", "7")] * 2
                 await events.aclose()
             await server.left.wait()
         async with Server(repeats(CHUNKED, event)).open() as server:
-            async with OutboundHttpHttpClient().open(get(server), deadline=deadline_in(30)) as response:
+            async with HttpClient().open(get(server), deadline=deadline_in(30)) as response:
                 with pytest.raises(HttpFailed) as caught:
                     _ = [one async for one in response.events(1000)]
             assert caught.value.reason is Reason.BODY_TOO_LARGE
@@ -408,8 +412,8 @@ class Names:
         return self.addresses
 
 
-def guarded(names: Names, *, allow_private: bool) -> OutboundHttpHttpClient:
-    return OutboundHttpHttpClient(AddressGuard(allow_private=allow_private, switch=AGENTS, resolve=names))
+def guarded(names: Names, *, allow_private: bool) -> HttpClient:
+    return HttpClient(AddressGuard(allow_private=allow_private, switch=AGENTS, resolve=names))
 
 
 @pytest.mark.parametrize(
@@ -436,9 +440,9 @@ def test_an_address_of_this_machine_or_network_is_not_called(host: str) -> None:
     async def story() -> None:
         names = Names("127.0.0.1")
         async with Server(says(OK)).open() as server:
+            request = get(server, f"http://{host}:{server.port}/")
             with pytest.raises(InvalidField):
-                url = f"http://{host}:{server.port}/"
-                await guarded(names, allow_private=False).fetch(get(server, url), seconds=30, limit=10)
+                await guarded(names, allow_private=False).fetch(request, seconds=30, limit=10)
             assert server.heads == []
         assert names.asked == []
 
@@ -461,9 +465,9 @@ def test_a_name_that_leads_there_is_not_called(addresses: list[str]) -> None:
     async def story() -> None:
         names = Names(*addresses)
         async with Server(says(OK)).open() as server:
+            request = get(server, f"http://friendly.example:{server.port}/")
             with pytest.raises(InvalidField, match=r"'friendly\.example' leads to"):
-                url = f"http://friendly.example:{server.port}/"
-                await guarded(names, allow_private=False).fetch(get(server, url), seconds=30, limit=10)
+                await guarded(names, allow_private=False).fetch(request, seconds=30, limit=10)
             assert server.heads == []
         assert len(names.asked) == 1
 
@@ -472,8 +476,8 @@ def test_a_name_that_leads_there_is_not_called(addresses: list[str]) -> None:
 
 def test_the_refusal_names_the_setting_that_would_allow_it() -> None:
     async def refused(url: str, *, allow_private: bool) -> str:
+        client = guarded(Names(), allow_private=allow_private)
         with pytest.raises(InvalidField) as caught:
-            client = guarded(Names(), allow_private=allow_private)
             await client.fetch(HttpRequest(method="GET", url=url), seconds=30, limit=1)
         return caught.value.hint
 
@@ -504,6 +508,21 @@ def test_the_name_is_resolved_once_and_what_was_checked_is_called(monkeypatch: p
     run(story)
 
 
+def test_every_request_is_checked_anew() -> None:
+    async def story() -> None:
+        names = Names("127.0.0.1")
+        client = guarded(names, allow_private=True)
+        async with Server(says(OK)).open() as server:
+            request = get(server, f"http://friendly.invalid:{server.port}/")
+            assert (await client.fetch(request, seconds=30, limit=10)).status == 200
+            names.addresses = [ip_address("127.0.0.1"), ip_address("169.254.169.254")]
+            with pytest.raises(InvalidField):
+                await client.fetch(request, seconds=30, limit=10)
+            assert len(server.heads) == 1
+
+    run(story)
+
+
 def test_the_next_address_is_tried_when_nobody_listens_at_the_first() -> None:
     async def story() -> None:
         async with Server(says(OK)).open() as server:
@@ -516,8 +535,8 @@ def test_the_next_address_is_tried_when_nobody_listens_at_the_first() -> None:
 
 def test_a_name_without_an_address_is_not_known() -> None:
     async def story() -> None:
+        request = HttpRequest(method="GET", url="http://friendly.invalid/")
         with pytest.raises(HttpFailed) as caught:
-            request = HttpRequest(method="GET", url="http://friendly.invalid/")
             await guarded(Names(), allow_private=True).fetch(request, seconds=30, limit=1)
         assert caught.value.reason is Reason.NAME_UNKNOWN
 
@@ -527,9 +546,7 @@ def test_a_name_without_an_address_is_not_known() -> None:
 def test_what_this_user_chose_is_called_wherever_it_is() -> None:
     async def story() -> None:
         async with Server(says(OK)).open() as server:
-            answer = await OutboundHttpHttpClient().fetch(
-                get(server, f"http://localhost:{server.port}"), seconds=30, limit=10
-            )
+            answer = await HttpClient().fetch(get(server, f"http://localhost:{server.port}"), seconds=30, limit=10)
             assert answer.status == 200
             assert server.heads[0].startswith(b"GET / HTTP/1.1\r\nHost: localhost:")
 
@@ -540,7 +557,7 @@ def test_what_may_not_stand_in_a_request_line_is_encoded() -> None:
     async def story() -> None:
         async with Server(says(OK)).open() as server:
             url = f'http://127.0.0.1:{server.port}/ü b/%2F?q=ä "#part'
-            await OutboundHttpHttpClient().fetch(get(server, url), seconds=30, limit=10)
+            await HttpClient().fetch(get(server, url), seconds=30, limit=10)
             assert server.heads[0].startswith(b"GET /%C3%BC%20b/%2F?q=%C3%A4%20%22 HTTP/1.1\r\n")
 
     run(story)
@@ -556,7 +573,7 @@ def test_tls_is_verified_against_the_name_and_not_the_address(tmp_path: Path) ->
 
     async def story() -> None:
         guard = AddressGuard(allow_private=True, resolve=Names("127.0.0.1"))
-        friend, stranger = OutboundHttpHttpClient(guard, trust=trusting), OutboundHttpHttpClient(guard)
+        friend, stranger = HttpClient(guard, trust=trusting), HttpClient(guard)
         async with Server(says(OK)).open(secure=secure) as server:
             for host in ("localhost", "localhost.", "127.0.0.1"):
                 request = get(server, f"https://{host}:{server.port}/")
@@ -584,7 +601,7 @@ def test_a_server_without_tls_is_not_spoken_to(manners: Serve) -> None:
         async with server:
             url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
             with pytest.raises(HttpFailed) as caught:
-                await OutboundHttpHttpClient().fetch(HttpRequest(method="GET", url=url), seconds=30, limit=10)
+                await HttpClient().fetch(HttpRequest(method="GET", url=url), seconds=30, limit=10)
         assert (caught.value.reason, caught.value.sent) == (Reason.NO_TLS, False)
 
     run(story)
@@ -593,9 +610,9 @@ def test_a_server_without_tls_is_not_spoken_to(manners: Serve) -> None:
 def test_tls_that_is_never_shaken_hands_on_is_given_up_in_time() -> None:
     async def story() -> None:
         async with Server(says_and_waits()).open() as server:
+            request = get(server, f"https://127.0.0.1:{server.port}/")
             with pytest.raises(HttpFailed) as caught:
-                request = get(server, f"https://127.0.0.1:{server.port}/")
-                await OutboundHttpHttpClient(connect_seconds=0.2).fetch(request, seconds=30, limit=10)
+                await HttpClient(connect_seconds=0.2).fetch(request, seconds=30, limit=10)
             assert (caught.value.reason, caught.value.sent) == (Reason.CONNECT_TIMEOUT, False)
 
     run(story)
