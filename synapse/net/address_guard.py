@@ -98,6 +98,9 @@ class Target:
 
 async def resolve(host: str, port: int) -> Sequence[Address]:
     """Return every address of `host`. Raises OSError, and UnicodeError for a name that DNS cannot hold."""
+    literal = _literal(host)
+    if literal is not None:
+        return [literal]
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [_with_zone(place[4]) for place in found]
 
