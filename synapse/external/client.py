@@ -385,7 +385,7 @@ def credentials_under(home: Path) -> FileCredentials:
 
 
 class _LateClient:
-    """Implements ExternalClient. The real one brings `http.client` and `ssl`; few hosts ever need it."""
+    """Implements ExternalClient. The real one brings a dozen modules; few hosts ever need them."""
 
     def __init__(self, credentials: FileCredentials, *, allow_private: bool) -> None:
         self._credentials = credentials

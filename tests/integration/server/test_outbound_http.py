@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -494,9 +494,9 @@ def test_the_name_is_resolved_once_and_what_was_checked_is_called(monkeypatch: p
     looked_up: list[object] = []
     real = socket.getaddrinfo
 
-    def spy(host: object, *arguments: object, **options: object) -> object:
+    def spy(host: Any, *arguments: Any, **options: Any) -> object:
         looked_up.append(host)
-        return real(host, *arguments, **options)  # type: ignore[arg-type]
+        return real(host, *arguments, **options)
 
     async def story() -> None:
         names = Names("127.0.0.1")
