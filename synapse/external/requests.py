@@ -68,9 +68,11 @@ class RemoteRequests:
 
     @asynccontextmanager
     async def _opened(self, call: Call) -> AsyncGenerator[HttpResponse, None]:
+        is_stream = False
         try:
             async with self._client.open(_request(call), deadline=self._deadline) as response:
                 self.has_sent = True
+                is_stream = response.media_type == _EVENT_STREAM
                 yield response
         except InvalidField as refused:
             raise ExternalAddressRefused(refused.why, hint=refused.hint) from refused
@@ -80,6 +82,8 @@ class RemoteRequests:
                 raise
             place = urlsplit(call.url)
             kind, sentence, hint = _MEANINGS[failed.reason]
+            if is_stream and failed.reason is Reason.BODY_TOO_LARGE:
+                sentence = "its stream is longer than {limit} bytes"
             told = sentence.format(place=f"{place.scheme}://{place.netloc}", detail=failed.detail, limit=LARGEST_ANSWER)
             raise kind(told, hint=hint) from failed
 

@@ -5,7 +5,7 @@
 Every request has a connection of its own, a deadline and limits; cancelling the caller closes the connection. The
 client follows no redirect, uses no proxy of the environment, decompresses nothing and never sends a request twice.
 
-httpcore does the HTTP. It takes some 50 ms to import, so `outbound_connection`, which imports it, loads with the first
+httpcore does the HTTP. It takes some 60 ms to import, so `outbound_connection`, which imports it, loads with the first
 request.
 """
 
@@ -114,7 +114,8 @@ class HttpClient:
         """
         target = parse_target(request.url) if self._guard else _parse_any_target(request.url)
         find = self._guard.addresses if self._guard else resolve
-        connect, secure = await self._loaded(target.scheme)
+        async with _until(deadline):
+            connect, secure = await self._loaded(target.scheme)
         connection = connect(target, secure, find)
         try:
             async with _until(deadline, connection):
@@ -147,7 +148,7 @@ def deadline_in(seconds: float) -> float:
 
 
 @asynccontextmanager
-async def _until(deadline: float | None, connection: OutboundConnection) -> AsyncGenerator[None]:
+async def _until(deadline: float | None, connection: OutboundConnection | None = None) -> AsyncGenerator[None]:
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
@@ -155,7 +156,7 @@ async def _until(deadline: float | None, connection: OutboundConnection) -> Asyn
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise HttpTimedOut(sent=connection.has_sent) from error
+        raise HttpTimedOut(sent=connection is not None and connection.has_sent) from error
 
 
 def _parse_any_target(url: str) -> Target:
