@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,7 +142,7 @@ def test_everything_else_goes_on(place: Place) -> None:
     assert place.ask(f"/tasks/{task}:cancel", {}).json["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-def test_the_supervisor_and_grpc_refuse_them_too(running: RunningGateway) -> None:
+async def test_the_supervisor_and_grpc_refuse_them_too(running: RunningGateway) -> None:
     place = at(running, "quiet")
     by_supervisor = place.ask("/message:stream", {"message": {"content": "hi", "role": "user"}}, version="")
     assert by_supervisor.json["error"]["code"] == -32004
@@ -160,7 +159,7 @@ def test_the_supervisor_and_grpc_refuse_them_too(running: RunningGateway) -> Non
                 await stub.SendStreamingMessage(request, timeout=PATIENCE).read()
             return refused.value.code()
 
-    assert asyncio.run(asked()) == grpc.StatusCode.FAILED_PRECONDITION
+    assert await asked() == grpc.StatusCode.FAILED_PRECONDITION
 
 
 def test_an_agents_own_commands_still_follow_it(running: RunningGateway) -> None:

@@ -240,7 +240,7 @@ def test_an_answer_under_way_is_finished_before_the_server_ends() -> None:
         assert rest(connection).endswith(b"connection: close\r\n\r\n" + digest(b"1234"))
 
 
-def test_a_socket_of_the_file_system_is_served_the_same(tmp_path: Path) -> None:
+async def test_a_socket_of_the_file_system_is_served_the_same(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "s"))
     listener.listen()
@@ -257,4 +257,4 @@ def test_a_socket_of_the_file_system_is_served_the_same(tmp_path: Path) -> None:
         await running
         return told
 
-    assert asyncio.run(conversation()).endswith(DOCUMENT)
+    assert (await conversation()).endswith(DOCUMENT)

@@ -51,23 +51,19 @@ class FakeServer:
         writer.close()
 
 
-def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: Path) -> None:
-    async def story() -> tuple[KeepingListener, FakeServer]:
-        signals, listener = OpenCodeSignals(around(tmp_path)), KeepingListener()
-        prepared = signals.prepare(("-c",))
-        assert prepared.arguments[:2] == ("-c", "--port")
-        assert prepared.env == {"OPENCODE_SERVER_PASSWORD": "s3cret"}
-        server = FakeServer(int(prepared.arguments[2]))
-        signals.start(listener, 0)
-        await server.open()
-        await until(lambda: any(report.told is SignalKind.ANSWERED for report in listener.reports))
-        signals.look()
-        signals.receive({})
-        signals.stop()
-        await server.close()
-        return listener, server
-
-    listener, server = asyncio.run(story())
+async def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: Path) -> None:
+    signals, listener = OpenCodeSignals(around(tmp_path)), KeepingListener()
+    prepared = signals.prepare(("-c",))
+    assert prepared.arguments[:2] == ("-c", "--port")
+    assert prepared.env == {"OPENCODE_SERVER_PASSWORD": "s3cret"}
+    server = FakeServer(int(prepared.arguments[2]))
+    signals.start(listener, 0)
+    await server.open()
+    await until(lambda: any(report.told is SignalKind.ANSWERED for report in listener.reports))
+    signals.look()
+    signals.receive({})
+    signals.stop()
+    await server.close()
 
     assert Source.SIGNAL in listener.expected
     assert server.asked[:4] == ["/global/health", "/global/health", "/session/status", "/event"]

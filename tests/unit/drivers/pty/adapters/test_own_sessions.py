@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -46,16 +45,14 @@ def test_a_new_conversation_gets_our_name(
 
 
 @pytest.mark.parametrize("arguments", [("--session-id", "theirs"), ("--session-id=theirs",)])
-def test_a_name_that_the_person_chose_is_kept_and_used(
+async def test_a_name_that_the_person_chose_is_kept_and_used(
     tmp_path: Path, command: str, arguments: tuple[str, ...]
 ) -> None:
     signals, listener = CopilotSignals(around(tmp_path, command=command)), KeepingListener()
     assert signals.prepare(arguments).arguments == arguments
     events = tmp_path / ".copilot" / "session-state" / "theirs" / "events.jsonl"
 
-    reports = asyncio.run(
-        heard(signals, listener, events, [json.dumps(line) for line in recorded("copilot", events.name)])
-    )
+    reports = await heard(signals, listener, events, [json.dumps(line) for line in recorded("copilot", events.name)])
 
     assert [report.told for report in reports][:2] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
@@ -93,7 +90,7 @@ def test_an_old_conversation_and_an_old_version_get_no_name(
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
-def test_another_session_that_holds_our_message_is_not_read(
+async def test_another_session_that_holds_our_message_is_not_read(
     tmp_path: Path, adapter: Callable[[LaunchContext], Adapter], recording: str, place: str, *, named: bool
 ) -> None:
     lines = [json.dumps(line) for line in recorded(*recording.split("/"))]
@@ -109,7 +106,7 @@ def test_another_session_that_holds_our_message_is_not_read(
         signals.stop()
         return listener
 
-    assert asyncio.run(story()).reports == []
+    assert (await story()).reports == []
 
 
 def copilot_turn(number: int) -> list[str]:
@@ -118,7 +115,7 @@ def copilot_turn(number: int) -> list[str]:
 
 
 @pytest.mark.skipif(not can_tell(), reason="this system does not show open files")
-def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) -> None:
+async def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) -> None:
     sessions = tmp_path / ".copilot" / "session-state"
     for number in (1, 2):
         write(sessions / str(number) / "events.jsonl", copilot_turn(number))
@@ -133,7 +130,7 @@ def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) -> None:
         signals.stop()
         return [report.text for report in listener.reports]
 
-    assert asyncio.run(story()) == ["message 1", "message 2"]
+    assert await story() == ["message 1", "message 2"]
 
 
 class ResumedGemini:
@@ -162,7 +159,7 @@ class ResumedGemini:
         return [report.text for report in self.listener.reports]
 
 
-def test_geminis_session_is_the_one_that_it_resumes_at_its_start(tmp_path: Path) -> None:
+async def test_geminis_session_is_the_one_that_it_resumes_at_its_start(tmp_path: Path) -> None:
     async def story() -> list[str]:
         gemini = ResumedGemini(tmp_path)
         gemini.add("first-session", {"$set": {"lastUpdated": "now"}})
@@ -175,28 +172,25 @@ def test_geminis_session_is_the_one_that_it_resumes_at_its_start(tmp_path: Path)
         gemini.signals.stop()
         return seen
 
-    assert asyncio.run(story()) == ["second-session"]
+    assert await story() == ["second-session"]
 
 
-def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path: Path) -> None:
-    async def story() -> KeepingListener:
-        gemini = ResumedGemini(tmp_path)
-        gemini.resume("first-session")
-        gemini.resume("second-session")
-        assert gemini.look() == []
-        gemini.listener.is_ready = True
-        gemini.look()
-        gemini.look()
-        gemini.signals.stop()
-        return gemini.listener
-
-    listener = asyncio.run(story())
+async def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path: Path) -> None:
+    gemini = ResumedGemini(tmp_path)
+    gemini.resume("first-session")
+    gemini.resume("second-session")
+    assert gemini.look() == []
+    gemini.listener.is_ready = True
+    gemini.look()
+    gemini.look()
+    gemini.signals.stop()
+    listener = gemini.listener
 
     assert listener.reports == []
     assert "several sessions were opened" in listener.lacking[Source.TRANSCRIPT]
 
 
-def test_a_session_of_another_folder_is_not_geminis(tmp_path: Path) -> None:
+async def test_a_session_of_another_folder_is_not_geminis(tmp_path: Path) -> None:
     async def story() -> list[str]:
         gemini = ResumedGemini(tmp_path)
         gemini.add("third-session", {"sessionId": "third-session", "projectHash": "of another folder"})
@@ -206,4 +200,4 @@ def test_a_session_of_another_folder_is_not_geminis(tmp_path: Path) -> None:
         gemini.signals.stop()
         return seen
 
-    assert asyncio.run(story()) == []
+    assert await story() == []
