@@ -147,15 +147,13 @@ async def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(runni
     assert former == f"http://{current}"
     assert current.startswith("localhost:")
 
-    async def asked() -> str:
-        async with grpc.aio.insecure_channel(urlsplit(former).netloc) as channel:
-            new_stub: Any = v0_3_grpc.A2AServiceStub
-            stub = new_stub(channel)
-            metadata = (("authorization", f"Bearer {key}"),)
-            told = await stub.GetAgentCard(v0_3.GetAgentCardRequest(), metadata=metadata, timeout=PATIENCE)
-            return str(told.name)
+    async with grpc.aio.insecure_channel(urlsplit(former).netloc) as channel:
+        new_stub: Any = v0_3_grpc.A2AServiceStub
+        stub = new_stub(channel)
+        metadata = (("authorization", f"Bearer {key}"),)
+        told = await stub.GetAgentCard(v0_3.GetAgentCardRequest(), metadata=metadata, timeout=PATIENCE)
 
-    assert await asked() == card["name"]
+    assert told.name == card["name"]
 
 
 def test_a_default_agent_that_nobody_knows_is_told_at_the_start(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNot
 
 from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import scripted_host
+from tests.conformance.sdk_client import ended, everything, message
 
 pytestmark = pytest.mark.integration
 
@@ -62,21 +63,6 @@ async def client_of(agent: str, *, streaming: bool = True) -> AsyncGenerator[Cli
             yield client
         finally:
             await client.close()
-
-
-def message(text: str, cue: str = "plain", **more: Any) -> a2a.SendMessageRequest:
-    spoken = a2a.Message(message_id=f"{cue}-{uuid.uuid4()}", role=a2a.ROLE_USER, parts=[a2a.Part(text=text)], **more)
-    return a2a.SendMessageRequest(message=spoken)
-
-
-async def everything(events: AsyncIterator[a2a.StreamResponse]) -> list[a2a.StreamResponse]:
-    return [event async for event in events]
-
-
-async def ended(client: Client, request: a2a.SendMessageRequest) -> a2a.Task:
-    """The task after all events of a message."""
-    first, *_ = await everything(client.send_message(request))
-    return await client.get_task(a2a.GetTaskRequest(id=first.task.id))
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "plain"])

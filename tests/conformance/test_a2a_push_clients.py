@@ -13,7 +13,8 @@ from google.protobuf.json_format import ParseDict
 from synapse.core.agent import AgentEntry
 from tests.conformance.a2a_push_rows import Webhook, state_in
 from tests.conformance.real_hosts import scripted_host
-from tests.conformance.test_a2a_clients import client_of, ended, everything, message
+from tests.conformance.sdk_client import ended, everything, message
+from tests.conformance.test_a2a_clients import client_of
 
 pytestmark = pytest.mark.integration
 

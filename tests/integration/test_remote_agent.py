@@ -17,16 +17,10 @@ from synapse.core.task import TaskId
 from synapse.external.client import MOST_AT_ONCE, A2AClient
 from synapse.external.conversation import Patience
 from synapse.external.driver import FileThreads, RemoteDriver
-from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server, stranger_at_home
+from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server
 
 BOUND = 30.0
 PATIENCE = Patience(first_pause=0.01, answer=10.0, lost=10.0)
-
-
-@pytest.fixture
-def stranger() -> Generator[Stranger]:
-    with stranger_at_home() as stranger:
-        yield stranger
 
 
 def task(state: str, text: str = "") -> Object:

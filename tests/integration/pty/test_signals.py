@@ -83,21 +83,19 @@ async def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_a
 
 async def test_a_slow_program_that_has_told_of_the_turn_is_not_done_when_its_screen_shows_nothing() -> None:
     """The prompt is back at once, and nothing stands below the message: as OpenCode on a busy machine."""
+    looks = 0
 
-    async def story() -> list[TurnEvent]:
-        looks = 0
+    def tell_later() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+        elif looks == 6:
+            stage.driver.report(report(SignalKind.ANSWERED, "the answer"))
 
-        def tell_later() -> None:
-            nonlocal looks
-            looks += 1
-            if looks == 1:
-                stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
-            elif looks == 6:
-                stage.driver.report(report(SignalKind.ANSWERED, "the answer"))
+    async with staged(agent("painter"), PAINTER) as stage:
+        stage.driver.expect(Source.SIGNAL, "nothing yet")
+        stage.adapter.looks = tell_later
+        result = await stage.turn("hello")
 
-        async with staged(agent("painter"), PAINTER) as stage:
-            stage.driver.expect(Source.SIGNAL, "nothing yet")
-            stage.adapter.looks = tell_later
-            return await stage.turn("hello")
-
-    assert (await story())[-1] == Answered(parts=(TextPart(text="the answer"),), source="signal")
+    assert result[-1] == Answered(parts=(TextPart(text="the answer"),), source="signal")

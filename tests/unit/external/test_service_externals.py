@@ -218,11 +218,10 @@ async def test_a_task_is_gone_on_with_followed_and_canceled(scene: Scene) -> Non
     await scene.add(alias="other")
     request = SendExternal(alias="other", message=say("yes"), task_id="t-9")
 
-    async def streamed() -> list[str]:
-        return [answer.task_id async for answer in scene.externals.stream(request)]
-
     assert (await scene.externals.send(request)).task_id == "t-9"
-    assert await streamed() == ["t-9"]
+    result = [answer.task_id async for answer in scene.externals.stream(request)]
+
+    assert result == ["t-9"]
     assert (await scene.externals.cancel("other", "t-9")).state == "canceled"
     with pytest.raises(WaitTimedOut):
         await scene.externals.cancel("other", "slow")

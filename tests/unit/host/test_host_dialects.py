@@ -17,7 +17,7 @@ from synapse.core.store import TaskPage
 from synapse.core.task import TaskState
 from synapse.host.routes import DialectChoice, host_dialects
 from synapse.server.app import HttpApp
-from tests.unit.dialects.a2a_v1.samples import a_task
+from tests.samples.tasks import a_task
 from tests.unit.server.exchange import ME, Exchange, FixedService
 
 ENTRY = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="codex")

@@ -17,7 +17,7 @@ from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, ListPushConfigs, SetPushConfig
 from synapse.core.task import TaskState
 from synapse.push.service import words_of
-from tests.unit.dialects.a2a_v1.samples import UPDATED, a_task
+from tests.samples.tasks import UPDATED, a_task
 from tests.unit.host.test_host_dialects import app, get, post
 from tests.unit.server.exchange import Exchange, FixedService
 

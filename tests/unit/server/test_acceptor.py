@@ -144,16 +144,14 @@ async def test_a_port_whose_process_has_no_open_files_left_serves_again_when_the
 
 
 async def test_a_connection_that_finds_no_room_is_told_so() -> None:
-    async def scenario() -> bytes:
-        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-            limits = ConnectionLimits(total=0, unproven=0, unproven_per_source=0)
-            acceptor = Acceptor(listener, Greeter, limits, refusal=b"no room")
-            acceptor.start()
-            heard = await asyncio.to_thread(read_from, listener.getsockname()[1])
-            acceptor.close()
-            return heard
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        limits = ConnectionLimits(total=0, unproven=0, unproven_per_source=0)
+        acceptor = Acceptor(listener, Greeter, limits, refusal=b"no room")
+        acceptor.start()
+        heard = await asyncio.to_thread(read_from, listener.getsockname()[1])
+        acceptor.close()
 
-    assert await scenario() == b"no room"
+    assert heard == b"no room"
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

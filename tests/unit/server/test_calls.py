@@ -125,24 +125,22 @@ class Later:
 
 
 async def test_a_result_that_is_still_to_come_is_waited_for() -> None:
-    async def conversation() -> Exchange:
-        service, exchange = Later(), Exchange("POST", "/")
-        running = asyncio.ensure_future(exchange.run(app(service, a_call)))
-        await service.asked.wait()
-        assert service.result is not None
-        service.result.set_result("done")
-        return await running
+    service, exchange = Later(), Exchange("POST", "/")
+    running = asyncio.ensure_future(exchange.run(app(service, a_call)))
+    await service.asked.wait()
+    assert service.result is not None
+    service.result.set_result("done")
+    exchange = await running
 
-    assert (await conversation()).json == "done"
+    assert exchange.json == "done"
 
 
 async def test_a_result_that_is_there_already_is_not_waited_for() -> None:
-    async def conversation() -> Exchange:
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        done.set_result("done")
-        return await Exchange("POST", "/").run(app(FixedService(done), a_call))
+    done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    done.set_result("done")
+    exchange = await Exchange("POST", "/").run(app(FixedService(done), a_call))
 
-    assert (await conversation()).json == "done"
+    assert exchange.json == "done"
 
 
 async def test_a_caller_who_leaves_ends_the_wait_and_is_told_nothing() -> None:
@@ -158,15 +156,14 @@ async def test_a_caller_who_leaves_ends_the_wait_and_is_told_nothing() -> None:
 
 
 async def test_a_server_that_stops_tells_those_who_wait() -> None:
-    async def conversation() -> Exchange:
-        service, exchange = Later(), Exchange("POST", "/")
-        serving = app(service, its_own_errors)
-        running = asyncio.ensure_future(exchange.run(serving))
-        await service.asked.wait()
-        serving.close()
-        return await running
+    service, exchange = Later(), Exchange("POST", "/")
+    serving = app(service, its_own_errors)
+    running = asyncio.ensure_future(exchange.run(serving))
+    await service.asked.wait()
+    serving.close()
+    exchange = await running
 
-    assert (await conversation()).json == {"id": 1, "error": "agent_exited"}
+    assert exchange.json == {"id": 1, "error": "agent_exited"}
 
 
 async def test_a_wait_that_is_cancelled_from_outside_is_cancelled() -> None:

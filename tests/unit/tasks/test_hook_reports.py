@@ -44,11 +44,10 @@ async def test_an_agent_without_hooks_takes_no_report() -> None:
 
 
 async def test_a_hook_that_waits_gets_its_answer_when_there_is_one() -> None:
-    async def story() -> object:
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        reports = HookReports(ME, HookEndpoint(secret="right", receive=lambda _payload: answer))
-        waiting = await reports.take(ReportSignal(payload={"hook": "PermissionRequest"}), OWN_CLI)
-        answer.set_result({"decision": "allow"})
-        return await waiting
+    answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+    reports = HookReports(ME, HookEndpoint(secret="right", receive=lambda _payload: answer))
+    waiting = await reports.take(ReportSignal(payload={"hook": "PermissionRequest"}), OWN_CLI)
+    answer.set_result({"decision": "allow"})
+    result = await waiting
 
-    assert await story() == {"decision": "allow"}
+    assert result == {"decision": "allow"}

@@ -105,27 +105,24 @@ async def test_several_wait_for_the_same_task() -> None:
 
 
 async def test_whoever_gives_up_waiting_leaves_the_task_and_the_others_alone() -> None:
-    async def conversation() -> Task:
-        desk = Desk(turns([ANSWER]))
-        async with asyncio.timeout(5):
-            leaving, staying = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]
-            leaving.cancel()
-            async with working(desk):
-                task: Task = await staying
-                return task
+    desk = Desk(turns([ANSWER]))
+    async with asyncio.timeout(5):
+        leaving, staying = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]
+        leaving.cancel()
+        async with working(desk):
+            task: Task = await staying
 
-    assert (await conversation()).state is TaskState.COMPLETED
+    assert task.state is TaskState.COMPLETED
 
 
 async def test_a_cancel_ends_the_wait() -> None:
-    async def conversation() -> Task:
-        desk = Desk()
-        pending: asyncio.Future[Task] = await desk.service.handle(SendAndWait(message(message_id="m-1")), ME)
-        task = await desk.service.handle(message(message_id="m-1"), ME)
-        await desk.service.handle(CancelTask(task.id, exact=True), ME)
-        return await asyncio.wait_for(pending, 5)
+    desk = Desk()
+    pending: asyncio.Future[Task] = await desk.service.handle(SendAndWait(message(message_id="m-1")), ME)
+    task = await desk.service.handle(message(message_id="m-1"), ME)
+    await desk.service.handle(CancelTask(task.id, exact=True), ME)
+    task = await asyncio.wait_for(pending, 5)
 
-    assert (await conversation()).state is TaskState.CANCELED
+    assert task.state is TaskState.CANCELED
 
 
 async def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None:
@@ -142,19 +139,18 @@ async def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None
             await self.done.wait()
             return await super().interrupt()
 
-    async def conversation() -> Task:
-        driver = Slow()
-        desk = Desk(driver)
-        urgent = message(message_id="m-1", priority=INTERRUPT_PRIORITY)
-        sending = asyncio.ensure_future(desk.settled(urgent))
-        async with asyncio.timeout(5):
-            await driver.asked.wait()
-            [task] = desk.journal.open_tasks()
-            await desk.service.handle(CancelTask(task.id, exact=True), ME)
-            driver.done.set()
-            return await sending
+    driver = Slow()
+    desk = Desk(driver)
+    urgent = message(message_id="m-1", priority=INTERRUPT_PRIORITY)
+    sending = asyncio.ensure_future(desk.settled(urgent))
+    async with asyncio.timeout(5):
+        await driver.asked.wait()
+        [task] = desk.journal.open_tasks()
+        await desk.service.handle(CancelTask(task.id, exact=True), ME)
+        driver.done.set()
+        task = await sending
 
-    assert (await conversation()).state is TaskState.CANCELED
+    assert task.state is TaskState.CANCELED
 
 
 async def test_a_follower_sees_everything_from_the_first_state_to_the_last() -> None:
@@ -181,12 +177,11 @@ async def test_a_question_ends_the_stream_and_the_follow_up_begins_with_the_task
 
 
 async def test_following_a_message_that_was_answered_gives_its_task_and_ends() -> None:
-    async def conversation() -> list[Update]:
-        async with working(Desk(turns([QUESTION]))) as desk:
-            await follow(desk, message(message_id="m-1"))
-            return await follow(desk, message(message_id="m-1"))
+    async with working(Desk(turns([QUESTION]))) as desk:
+        await follow(desk, message(message_id="m-1"))
+        updates = await follow(desk, message(message_id="m-1"))
 
-    assert states(await conversation()) == ["input_required"]
+    assert states(updates) == ["input_required"]
 
 
 async def test_an_agent_that_answers_with_a_message_shows_no_task_on_the_way() -> None:
@@ -235,30 +230,27 @@ async def test_a_task_of_another_scope_or_inbox_or_that_was_hidden_is_not_there(
 
 
 async def test_a_task_that_has_ended_is_not_followed_but_can_be_resumed() -> None:
-    async def conversation() -> list[Update]:
-        async with working(Desk(turns([ANSWER]))) as desk:
-            first = await follow(desk, message())
-            done = first[-1].task
-            with pytest.raises(UnsupportedOperation):
-                await desk.service.handle(FollowTask(task_id=done.id), ME)
-            with pytest.raises(TaskFinished):
-                await wait(desk, message(task_id=done.id))
-            rest = await desk.service.handle(FollowTask(task_id=done.id, after=first[0].seq), ME)
-            resumed = [update async for update in rest]
-            assert [update.seq for update in resumed] == [update.seq for update in first[1:]]
-            return resumed
+    async with working(Desk(turns([ANSWER]))) as desk:
+        first = await follow(desk, message())
+        done = first[-1].task
+        with pytest.raises(UnsupportedOperation):
+            await desk.service.handle(FollowTask(task_id=done.id), ME)
+        with pytest.raises(TaskFinished):
+            await wait(desk, message(task_id=done.id))
+        rest = await desk.service.handle(FollowTask(task_id=done.id, after=first[0].seq), ME)
+        resumed = [update async for update in rest]
+        assert [update.seq for update in resumed] == [update.seq for update in first[1:]]
 
-    assert (await conversation())[-1].task.state is TaskState.COMPLETED
+    assert resumed[-1].task.state is TaskState.COMPLETED
 
 
 async def test_a_follower_of_a_question_hears_what_comes_later() -> None:
-    async def conversation() -> list[str]:
-        async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
-            asked = await wait(desk, message())
-            updates = await desk.service.handle(FollowTask(task_id=asked.id), ME)
-            first = await anext(updates)
-            await wait(desk, message("this one", task_id=asked.id))
-            async with asyncio.timeout(5):
-                return states([first, *[update async for update in updates]])
+    async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
+        asked = await wait(desk, message())
+        updates = await desk.service.handle(FollowTask(task_id=asked.id), ME)
+        first = await anext(updates)
+        await wait(desk, message("this one", task_id=asked.id))
+        async with asyncio.timeout(5):
+            result = states([first, *[update async for update in updates]])
 
-    assert await conversation() == ["input_required", "submitted", "working", "completed"]
+    assert result == ["input_required", "submitted", "working", "completed"]

@@ -86,18 +86,16 @@ async def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> N
 
 
 async def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
-    async def story() -> KeepingListener:
-        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
-        listener.is_ready = True
-        signals.start(listener, 0)
-        for hook in recorded("claude", "hooks.jsonl")[:2]:
-            signals.receive(hook)
-        signals.receive({"hook_event_name": "SessionEnd"})
-        signals.look()
-        signals.stop()
-        return listener
+    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    listener.is_ready = True
+    signals.start(listener, 0)
+    for hook in recorded("claude", "hooks.jsonl")[:2]:
+        signals.receive(hook)
+    signals.receive({"hook_event_name": "SessionEnd"})
+    signals.look()
+    signals.stop()
 
-    assert [report.told for report in (await story()).reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
+    assert [report.told for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
 
 def hook(name: str, **more: object) -> dict[str, object]:
@@ -109,19 +107,17 @@ def told_by(listener: KeepingListener) -> list[str]:
 
 
 async def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path) -> None:
-    async def story() -> KeepingListener:
-        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
-        signals.start(listener, 0)
-        signals.receive(hook("Stop", last_assistant_message="so far"))
-        signals.look()
-        assert listener.reports == []
-        signals.receive(hook("Stop", last_assistant_message="all of it", stop_hook_active=True))
-        listener.is_ready = True
-        await until(lambda: bool(listener.reports))
-        signals.stop()
-        return listener
+    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals.start(listener, 0)
+    signals.receive(hook("Stop", last_assistant_message="so far"))
+    signals.look()
+    assert listener.reports == []
+    signals.receive(hook("Stop", last_assistant_message="all of it", stop_hook_active=True))
+    listener.is_ready = True
+    await until(lambda: bool(listener.reports))
+    signals.stop()
 
-    assert told_by(await story()) == ["answered:all of it"]
+    assert told_by(listener) == ["answered:all of it"]
 
 
 def spoken(*texts: str, message: str = "m1", **more: object) -> str:
@@ -156,20 +152,18 @@ async def test_an_answer_keeps_the_blanks_around_it(
         if when == moment:
             transcript.write_text("".join(lines), encoding="utf-8")
 
-    async def story() -> KeepingListener:
-        signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
-        listener.is_ready = True
-        signals.start(listener, 0)
-        write("before its prompt is known")
-        signals.receive(hook("UserPromptSubmit", prompt="hello", transcript_path=str(transcript)))
-        write("before it stops")
-        signals.receive(hook("Stop", last_assistant_message="indented\n  tail"))
-        write("after it has stopped")
-        await until(lambda: len(listener.reports) > 1)
-        signals.stop()
-        return listener
+    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    listener.is_ready = True
+    signals.start(listener, 0)
+    write("before its prompt is known")
+    signals.receive(hook("UserPromptSubmit", prompt="hello", transcript_path=str(transcript)))
+    write("before it stops")
+    signals.receive(hook("Stop", last_assistant_message="indented\n  tail"))
+    write("after it has stopped")
+    await until(lambda: len(listener.reports) > 1)
+    signals.stop()
 
-    assert told_by(await story()) == ["submitted:hello", f"answered:{answer}"]
+    assert told_by(listener) == ["submitted:hello", f"answered:{answer}"]
 
 
 async def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:

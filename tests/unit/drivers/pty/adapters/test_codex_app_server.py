@@ -112,13 +112,12 @@ async def test_a_terminal_whose_server_has_ended_ends_too(tmp_path: Path, made: 
     signals = codex(tmp_path, made, server=ENDS_LATER)
     signals.prepare(())
 
-    async def story() -> int:
-        terminal = await asyncio.create_subprocess_exec("sleep", "600")
-        signals.start(KeepingListener(), terminal.pid)
-        (tmp_path / "enough").touch()
-        return await asyncio.wait_for(terminal.wait(), 30.0)
+    terminal = await asyncio.create_subprocess_exec("sleep", "600")
+    signals.start(KeepingListener(), terminal.pid)
+    (tmp_path / "enough").touch()
+    code = await asyncio.wait_for(terminal.wait(), 30.0)
 
-    assert await story() == -signal.SIGTERM
+    assert code == -signal.SIGTERM
 
 
 async def followed_instead(

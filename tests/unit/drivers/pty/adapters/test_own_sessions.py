@@ -96,17 +96,15 @@ async def test_another_session_that_holds_our_message_is_not_read(
     lines = [json.dumps(line) for line in recorded(*recording.split("/"))]
     header = next(line for line in lines if "[A2A:" in line).partition("[A2A:")[2].partition("]")[0]
 
-    async def story() -> KeepingListener:
-        signals, listener = adapter(around(tmp_path)), KeepingListener()
-        signals.prepare(("--session-id", "0f8b4c1e-own") if named else ("--resume",))
-        signals.start(listener, 0)
-        listener.is_ready, listener.last_typed = True, f"[A2A:{header}] hello\nthere"
-        write(tmp_path / place, lines)
-        signals.look()
-        signals.stop()
-        return listener
+    signals, listener = adapter(around(tmp_path)), KeepingListener()
+    signals.prepare(("--session-id", "0f8b4c1e-own") if named else ("--resume",))
+    signals.start(listener, 0)
+    listener.is_ready, listener.last_typed = True, f"[A2A:{header}] hello\nthere"
+    write(tmp_path / place, lines)
+    signals.look()
+    signals.stop()
 
-    assert (await story()).reports == []
+    assert listener.reports == []
 
 
 def copilot_turn(number: int) -> list[str]:
@@ -130,7 +128,9 @@ async def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) ->
         signals.stop()
         return [report.text for report in listener.reports]
 
-    assert await story() == ["message 1", "message 2"]
+    result = await story()
+
+    assert result == ["message 1", "message 2"]
 
 
 class ResumedGemini:
@@ -160,19 +160,17 @@ class ResumedGemini:
 
 
 async def test_geminis_session_is_the_one_that_it_resumes_at_its_start(tmp_path: Path) -> None:
-    async def story() -> list[str]:
-        gemini = ResumedGemini(tmp_path)
-        gemini.add("first-session", {"$set": {"lastUpdated": "now"}})
-        gemini.listener.is_ready = True
-        assert gemini.look() == []
-        gemini.resume("second-session")
-        assert gemini.look() == ["second-session"]
-        gemini.resume("first-session")
-        seen = gemini.look()
-        gemini.signals.stop()
-        return seen
+    gemini = ResumedGemini(tmp_path)
+    gemini.add("first-session", {"$set": {"lastUpdated": "now"}})
+    gemini.listener.is_ready = True
+    assert gemini.look() == []
+    gemini.resume("second-session")
+    assert gemini.look() == ["second-session"]
+    gemini.resume("first-session")
+    seen = gemini.look()
+    gemini.signals.stop()
 
-    assert await story() == ["second-session"]
+    assert seen == ["second-session"]
 
 
 async def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path: Path) -> None:
@@ -191,13 +189,11 @@ async def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path
 
 
 async def test_a_session_of_another_folder_is_not_geminis(tmp_path: Path) -> None:
-    async def story() -> list[str]:
-        gemini = ResumedGemini(tmp_path)
-        gemini.add("third-session", {"sessionId": "third-session", "projectHash": "of another folder"})
-        gemini.resume("third-session")
-        gemini.listener.is_ready = True
-        seen = gemini.look()
-        gemini.signals.stop()
-        return seen
+    gemini = ResumedGemini(tmp_path)
+    gemini.add("third-session", {"sessionId": "third-session", "projectHash": "of another folder"})
+    gemini.resume("third-session")
+    gemini.listener.is_ready = True
+    seen = gemini.look()
+    gemini.signals.stop()
 
-    assert await story() == []
+    assert seen == []
