@@ -47,6 +47,7 @@ from synapse.dialects.dialect import (
 )
 from synapse.server.acceptor import SLOT
 from synapse.server.asgi import (
+    WITHOUT_BODY,
     ClientDisconnected,
     HttpLimits,
     PendingResults,
@@ -56,7 +57,6 @@ from synapse.server.asgi import (
     answer_whole,
     body_at_hand,
 )
-from synapse.server.http import WITHOUT_BODY
 from synapse.server.routing import METHODS_WITH_BODY, Endpoint, RouteTable
 from synapse.server.sse import EventStream
 from synapse.server.websocket import ChannelClosed, ForEveryCaller, WebSocketChannel, WebSocketHandler
@@ -141,15 +141,12 @@ class HttpApp:
             observe(Exchange(scope["method"], scope["path"], words.dialect, taken, words.error, words.is_stream))
 
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send, words: _Exchange) -> None:
-        last = False
         try:
             answer = await self._exchange(scope, receive, send, words)
         except SynapseError as error:
             words.error = error.code
             self._refusals.note(scope, error, words.caller)
             answer = (words.encode_error or self._worded_for(scope, words))(error)
-            # What is left of such a body is not read.
-            last = isinstance(error, BodyTooLarge | BodyTooSlow)
         except ClientDisconnected:
             words.error = CALLER_LEFT
             return
@@ -161,10 +158,8 @@ class HttpApp:
         if answer is None:
             return
         send_whole = answer_whole(send)
-        if send_whole is not None:
-            send_whole(answer, last=last)
-        else:
-            await _send(answer, send, last=last)
+        if send_whole is None or not send_whole(answer):
+            await _send(answer, send)
 
     def _worded_for(self, scope: Scope, words: _Exchange) -> EncodeError:
         """Choose how an error is told before the body was read: by the path and the head alone."""
@@ -394,12 +389,10 @@ def _refusal_facts(method: str, path: str, error: SynapseError, caller: Caller |
     return facts
 
 
-async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
+async def _send(answer: WireAnswer, send: Send) -> None:
     headers = [*answer.headers]
     if answer.status not in WITHOUT_BODY:
         headers += [(b"content-type", answer.media_type), (b"content-length", b"%d" % len(answer.body))]
-    if last:
-        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 

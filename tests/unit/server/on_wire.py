@@ -42,10 +42,10 @@ async def on_wire(app: Any, keep_alive: int = 5) -> AsyncGenerator[Wire]:
     try:
         yield wire
         await wire.leave()
+        await wire.until(lambda: not wire.server.tasks)
     finally:
         wire.close()
     assert wire.failures == []
-    assert not wire.server.tasks
     assert not wire.server.connections
 
 
