@@ -141,12 +141,15 @@ class HttpApp:
             observe(Exchange(scope["method"], scope["path"], words.dialect, taken, words.error, words.is_stream))
 
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send, words: _Exchange) -> None:
+        last = False
         try:
             answer = await self._exchange(scope, receive, send, words)
         except SynapseError as error:
             words.error = error.code
             self._refusals.note(scope, error, words.caller)
             answer = (words.encode_error or self._worded_for(scope, words))(error)
+            # What is left of such a body is not read.
+            last = isinstance(error, BodyTooLarge | BodyTooSlow)
         except ClientDisconnected:
             words.error = CALLER_LEFT
             return
@@ -158,8 +161,8 @@ class HttpApp:
         if answer is None:
             return
         send_whole = answer_whole(send)
-        if send_whole is None or not send_whole(answer):
-            await _send(answer, send)
+        if send_whole is None or not send_whole(answer, last=last):
+            await _send(answer, send, last=last)
 
     def _worded_for(self, scope: Scope, words: _Exchange) -> EncodeError:
         """Choose how an error is told before the body was read: by the path and the head alone."""
@@ -389,10 +392,12 @@ def _refusal_facts(method: str, path: str, error: SynapseError, caller: Caller |
     return facts
 
 
-async def _send(answer: WireAnswer, send: Send) -> None:
+async def _send(answer: WireAnswer, send: Send, *, last: bool) -> None:
     headers = [*answer.headers]
     if answer.status not in WITHOUT_BODY:
         headers += [(b"content-type", answer.media_type), (b"content-length", b"%d" % len(answer.body))]
+    if last:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 

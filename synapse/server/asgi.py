@@ -24,8 +24,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 WITHOUT_BODY: Final = frozenset({204, 304})
 """Statuses whose answers have no body, nor headers about one."""
 
-AnswerWhole = Callable[[WireAnswer], bool]
-"""Sends a whole answer at once, with the headers about its body; or returns False, and has sent nothing."""
+
+class AnswerWhole(Protocol):
+    """Sends a whole answer at once, with the headers about its body; or returns False, and has sent nothing.
+
+    The last one ends the connection.
+    """
+
+    def __call__(self, answer: WireAnswer, /, *, last: bool = False) -> bool: ...
 
 
 def answer_whole(send: Send) -> AnswerWhole | None:

@@ -52,8 +52,10 @@ PARSED_AT_ONCE: Final = 16 * 1024
 STALLED_SECONDS: Final = 120.0
 """A client that reads nothing of what waits for it is disconnected after so long. The kernel reports reading in large
 steps, so a slow reader can look idle for a while."""
+LINGER_SECONDS: Final = 5.0
+"""What a client still sends behind its last answer is thrown away for so long."""
 CLOSING_SECONDS: Final = 30.0
-"""The same once the connection is closing and only the rest is to be read."""
+"""The same as STALLED_SECONDS, once the connection is closing and only the rest is to be read."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -80,7 +82,9 @@ class HttpProtocol(HttpToolsProtocol):
         """The same request, once its head is here."""
         self._fruitless = 0
         self._refusal = b""
-        """The last answer of this connection. Once it is set, nothing more is read."""
+        """The last answer of this connection. Once it is set, what comes is thrown away."""
+        self._is_over = False
+        """The last answer is written."""
         self._arrived = 0
         self._awaited = (-1, 0.0)
         """The value of `_arrived` when a request was first seen to be awaited, and when that was."""
@@ -109,7 +113,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if not self._refusal:
+        if not self._refusal and not self._is_over:
             self._unparsed += data
             self._parse_unparsed()
 
@@ -200,8 +204,11 @@ class HttpProtocol(HttpToolsProtocol):
     @override
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        self._answering = None
+        answered, self._answering = self._answering, None
         if self.transport.is_closing():
+            return
+        if answered is not None and answered.is_last:
+            self._hang_up()
             return
         if self.pipeline:
             self._begin(cast("RequestCycle", self.pipeline.pop()[0]))
@@ -228,6 +235,12 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def _limit_arrival(self, now: float) -> None:
+        if self._is_over:
+            # `_awaited` begins anew with what no request can have: a count of its own.
+            self._awaited = self._awaited if self._awaited[0] == -2 else (-2, now)
+            if now - self._awaited[1] >= LINGER_SECONDS:
+                self.transport.close()
+            return
         is_awaited = self._is_arriving or self._answering is None
         # While we do not read, a client cannot be blamed for not sending.
         if not is_awaited or self._refusal or self._unparsed or self.pipeline or self.flow.read_paused:
@@ -306,9 +319,27 @@ class HttpProtocol(HttpToolsProtocol):
         broken = self._answering
         if broken is not None:
             broken.lose()
-        if broken is None or not broken.response_started:
-            self.transport.write(self._refusal)
-        self.transport.close()
+        if broken is not None and broken.response_started:
+            self.transport.close()
+            return
+        self.transport.write(self._refusal)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """End our side, and wait a little for the client to end its own.
+
+        Closing on a client that still sends would reset the connection, and the last answer with it.
+        """
+        self._is_over = True
+        self._answering = None
+        self.pipeline.clear()
+        self._unparsed = b""
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.flow.read_paused = False
+        self.resume_reading()
 
     def _head_so_far(self) -> Scope | None:
         """Return what has come of the head of a request: enough to tell its dialect, or None."""
@@ -333,6 +364,8 @@ class HttpProtocol(HttpToolsProtocol):
 class RequestCycle(RequestResponseCycle):
     """One request and its answer. It is the `send` of the application, with the short ways that `asgi` describes."""
 
+    is_last = False
+    """Its answer is the last one of the connection, though its body may still be on its way."""
     _on_leave: Callable[[], object] | None = None
 
     async def __call__(self, message: Any) -> None:
@@ -342,19 +375,26 @@ class RequestCycle(RequestResponseCycle):
             self.expected_content_length = len(message.get("body", b""))
         await self.send(message)
 
-    def answer(self, answer: WireAnswer) -> bool:
+    def answer(self, answer: WireAnswer, *, last: bool = False) -> bool:
         """Write a plain answer with one write; return False for any other, which ASGI's messages must carry."""
+        if last and not self.disconnected and not self.response_started:
+            self.is_last = True
+            self._write_whole(answer_bytes(answer, self.default_headers))
+            return True
         status, body, headers, media_type, _ = answer
         if headers or not self.keep_alive or status in WITHOUT_BODY or self.scope["method"] == "HEAD":
             return False
         if self.disconnected or self.response_started or self.flow.write_paused:
             return False
         head = _plain_head(status, media_type, tuple(self.default_headers))
+        self._write_whole(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+        return True
+
+    def _write_whole(self, answer: bytes) -> None:
         self.response_started = self.response_complete = True
-        self.transport.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+        self.transport.write(answer)
         self.message_event.set()
         self.on_response()
-        return True
 
     def body_at_hand(self) -> bytes | None:
         """Return the whole body, if all of it has come."""

@@ -137,9 +137,9 @@ class Wire:
         self.connection.enforce_time_limits(second)
 
     def stop_talking(self) -> None:
-        """Say that nothing more comes, and listen on."""
-        if not self.connection.eof_received():
-            self.transport.close()
+        """Say that nothing more comes: the loop closes the connection then, as the protocol does not object."""
+        self.connection.eof_received()
+        self.transport.close()
 
     @property
     def written(self) -> bytes:

@@ -151,6 +151,7 @@ def test_a_body_that_is_too_large_is_refused_and_the_refusal_can_be_read(served:
         answer = client.getresponse()
 
         assert (answer.status, json.loads(answer.read())["error"]["code"]) == (413, "body_too_large")
+        assert answer.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ async def test_a_body_that_is_announced_too_large_is_refused_unread() -> None:
     await ask(exchange, max_body_bytes=100)
 
     assert (exchange.status, exchange.code) == (413, "body_too_large")
+    assert exchange.headers[b"connection"] == b"close"
     assert exchange.incoming.qsize() == 1
 
 
@@ -111,6 +112,7 @@ async def test_a_body_that_grows_too_large_is_refused_and_no_longer_read() -> No
     await ask(exchange, max_body_bytes=100)
 
     assert (exchange.status, exchange.code) == (413, "body_too_large")
+    assert exchange.headers[b"connection"] == b"close"
     assert exchange.incoming.qsize() == 3
 
 
