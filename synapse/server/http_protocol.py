@@ -85,6 +85,7 @@ class HttpProtocol(HttpToolsProtocol):
         """The last answer of this connection. Once it is set, what comes is thrown away."""
         self._is_over = False
         """The last answer is written."""
+        self._over_since = math.inf
         self._arrived = 0
         self._awaited = (-1, 0.0)
         """The value of `_arrived` when a request was first seen to be awaited, and when that was."""
@@ -236,9 +237,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _limit_arrival(self, now: float) -> None:
         if self._is_over:
-            # `_awaited` begins anew with what no request can have: a count of its own.
-            self._awaited = self._awaited if self._awaited[0] == -2 else (-2, now)
-            if now - self._awaited[1] >= LINGER_SECONDS:
+            self._over_since = min(self._over_since, now)
+            if now - self._over_since >= LINGER_SECONDS:
                 self.transport.close()
             return
         is_awaited = self._is_arriving or self._answering is None
