@@ -57,6 +57,14 @@ async def exchange(app: Any, *pieces: bytes) -> Wire:
     return wire
 
 
+def is_closed(wire: Wire) -> bool:
+    return wire.transport.closed
+
+
+def is_over(wire: Wire) -> bool:
+    return wire.is_over
+
+
 def statuses(wire: Wire) -> list[int]:
     return [status for status, _, _ in answers(wire.written)]
 
