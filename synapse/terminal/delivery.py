@@ -32,10 +32,10 @@ from synapse.core.agent import EXITED
 from synapse.terminal.evidence import UPDATE_LIMIT, Look
 from synapse.terminal.gate import UNSEEN, Shut, dialog_open, shut
 from synapse.terminal.keys import keystrokes
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.proof import ProofSeeker, Shown
 from synapse.terminal.reading import read_prompt
-from synapse.terminal.screen import Picture
 
 # How long a recorded intent waits for a gate that only time keeps shut, before it is taken back.
 _INTENT_PATIENCE: Final = 1.0

@@ -10,9 +10,9 @@ from typing import Final
 
 from synapse.core.question import Option, OptionEffect, QuestionKind
 from synapse.core.text import safe_line, safe_lines
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import SCREEN_REGION, Choosing, DialogRule, Pattern, Profile
 from synapse.terminal.reading import cells, find_dialog, rows_of
-from synapse.terminal.screen import Picture
 
 _NUMBERED: Final = re.compile(r"^\s*(?P<mark>[\u276f\u203a●>])?\s*(?P<key>\d{1,2})\.\s+(?P<label>\S.*)$")
 _FRAME_LEFT: Final = re.compile(r"^[\s│┃]+")

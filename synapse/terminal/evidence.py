@@ -18,9 +18,9 @@ from typing import Final
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.terminal.line_editor import Draft
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import find_dialog, find_working, read_prompt
-from synapse.terminal.screen import Picture
 
 # A program that dies inside a synchronized update leaves it on; terminals give up waiting after about as long.
 UPDATE_LIMIT: Final = 1.0

@@ -9,9 +9,9 @@ from synapse.core.agent import EXITED, READY, STARTING, WAITING
 from synapse.core.driver import HoldReason
 from synapse.terminal.evidence import Look
 from synapse.terminal.line_editor import Draft
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile, Style
 from synapse.terminal.reading import find_working, read_prompt
-from synapse.terminal.screen import Picture
 
 # Differences of clock readings are not exact; nobody waits for less than this.
 _GRAIN: Final = 1e-6

@@ -17,9 +17,9 @@ from typing import Final
 from synapse.core.agent import WORKING
 from synapse.terminal.evidence import Look
 from synapse.terminal.gate import dialog_open
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
-from synapse.terminal.screen import Picture
 
 
 class ProofSeeker:

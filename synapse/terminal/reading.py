@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import DialogRule, Pattern, Profile, PromptRule, Region, ScreenRule, WorkingRule
-from synapse.terminal.screen import Picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from synapse.terminal.answer import answer_text
 from synapse.terminal.delivery import Delivery, Intend, Step
 from synapse.terminal.evidence import Claim, Evidence, Verdict
-from synapse.terminal.screen import Picture, Screen
+from synapse.terminal.picture import Picture
+from synapse.terminal.screen import Screen
 from synapse.terminal.turn import TurnStep, TurnTracker
 from tests.property.simulated_programs import COLUMNS, ROWS, SYNAPSE, LineProgram, Output, PageProgram
 from tests.property.simulated_world import PROFILES

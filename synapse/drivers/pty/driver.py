@@ -24,9 +24,9 @@ from synapse.drivers.pty.watcher import ScreenWatcher
 from synapse.terminal.delivery import Delivery
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.gate import Shut, dialog_open, shut, shut_for_sending
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.questions import QuestionTracker
-from synapse.terminal.screen import Picture
 from synapse.terminal.signals.report import Saying, SignalReport
 from synapse.terminal.turn import InterruptRetry, TurnTracker
 

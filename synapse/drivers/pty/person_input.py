@@ -13,9 +13,9 @@ from synapse.drivers.pty.pump import Pump, edits_lines
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.suspend import Suspending
 from synapse.terminal.mention import Action, Clear, Forward, MentionLine, Resolve, Say, Send
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
-from synapse.terminal.screen import Picture
 
 _MAY_BEGIN_LINE: Final = re.compile(rb"@|64")
 """An at sign, plain or as the number that the newer encodings have for it."""

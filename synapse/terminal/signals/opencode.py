@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from synapse.core.question import Choice, OptionEffect, Question, QuestionKind
 from synapse.core.text import safe_line, safe_lines
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,

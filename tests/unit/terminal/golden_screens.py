@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from tests.unit.terminal.bundled import bundled_names
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"

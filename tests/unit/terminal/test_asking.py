@@ -10,9 +10,9 @@ import pytest
 from synapse.core.agent import READY, WAITING, WORKING
 from synapse.core.question import Option, OptionEffect, Question, QuestionKind
 from synapse.terminal.evidence import Look, Source
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import parse_profile
 from synapse.terminal.questions import OpenQuestion, QuestionTracker
-from synapse.terminal.screen import Picture
 from synapse.terminal.signals.claude import read_hook
 from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.bundled import bundled

@@ -6,8 +6,8 @@ import pytest
 
 from synapse.core.question import Option, OptionEffect, QuestionKind
 from synapse.terminal.dialog import Dialog, leaning_of, read_dialog
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Choosing, Profile, parse_profile
-from synapse.terminal.screen import Picture
 from tests.unit.terminal.bundled import bundled
 from tests.unit.terminal.golden_screens import names, picture
 

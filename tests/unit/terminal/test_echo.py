@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from synapse.terminal.picture import Picture
 from synapse.terminal.proof import Shown, count_submitted, shown
-from synapse.terminal.screen import Picture
 from tests.unit.terminal.scenes import TEXT, page, page_profile, screen_of
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.terminal.evidence import Evidence, Source
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from tests.unit.terminal.scenes import dialog_page, line_profile, page, page_profile, quiet_profile, screen_of
 
 HELP = screen_of("a page that no rule knows", bracketed_paste=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.screen import PLAIN_TERMINAL, Picture, Screen
+from synapse.terminal.picture import Picture
+from synapse.terminal.screen import PLAIN_TERMINAL, Screen
 from synapse.terminal.theme import Theme
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from synapse.core.agent import EXITED, WAITING
 from synapse.terminal.delivery import Clear, Delivery, Doubt, Dropped, Intend, Phase, Proven
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from tests.unit.terminal.deliveries import entered_delivery, typed_delivery
 from tests.unit.terminal.scenes import (
     TEXT,

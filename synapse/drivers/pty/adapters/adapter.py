@@ -18,7 +18,7 @@ from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Record, Saying, SignalReport
 
 

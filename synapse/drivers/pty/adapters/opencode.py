@@ -25,7 +25,7 @@ from synapse.core.question import Choice
 from synapse.core.text import sanitise
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTaken, Prepared, Sender
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.opencode import OpenCodeEvents, Shown, conversation_shown, reply_to
 from synapse.terminal.signals.report import Record, SignalKind, SignalReport, word
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Saying, SignalReport
 
 

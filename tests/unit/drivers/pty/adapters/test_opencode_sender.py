@@ -16,7 +16,7 @@ from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import opencode
 from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import SignalKind
 from tests.unit.drivers.pty.adapters.fake_opencode import Asked, FakeOpenCode
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
