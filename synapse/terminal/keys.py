@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from synapse.core.text import sanitise
-from synapse.terminal.profile import Profile, Style
+from synapse.terminal.profile import Profile, TypingStyle
 
 
 class Kind(Enum):
@@ -269,11 +269,11 @@ def keystrokes(text: str, profile: Profile, *, bracketed_paste: bool) -> Keystro
     # The envelope is clean already. It is cleaned again because an ESC in a paste would end the paste, and this is the
     # last place that can see it.
     text = sanitise(text).strip()
-    if not bracketed_paste and profile.typing.style is Style.LINE:
+    if not bracketed_paste and profile.typing.style is TypingStyle.LINE:
         # A line break would submit, and a tab would complete.
         text = profile.typing.newline.join(line.strip() for line in text.split("\n")).replace("\t", " ")
     shown = text + " " if _OPENS_POPUP.search(text) else text
     data = shown.encode()
-    if bracketed_paste or profile.typing.style is Style.PASTE:
+    if bracketed_paste or profile.typing.style is TypingStyle.PASTE:
         data = _PASTE_BEGIN + data + _PASTE_END
     return Keystrokes(data, shown)

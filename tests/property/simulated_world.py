@@ -13,8 +13,8 @@ from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, W
 from synapse.terminal.evidence import Evidence, Look
 from synapse.terminal.line_editor import LineKeys, PersonDraft
 from synapse.terminal.profile import Profile
-from synapse.terminal.proof import Shown, compact, shown
-from synapse.terminal.reading import find_dialog, read_prompt
+from synapse.terminal.proof import Shown, shown
+from synapse.terminal.reading import compact, find_dialog, read_prompt
 from synapse.terminal.screen import Screen
 from tests.property.simulated_programs import (
     COLUMNS,

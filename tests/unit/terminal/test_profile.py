@@ -9,7 +9,7 @@ import pytest
 
 from synapse.core.errors import InvalidProfile
 from synapse.core.question import QuestionKind
-from synapse.terminal.profile import LINE_LIMIT_BYTES, Style, Times, parse_profile
+from synapse.terminal.profile import LINE_LIMIT_BYTES, Times, TypingStyle, parse_profile
 from tests.unit.terminal.bundled import bundled, bundled_names
 
 PORTS = {
@@ -91,7 +91,7 @@ def test_every_part_of_a_profile_is_read() -> None:
         (9000, 9001),
     )
     assert (profile.install_hint, profile.limit_bytes, profile.clear_keys) == ("make tool", 10, b"\x01\x0b")
-    assert (profile.typing.style, profile.typing.enter, profile.typing.newline) == (Style.PASTE, b"\x1b\r", "|")
+    assert (profile.typing.style, profile.typing.enter, profile.typing.newline) == (TypingStyle.PASTE, b"\x1b\r", "|")
     assert (profile.interrupt.keys, profile.interrupt.pause) == ((b"\x1b", b"\x1b"), 0.5)
     assert profile.times == Times(quiet=1.0, proof=2.5)
     assert profile.regions["box"].last == 3
@@ -167,7 +167,7 @@ def test_a_bundled_profile_can_be_used(name: str) -> None:
 def test_the_real_clis_are_pasted_into_and_never_sent_a_signal(name: str) -> None:
     profile = bundled(name)
 
-    assert profile.typing.style is Style.PASTE
+    assert profile.typing.style is TypingStyle.PASTE
     assert profile.typing.paste_marks
     assert profile.interrupt.signal == ""
     assert set(profile.interrupt.keys) == {b"\x1b"}
