@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synapse.drivers.pty.pump import line_keys
-from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.keys import Key, KeyKind, KeyParser
 from synapse.terminal.line_editor import Draft, PersonDraft
 from synapse.terminal.mention import Forward, MentionLine
 
@@ -62,7 +62,7 @@ def joined(keys: list[Key]) -> list[Key]:
 
 def is_run(key: Key) -> bool:
     """A letter in one of the newer encodings is a key of its own."""
-    return key.kind is Kind.PASTED or (key.kind is Kind.TEXT and not key.raw.startswith(b"\x1b"))
+    return key.kind is KeyKind.PASTED or (key.kind is KeyKind.TEXT and not key.raw.startswith(b"\x1b"))
 
 
 @given(TYPED, st.lists(st.integers(min_value=0), max_size=12))

@@ -12,7 +12,7 @@ from synapse.drivers.pty.notices import Notices
 from synapse.drivers.pty.pump import Pump, edits_lines
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.suspend import Suspending
-from synapse.terminal.mention import Action, Clear, Forward, MentionLine, Resolve, Say, Send
+from synapse.terminal.mention import Action, ClearLine, Forward, MentionLine, Notify, Resolve, Send
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
@@ -75,7 +75,7 @@ class PersonInput:
 
     def clear(self) -> None:
         """Press the keys that clear the input, and see to it that the screen shows it empty. Any thread."""
-        self._pump.call_soon(lambda: self._perform([Clear(self._profile.clear_keys)]))
+        self._pump.call_soon(lambda: self._perform([ClearLine(self._profile.clear_keys)]))
 
     def typed(self, data: bytes) -> None:
         self._notices.key_seen()
@@ -176,13 +176,13 @@ class PersonInput:
             match action:
                 case Forward(data):
                     self._forward(data)
-                case Clear(data):
+                case ClearLine(data):
                     self._remnant = self._find_remnant()
                     self._pump.input.write(data)
                 case Send(target, text):
                     if self._routing is not None:
                         self._routing.send(target, text)
-                case Say(text):
+                case Notify(text):
                     self._notices.add(text)
                 case _:
                     assert_never(action)

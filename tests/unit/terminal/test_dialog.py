@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synapse.core.question import Option, OptionEffect, QuestionKind
-from synapse.terminal.dialog import Dialog, leaning_of, read_dialog
+from synapse.terminal.dialog import Dialog, effect_of, read_dialog
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Choosing, Profile, parse_profile
 from tests.unit.terminal.bundled import bundled
@@ -349,7 +349,7 @@ def test_another_command_is_another_dialog() -> None:
     ],
 )
 def test_what_an_option_amounts_to_is_told_by_its_label(label: str, leaning: OptionEffect) -> None:
-    assert leaning_of(label) is leaning
+    assert effect_of(label) is leaning
 
 
 def test_of_a_dialog_that_no_rule_reads_its_region_is_shown() -> None:

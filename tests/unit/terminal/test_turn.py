@@ -1,4 +1,4 @@
-"""When an agent has answered."""
+"""When a turn is over, and when an interrupt that was missed is repeated: never into anything but work."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from synapse.core.agent import READY, STARTING, WAITING, WORKING
+from synapse.terminal.evidence import Look
 from synapse.terminal.profile import Profile
-from synapse.terminal.turn import Settled, TurnTracker, Waiting, Working
+from synapse.terminal.turn import MOST_PRESSES, PATIENCE, InterruptRetry, Settled, TurnTracker, Waiting, Working
 from tests.unit.terminal.scenes import (
     dialog_page,
     line_profile,
@@ -19,6 +20,7 @@ from tests.unit.terminal.scenes import (
     screen_of,
 )
 
+STILL_WORKING = look_at(page(), WORKING)
 AT_WORK = look_at(page(status="esc to interrupt"), WORKING, quiet_for=0.0)
 
 
@@ -146,3 +148,47 @@ def test_a_program_that_says_itself_that_it_is_done_is_believed_sooner() -> None
     (end,) = tracker.advance(look_at(replace(page(), program_status="done"), quiet_for=0.15), 5.0)
 
     assert isinstance(end, Settled)
+
+
+def test_an_interrupt_is_not_repeated_before_it_was_pressed() -> None:
+    retry = InterruptRetry()
+
+    assert retry.deadline is None
+    assert not retry.is_due(STILL_WORKING, 100.0)
+
+
+def test_an_interrupt_is_repeated_while_the_program_goes_on_working() -> None:
+    retry = InterruptRetry()
+    retry.pressed(10.0)
+
+    assert retry.deadline == 10.0 + PATIENCE
+    assert not retry.is_due(STILL_WORKING, 10.0 + PATIENCE - 0.1)
+    assert retry.is_due(STILL_WORKING, 10.0 + PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [look_at(page(), READY), look_at(page(), WAITING), look_at(dialog_page(), WORKING, dialog="permission")],
+    ids=["ready", "waiting", "dialog"],
+)
+def test_an_interrupt_is_not_repeated_once_the_program_does_anything_else(look: Look) -> None:
+    retry = InterruptRetry()
+    retry.pressed(10.0)
+
+    assert not retry.is_due(look, 10.0 + PATIENCE)
+    assert not retry.is_due(STILL_WORKING, 10.0 + 2 * PATIENCE)
+
+
+def test_an_interrupt_is_repeated_a_few_times_only() -> None:
+    retry = InterruptRetry()
+    presses, now = 1, 10.0
+    retry.pressed(now)
+
+    while retry.deadline is not None:
+        now = retry.deadline
+        assert retry.is_due(STILL_WORKING, now)
+        retry.pressed(now)
+        presses += 1
+
+    assert presses == MOST_PRESSES
+    assert not retry.is_due(STILL_WORKING, now + 100)

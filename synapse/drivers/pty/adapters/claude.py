@@ -131,9 +131,9 @@ class ClaudeSignals:
         report = claude.read_hook(payload, f"{self._around.new_session}-{self._asked}")
         if report is None:
             return None
-        if report.told is SignalKind.WAITING:
+        if report.kind is SignalKind.WAITING:
             return self._hold(payload, report)
-        if report.told is SignalKind.SUBMITTED:
+        if report.kind is SignalKind.SUBMITTED:
             self._begin(payload, report)
         else:
             self._finish(report)
@@ -158,7 +158,7 @@ class ClaudeSignals:
 
     def _finish(self, report: SignalReport) -> None:
         self._ended = report.turn
-        if report.told is SignalKind.ANSWERED:
+        if report.kind is SignalKind.ANSWERED:
             # A Stop hook of the person's own may make it go on: then it is not ready, and another Stop follows.
             now = asyncio.get_running_loop().time()
             self._end, self._end_until = report, now + _END_SECONDS
@@ -228,7 +228,7 @@ class ClaudeSignals:
 
     def _tell(self, report: SignalReport) -> None:
         self._end = None
-        if report.told is not SignalKind.SUBMITTED:
+        if report.kind is not SignalKind.SUBMITTED:
             self._tail = None
         if self._listener is not None:
             self._listener.report(report)

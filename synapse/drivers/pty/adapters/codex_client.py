@@ -13,7 +13,7 @@ from synapse.core.text import sanitise
 from synapse.drivers.pty.adapters.adapter import NotTaken
 from synapse.net.jsonrpc import Refused, RpcClient, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
-from synapse.terminal.signals.report import Record, Saying, SignalReport, items, part, word
+from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, items, part, word
 
 _NAME: Final = {"name": "synapse", "title": "Synapse", "version": "1"}
 _PAUSE_SECONDS: Final = 0.2
@@ -36,7 +36,7 @@ class CodexClient:
         socket: Path,
         take: Callable[[SignalReport], None],
         is_over: Callable[[], bool],
-        say: Callable[[Saying], None] = lambda _: None,
+        say: Callable[[TextSoFar], None] = lambda _: None,
     ) -> None:
         self._socket = socket
         self._take = take
@@ -131,7 +131,7 @@ class CodexClient:
     def _receive(self, message: Record) -> None:
         for report in self._events.read(message):
             self._take(report)
-        if (saying := self._events.take_saying()) is not None:
+        if (saying := self._events.take_text()) is not None:
             self._say(saying)
         self._heard.set()
 

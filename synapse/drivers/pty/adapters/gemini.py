@@ -135,7 +135,7 @@ class GeminiSignals:
         if report is None:
             return
         self._listener.report(report)
-        if report.told is SignalKind.SUBMITTED:
+        if report.kind is SignalKind.SUBMITTED:
             self._ticker.start()
         else:
             self._ticker.stop()

@@ -26,7 +26,7 @@ from synapse.core.text import sanitise
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTaken, Prepared, Sender
 from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
-from synapse.terminal.signals.opencode import OpenCodeEvents, Shown, conversation_shown, reply_to
+from synapse.terminal.signals.opencode import OpenCodeEvents, ShownConversation, conversation_shown, reply_to
 from synapse.terminal.signals.report import Record, SignalKind, SignalReport, word
 
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
@@ -118,7 +118,7 @@ class OpenCodeSignals:
             if self._sender is not None:
                 self._sender.hear(report)
             self._listener.report(report)
-        saying = self._events.take_saying()
+        saying = self._events.take_text()
         if saying is not None and self._listener is not None:
             self._listener.say(saying)
 
@@ -198,7 +198,7 @@ class OpenCodeSender:
 
     def hear(self, report: SignalReport) -> None:
         """Take what its events say: a message of ours may be among them."""
-        if report.told is not SignalKind.SUBMITTED or self._expected is None:
+        if report.kind is not SignalKind.SUBMITTED or self._expected is None:
             return
         text, seen = self._expected
         if report.is_about(text) and not seen.done():
@@ -211,11 +211,11 @@ class OpenCodeSender:
                 raise NotTaken(self._unknown)
             return await self._begin()
         match conversation_shown(self._picture(), last, await self._sessions()):
-            case Shown.SAME:
+            case ShownConversation.SAME:
                 return last
-            case Shown.NONE:
+            case ShownConversation.NONE:
                 return await self._begin()
-            case Shown.ANOTHER:
+            case ShownConversation.ANOTHER:
                 raise NotTaken("its terminal shows another conversation: the message is typed there")
 
     async def _sessions(self) -> list[Record]:

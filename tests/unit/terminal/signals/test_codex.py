@@ -27,7 +27,7 @@ def turns() -> list[list[SignalReport]]:
 
 def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
     for reports in turns():
-        assert [report.told for report in reports[:2]] == [SignalKind.WORKING, SignalKind.SUBMITTED]
+        assert [report.kind for report in reports[:2]] == [SignalKind.WORKING, SignalKind.SUBMITTED]
         assert len(reports) == 3
         assert all(report.source is Source.TRANSCRIPT for report in reports)
 
@@ -36,14 +36,14 @@ def test_the_answer_is_there_byte_for_byte() -> None:
     _, prompt, answer = turns()[1]
 
     assert prompt.is_about("LONGANS x")
-    assert answer.told is SignalKind.ANSWERED
+    assert answer.kind is SignalKind.ANSWERED
     assert answer.text.endswith(LONG_ANSWER_END)
 
 
 def test_an_interrupt_and_a_failure_of_the_model_end_the_turn_with_their_reason() -> None:
     ends = [reports[-1] for reports in turns()]
 
-    assert [(end.told, end.reason) for end in ends] == [
+    assert [(end.kind, end.reason) for end in ends] == [
         (SignalKind.ANSWERED, ""),
         (SignalKind.ANSWERED, ""),
         (SignalKind.FAILED, "interrupted"),
@@ -85,7 +85,7 @@ def test_an_older_rollout_has_the_prompt_elsewhere() -> None:
     report = codex.read_record({"type": "event_msg", "payload": {"type": "user_message", "message": "hello"}})
 
     assert report is not None
-    assert (report.told, report.text) == (SignalKind.SUBMITTED, "hello")
+    assert (report.kind, report.text) == (SignalKind.SUBMITTED, "hello")
 
 
 def test_other_records_say_nothing() -> None:

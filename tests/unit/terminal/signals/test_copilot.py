@@ -21,9 +21,9 @@ def heard() -> list[list[SignalReport]]:
 
 def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
     for reports in heard():
-        assert reports[0].told is SignalKind.SUBMITTED
-        assert [report.told in (SignalKind.ANSWERED, SignalKind.FAILED) for report in reports].count(True) == 1
-        assert reports[-1].told in (SignalKind.ANSWERED, SignalKind.FAILED)
+        assert reports[0].kind is SignalKind.SUBMITTED
+        assert [report.kind in (SignalKind.ANSWERED, SignalKind.FAILED) for report in reports].count(True) == 1
+        assert reports[-1].kind in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.TRANSCRIPT for report in reports)
 
 
@@ -37,9 +37,9 @@ def test_the_ends_have_their_texts_and_reasons() -> None:
 
 
 def test_permissions_and_questions_are_told_with_what_is_asked_and_that_they_were_answered() -> None:
-    asking = [reports for reports in heard() if any(report.told is SignalKind.WAITING for report in reports)]
+    asking = [reports for reports in heard() if any(report.kind is SignalKind.WAITING for report in reports)]
 
-    assert [[report.told for report in reports] for reports in asking] == [
+    assert [[report.kind for report in reports] for reports in asking] == [
         [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.WORKING, SignalKind.ANSWERED]
     ] * 2
     assert [reports[1].text for reports in asking] == ["shell: touch made-by-tool.txt", "Which colour?"]

@@ -27,20 +27,20 @@ def heard() -> list[SignalReport]:
 def test_each_prompt_has_one_end_with_its_text_or_its_reason() -> None:
     reports = heard()
 
-    assert [report.told for report in reports] == [
+    assert [report.kind for report in reports] == [
         *(SignalKind.SUBMITTED, SignalKind.ANSWERED) * 2,
         *(SignalKind.SUBMITTED, SignalKind.FAILED),
         *(SignalKind.SUBMITTED, SignalKind.ANSWERED),
         *(SignalKind.SUBMITTED, SignalKind.FAILED),
         *(SignalKind.SUBMITTED, SignalKind.ANSWERED),
     ]
-    assert [report.reason for report in reports if report.told is SignalKind.FAILED] == ["interrupted", "api_error"]
+    assert [report.reason for report in reports if report.kind is SignalKind.FAILED] == ["interrupted", "api_error"]
     assert [report.text for report in reports if report.reason == "api_error"] == ["fake failure"]
     assert all(report.source is Source.TRANSCRIPT for report in reports)
 
 
 def test_the_answer_is_there_byte_for_byte() -> None:
-    answers = [report.text for report in heard() if report.told is SignalKind.ANSWERED]
+    answers = [report.text for report in heard() if report.kind is SignalKind.ANSWERED]
 
     assert answers[1].endswith("```python\nprint('hello')\n```\n\nLast line of the answer.")
 

@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core.question import Choice, OptionEffect, Question, QuestionKind
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.opencode import OpenCodeEvents, Reply, reply_to
+from synapse.terminal.signals.opencode import OpenCodeEvents, ReplyRequest, reply_to
 from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
@@ -26,10 +26,10 @@ def heard() -> list[list[SignalReport]]:
 
 def test_each_turn_has_its_prompt_and_one_end() -> None:
     for reports in heard():
-        told = [report.told for report in reports]
+        told = [report.kind for report in reports]
         assert told.count(SignalKind.SUBMITTED) == 1
         assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
-        assert reports[-1].told in (SignalKind.ANSWERED, SignalKind.FAILED)
+        assert reports[-1].kind in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.SIGNAL for report in reports)
 
 
@@ -44,17 +44,17 @@ def test_each_turn_has_its_prompt_and_one_end() -> None:
 def test_the_answer_is_the_last_thing_that_was_said(turn: int, prompt: str, text: str) -> None:
     reports = heard()[turn]
 
-    assert next(report.text for report in reports if report.told is SignalKind.SUBMITTED) == prompt
-    assert (reports[-1].told, reports[-1].text) == (SignalKind.ANSWERED, text)
+    assert next(report.text for report in reports if report.kind is SignalKind.SUBMITTED) == prompt
+    assert (reports[-1].kind, reports[-1].text) == (SignalKind.ANSWERED, text)
 
 
 @pytest.mark.parametrize(("turn", "asked"), [(1, "bash: touch made-by-tool.txt"), (-1, "Which colour?")])
 def test_a_question_is_told_with_what_is_asked_and_that_it_was_answered(turn: int, asked: str) -> None:
     reports = heard()[turn]
-    waits = next(index for index, report in enumerate(reports) if report.told is SignalKind.WAITING)
+    waits = next(index for index, report in enumerate(reports) if report.kind is SignalKind.WAITING)
 
     assert reports[waits].text == asked
-    assert reports[waits + 1].told is SignalKind.WORKING
+    assert reports[waits + 1].kind is SignalKind.WORKING
 
 
 def test_interrupts_and_failures_end_the_turn_with_their_reason() -> None:
@@ -115,7 +115,7 @@ def test_when_it_tries_again_is_told() -> None:
 
 
 def asked(turn: int) -> Question:
-    question = next(report.question for report in heard()[turn] if report.told is SignalKind.WAITING)
+    question = next(report.question for report in heard()[turn] if report.kind is SignalKind.WAITING)
     assert question is not None
     return question
 
@@ -150,12 +150,12 @@ QUESTION: dict[str, Any] = {"id": "que_1", "questions": [ASKED]}
 @pytest.mark.parametrize(
     ("request_", "choice", "reply"),
     [
-        (PERMISSION, Choice(option="1"), Reply("/permission/per_1/reply", {"reply": "once"})),
-        (PERMISSION, Choice(option="2"), Reply("/permission/per_1/reply", {"reply": "always"})),
-        (PERMISSION, Choice(option="3"), Reply("/permission/per_1/reply", {"reply": "reject"})),
+        (PERMISSION, Choice(option="1"), ReplyRequest("/permission/per_1/reply", {"reply": "once"})),
+        (PERMISSION, Choice(option="2"), ReplyRequest("/permission/per_1/reply", {"reply": "always"})),
+        (PERMISSION, Choice(option="3"), ReplyRequest("/permission/per_1/reply", {"reply": "reject"})),
         (PERMISSION, Choice(text="yes"), None),
-        (QUESTION, Choice(option="2"), Reply("/question/que_1/reply", {"answers": [["Red"]]})),
-        (QUESTION, Choice(text="green"), Reply("/question/que_1/reply", {"answers": [["green"]]})),
+        (QUESTION, Choice(option="2"), ReplyRequest("/question/que_1/reply", {"answers": [["Red"]]})),
+        (QUESTION, Choice(text="green"), ReplyRequest("/question/que_1/reply", {"answers": [["green"]]})),
         (QUESTION, Choice(), None),
         ({**QUESTION, "questions": [ASKED, ASKED]}, Choice(option="1"), None),
     ],
@@ -189,7 +189,7 @@ def test_what_a_sub_agent_asks_is_told_too() -> None:
     report = events.read({"type": "permission.asked", "properties": PERMISSION})
 
     assert report is not None
-    assert report.told is SignalKind.WAITING
+    assert report.kind is SignalKind.WAITING
     assert set(events.asked) == {"per_1"}
 
 
@@ -218,7 +218,7 @@ def test_a_no_that_ends_the_turn_is_no_answer() -> None:
     end = tell("session.status", status={"type": "idle"})
 
     assert end is not None
-    assert (end.told, end.reason) == (SignalKind.FAILED, "interrupted")
+    assert (end.kind, end.reason) == (SignalKind.FAILED, "interrupted")
 
 
 def test_the_conversation_that_was_spoken_in_last_is_known_with_its_agent_and_model() -> None:

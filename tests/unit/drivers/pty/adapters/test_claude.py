@@ -86,7 +86,7 @@ def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> None:
 
     listener = asyncio.run(story())
 
-    assert [report.told for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.FAILED]
+    assert [report.kind for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.FAILED]
     assert listener.reports[1].reason == "interrupted"
 
 
@@ -102,7 +102,7 @@ def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
         signals.stop()
         return listener
 
-    assert [report.told for report in asyncio.run(story()).reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
+    assert [report.kind for report in asyncio.run(story()).reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
 
 def hook(name: str, **more: object) -> dict[str, object]:
@@ -110,7 +110,7 @@ def hook(name: str, **more: object) -> dict[str, object]:
 
 
 def told_by(listener: KeepingListener) -> list[str]:
-    return [f"{report.told}:{report.text}" for report in listener.reports]
+    return [f"{report.kind}:{report.text}" for report in listener.reports]
 
 
 def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def told(folder: Path, scene: Scene) -> list[str]:
         finally:
             os.close(writer)
             signals.stop()
-        return [f"{report.told}: {report.text}" for report in listener.reports]
+        return [f"{report.kind}: {report.text}" for report in listener.reports]
 
     return asyncio.run(story())
 

@@ -50,7 +50,7 @@ def test_the_rollout_that_the_program_has_open_is_followed(tmp_path: Path, rollo
     listener = follow(tmp_path, rollout, os.getpid())
 
     assert Source.TRANSCRIPT in listener.expected
-    assert [report.told for report in listener.reports[:3]] == [
+    assert [report.kind for report in listener.reports[:3]] == [
         SignalKind.WORKING,
         SignalKind.SUBMITTED,
         SignalKind.ANSWERED,

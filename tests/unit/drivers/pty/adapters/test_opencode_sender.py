@@ -87,7 +87,7 @@ def test_a_later_message_goes_where_the_person_has_spoken_last_and_as_they_did(t
     async def work(sender: Sender, listener: KeepingListener) -> None:
         await sender.send("ours")
         server.tell_prompt("ses_theirs", "what the person typed", "msg_2")
-        await until(lambda: len([report for report in listener.reports if report.told is SignalKind.SUBMITTED]) == 2)
+        await until(lambda: len([report for report in listener.reports if report.kind is SignalKind.SUBMITTED]) == 2)
         await sender.send("ours again")
 
     sending(tmp_path, server, work)
@@ -107,7 +107,7 @@ def sent_after(folder: Path, server: FakeOpenCode, shown: Picture) -> list[str]:
 
     async def work(sender: Sender, listener: KeepingListener) -> None:
         server.tell_prompt("ses_ours", "what the person typed")
-        await until(lambda: any(report.told is SignalKind.SUBMITTED for report in listener.reports))
+        await until(lambda: any(report.kind is SignalKind.SUBMITTED for report in listener.reports))
         listener.shown = shown
         await sender.send("ours")
 

@@ -38,7 +38,7 @@ def up_to(method: str) -> AppServerEvents:
 
 def test_each_turn_has_its_prompt_and_one_end() -> None:
     for reports in heard():
-        told = [report.told for report in reports]
+        told = [report.kind for report in reports]
         assert told[0] is SignalKind.WORKING
         assert told.count(SignalKind.SUBMITTED) == 1
         assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
@@ -49,7 +49,7 @@ def test_each_turn_has_its_prompt_and_one_end() -> None:
 def test_prompts_and_answers_are_exact() -> None:
     first = heard()[0]
 
-    assert [report.text for report in first if report.told is SignalKind.SUBMITTED] == ["first by api\n  second line"]
+    assert [report.text for report in first if report.kind is SignalKind.SUBMITTED] == ["first by api\n  second line"]
     assert first[-1].text == "FAKE-ECHO: first by api second line"
 
 
@@ -112,7 +112,7 @@ def test_an_option_that_remembers_says_what() -> None:
 
 def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_terminal() -> None:
     reports = heard()[4]
-    waits = next(index for index, report in enumerate(reports) if report.told is SignalKind.WAITING)
+    waits = next(index for index, report in enumerate(reports) if report.kind is SignalKind.WAITING)
     question = reports[waits].question
 
     assert question is not None
@@ -123,7 +123,7 @@ def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_ter
         ("2", OptionEffect.ALLOW_ALWAYS),
         ("3", OptionEffect.DENY),
     ]
-    assert reports[waits + 1].told is SignalKind.WORKING
+    assert reports[waits + 1].kind is SignalKind.WORKING
 
 
 def test_edits_are_shown_with_what_is_changed() -> None:
@@ -203,7 +203,7 @@ def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
 
     reports = events.read(resolved)
 
-    assert [report.told for report in reports] == [SignalKind.WAITING]
+    assert [report.kind for report in reports] == [SignalKind.WAITING]
     assert reports[0].question is not None
     assert reports[0].question.id == "codex-10"
     assert events.read(resolved) == []
@@ -244,7 +244,7 @@ TURN = {
 def test_a_turn_that_was_over_before_it_was_told_is_told_whole() -> None:
     events = up_to("thread/started")
 
-    told = [(report.told, report.text) for report in events.catch_up(TURN)]
+    told = [(report.kind, report.text) for report in events.catch_up(TURN)]
 
     assert told == [
         (SignalKind.WORKING, ""),
@@ -264,7 +264,7 @@ def test_a_turn_that_passed_while_the_connection_was_broken_is_told() -> None:
     events = up_to("turn/completed")
 
     assert events.note_thread({"id": THREAD, "ephemeral": False})
-    assert [report.told for report in events.catch_up(TURN)] == [
+    assert [report.kind for report in events.catch_up(TURN)] == [
         SignalKind.WORKING,
         SignalKind.SUBMITTED,
         SignalKind.ANSWERED,
@@ -274,7 +274,7 @@ def test_a_turn_that_passed_while_the_connection_was_broken_is_told() -> None:
 def test_a_look_at_a_running_turn_does_not_end_it() -> None:
     events = up_to("thread/started")
 
-    told = [report.told for report in events.catch_up({**TURN, "status": "inProgress"})]
+    told = [report.kind for report in events.catch_up({**TURN, "status": "inProgress"})]
 
     assert told == [SignalKind.WORKING, SignalKind.SUBMITTED]
     end = {"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": "t1", "status": "completed"}}}

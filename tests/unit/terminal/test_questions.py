@@ -41,8 +41,8 @@ def look(*rows: str, state: str = WAITING, dialog: str = "ask", updating: bool =
     return Look(picture=seen, state=state, dialog=dialog if rows else "", quiet_for=quiet_for)
 
 
-def told(question: Question | None = OWN, text: str = "") -> SignalReport:
-    return SignalReport(told=SignalKind.WAITING, source=Source.SIGNAL, detail="it asks", text=text, question=question)
+def reported(question: Question | None = OWN, text: str = "") -> SignalReport:
+    return SignalReport(kind=SignalKind.WAITING, source=Source.SIGNAL, detail="it asks", text=text, question=question)
 
 
 def asked(opened: OpenQuestion | None) -> Question:
@@ -51,73 +51,73 @@ def asked(opened: OpenQuestion | None) -> Question:
 
 
 def test_a_dialog_is_a_question_for_as_long_as_it_is_shown() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
 
-    first = asked(asking.see(look(*ONE), 0.0))
-    again = asked(asking.see(look("rm a", "Go on?", "   1. Yes", " > 2. No"), 5.0))
+    first = asked(tracker.observe(look(*ONE), 0.0))
+    again = asked(tracker.observe(look("rm a", "Go on?", "   1. Yes", " > 2. No"), 5.0))
 
     assert (first.title, first.detail, first.source) == ("Go on?", "rm a", "screen")
     assert again == first
 
 
 def test_a_dialog_that_is_gone_for_a_moment_is_still_asked() -> None:
-    asking = QuestionTracker(PROFILE)
-    first = asked(asking.see(look(*ONE), 0.0))
+    tracker = QuestionTracker(PROFILE)
+    first = asked(tracker.observe(look(*ONE), 0.0))
 
-    assert asked(asking.see(look(state=WORKING), 1.0)) == first
-    assert asking.deadline == pytest.approx(1.0 + QUIET)
-    assert asked(asking.see(look(*ONE), 1.1)) == first
-    assert asked(asking.see(look(state=WORKING), 2.0)) == first
-    assert asking.see(look(state=WORKING), 2.0 + QUIET) is None
+    assert asked(tracker.observe(look(state=WORKING), 1.0)) == first
+    assert tracker.deadline == pytest.approx(1.0 + QUIET)
+    assert asked(tracker.observe(look(*ONE), 1.1)) == first
+    assert asked(tracker.observe(look(state=WORKING), 2.0)) == first
+    assert tracker.observe(look(state=WORKING), 2.0 + QUIET) is None
 
 
 def test_half_a_picture_changes_nothing_but_proves_nothing() -> None:
-    asking = QuestionTracker(PROFILE)
-    first = asked(asking.see(look(*ONE), 0.0))
-    assert asking.is_seen
+    tracker = QuestionTracker(PROFILE)
+    first = asked(tracker.observe(look(*ONE), 0.0))
+    assert tracker.is_seen
 
-    assert asked(asking.see(look(*ONE, updating=True), 9.0)) == first
-    assert not asking.is_seen
+    assert asked(tracker.observe(look(*ONE, updating=True), 9.0)) == first
+    assert not tracker.is_seen
 
 
 def test_what_is_still_asked_though_its_dialog_is_gone_is_not_seen() -> None:
-    asking = QuestionTracker(PROFILE)
-    first = asked(asking.see(look(*ONE), 0.0))
+    tracker = QuestionTracker(PROFILE)
+    first = asked(tracker.observe(look(*ONE), 0.0))
 
-    assert asked(asking.see(look("ready", state=READY, dialog=""), 1.0)) == first
-    assert not asking.is_seen
+    assert asked(tracker.observe(look("ready", state=READY, dialog=""), 1.0)) == first
+    assert not tracker.is_seen
 
 
 def test_the_same_dialog_after_it_was_gone_is_another_question() -> None:
-    asking = QuestionTracker(PROFILE)
-    first = asked(asking.see(look(*ONE), 0.0))
-    asking.see(look(state=WORKING), 1.0)
-    asking.see(look(state=WORKING), 2.0)
+    tracker = QuestionTracker(PROFILE)
+    first = asked(tracker.observe(look(*ONE), 0.0))
+    tracker.observe(look(state=WORKING), 1.0)
+    tracker.observe(look(state=WORKING), 2.0)
 
-    assert asked(asking.see(look(*ONE), 3.0)).id != first.id
+    assert asked(tracker.observe(look(*ONE), 3.0)).id != first.id
 
 
 def test_another_dialog_is_another_question_at_once() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
 
-    assert asked(asking.see(look(*ONE), 0.0)).id != asked(asking.see(look(*TWO), 0.1)).id
+    assert asked(tracker.observe(look(*ONE), 0.0)).id != asked(tracker.observe(look(*TWO), 0.1)).id
 
 
 def test_a_menu_asks_nothing_unless_the_program_says_that_it_waits() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
 
-    assert asking.see(look(*MENU, dialog="menu"), 0.0) is None
-    assert not asking.is_open
-    assert asking.see(look(*MENU, dialog="menu"), 1.0, is_told_by_title=True) is None
-    question = asked(asking.see(look(*MENU, dialog="menu"), 9.0, is_told_by_title=True))
+    assert tracker.observe(look(*MENU, dialog="menu"), 0.0) is None
+    assert not tracker.is_open
+    assert tracker.observe(look(*MENU, dialog="menu"), 1.0, title_says_waiting=True) is None
+    question = asked(tracker.observe(look(*MENU, dialog="menu"), 9.0, title_says_waiting=True))
     assert (question.kind, question.options, question.hint) == (QuestionKind.PERMISSION, (), "look at its terminal")
 
 
 def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_made_safe() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told())
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported())
 
-    question = asked(asking.see(look(*ONE), 0.0))
+    question = asked(tracker.observe(look(*ONE), 0.0))
 
     assert (question.id, question.title, question.detail, question.source) == ("own", "May I[2J?", "rm a", "signal")
     assert question.options == OWN.options
@@ -126,102 +126,102 @@ def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_
 def test_what_is_told_with_its_options_waits_less_for_its_dialog() -> None:
     patience: list[float | None] = []
     for question in (OWN, replace(OWN, options=())):
-        asking = QuestionTracker(PROFILE)
-        asking.hear(told(question))
-        assert asking.see(look("busy", dialog=""), 0.0) is None
-        patience.append(asking.deadline)
+        tracker = QuestionTracker(PROFILE)
+        tracker.receive(reported(question))
+        assert tracker.observe(look("busy", dialog=""), 0.0) is None
+        patience.append(tracker.deadline)
 
     assert patience == [pytest.approx(0.2), pytest.approx(0.7)]
 
 
 def test_what_is_told_is_shown_with_its_dialog_or_after_a_moment_without() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told())
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported())
 
-    assert asking.see(look("busy", dialog=""), 0.0) is None
-    assert asking.is_open
-    assert asking.deadline is not None
-    assert asked(asking.see(look("busy", dialog=""), asking.deadline)).title == "May I[2J?"
+    assert tracker.observe(look("busy", dialog=""), 0.0) is None
+    assert tracker.is_open
+    assert tracker.deadline is not None
+    assert asked(tracker.observe(look("busy", dialog=""), tracker.deadline)).title == "May I[2J?"
 
 
 def test_a_word_that_comes_after_the_dialog_does_not_change_the_id() -> None:
-    asking = QuestionTracker(PROFILE)
-    first = asked(asking.see(look(*ONE), 0.0))
-    asking.hear(told())
+    tracker = QuestionTracker(PROFILE)
+    first = asked(tracker.observe(look(*ONE), 0.0))
+    tracker.receive(reported())
 
-    second = asking.see(look(*ONE), 0.1)
+    second = tracker.observe(look(*ONE), 0.1)
 
     assert asked(second).id == first.id
     assert second is not None
     assert second.own_id == "own"
-    assert asking.has("own")
+    assert tracker.has("own")
 
 
 def test_a_dialog_that_is_there_before_its_word_is_not_taken_for_the_one_before() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told())
-    asking.see(look(*ONE), 0.0)
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported())
+    tracker.observe(look(*ONE), 0.0)
 
-    following = asking.see(look(*TWO), 0.1)
+    following = tracker.observe(look(*TWO), 0.1)
 
     assert following is not None
     assert (following.own_id, following.id != "own") == ("", True)
-    assert not asking.has("own")
+    assert not tracker.has("own")
 
 
 def test_a_word_that_is_there_before_its_dialog_is_not_about_the_one_before() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told())
-    asking.see(look(*ONE), 0.0)
-    asking.hear(told(Question(id="next", kind=QuestionKind.CHOICE, title="Next?")))
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported())
+    tracker.observe(look(*ONE), 0.0)
+    tracker.receive(reported(Question(id="next", kind=QuestionKind.CHOICE, title="Next?")))
 
-    assert asking.see(look(*ONE), 0.1) is None
-    following = asking.see(look(*TWO), 0.2)
+    assert tracker.observe(look(*ONE), 0.1) is None
+    following = tracker.observe(look(*TWO), 0.2)
     assert following is not None
     assert (following.id, following.dialog is not None) == ("next", True)
 
 
 def test_where_word_and_dialog_do_not_agree_only_a_person_may_answer() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told(Question(id="own", kind=QuestionKind.CHOICE, title="Which?")))
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported(Question(id="own", kind=QuestionKind.CHOICE, title="Which?")))
 
-    assert asked(asking.see(look(*ONE), 0.0)).kind is QuestionKind.PERMISSION
+    assert asked(tracker.observe(look(*ONE), 0.0)).kind is QuestionKind.PERMISSION
 
 
 @pytest.mark.parametrize("state", [READY, WORKING])
 def test_a_word_that_something_later_contradicts_asks_nothing(state: str) -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told())
-    asking.see(look("busy", dialog=""), 0.0)
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported())
+    tracker.observe(look("busy", dialog=""), 0.0)
 
-    asking.see(look("busy", dialog="", state=state), 5.0)
+    tracker.observe(look("busy", dialog="", state=state), 5.0)
 
-    assert asking.see(look("busy", dialog="", state=state), 6.0) is None
-    assert not asking.has("own")
+    assert tracker.observe(look("busy", dialog="", state=state), 6.0) is None
+    assert not tracker.has("own")
 
 
 def test_the_next_thing_that_it_says_ends_what_it_asked() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told())
-    asking.hear(SignalReport(told=SignalKind.WORKING, source=Source.SIGNAL, detail="it goes on"))
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported())
+    tracker.receive(SignalReport(kind=SignalKind.WORKING, source=Source.SIGNAL, detail="it goes on"))
 
-    assert asking.see(look("busy", dialog="", state=WORKING), 5.0) is None
+    assert tracker.observe(look("busy", dialog="", state=WORKING), 5.0) is None
 
 
 def test_words_beside_a_permission_are_not_offered() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
 
-    question = asked(asking.see(look("rm a", "Go on?", " > 1. Yes", "   2. Say why not"), 0.0))
+    question = asked(tracker.observe(look("rm a", "Go on?", " > 1. Yes", "   2. Say why not"), 0.0))
 
     assert question.takes_text is False
 
 
 def test_words_about_something_else_than_the_dialog_are_not_mixed_with_it() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
     other = Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="make a file\nrm -r /")
-    asking.hear(told(other))
+    tracker.receive(reported(other))
 
-    opened = asking.see(look(*ONE), 0.0)
+    opened = tracker.observe(look(*ONE), 0.0)
 
     assert opened is not None
     assert not opened.is_shown
@@ -229,10 +229,10 @@ def test_words_about_something_else_than_the_dialog_are_not_mixed_with_it() -> N
 
 
 def test_words_about_the_dialog_are_shown_whole() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told(Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="remove it\nrm a")))
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(reported(Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="remove it\nrm a")))
 
-    opened = asking.see(look(*ONE), 0.0)
+    opened = tracker.observe(look(*ONE), 0.0)
 
     assert opened is not None
     assert opened.is_shown
@@ -240,33 +240,33 @@ def test_words_about_the_dialog_are_shown_whole() -> None:
 
 
 def test_a_dialog_that_is_just_being_painted_is_waited_for() -> None:
-    asking = QuestionTracker(PROFILE)
-    first = asked(asking.see(look(*ONE), 0.0))
+    tracker = QuestionTracker(PROFILE)
+    first = asked(tracker.observe(look(*ONE), 0.0))
 
-    assert asked(asking.see(look(*ONE[:3], quiet_for=0.0), 1.0)) == first
-    assert not asking.is_seen
-    assert asked(asking.see(look(*ONE, quiet_for=0.0), 1.1)) == first
-    assert asking.is_seen
+    assert asked(tracker.observe(look(*ONE[:3], quiet_for=0.0), 1.0)) == first
+    assert not tracker.is_seen
+    assert asked(tracker.observe(look(*ONE, quiet_for=0.0), 1.1)) == first
+    assert tracker.is_seen
 
 
 def test_a_program_that_never_stops_painting_is_believed_after_a_while() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
 
-    assert asking.see(look(*ONE, quiet_for=0.0), 0.0) is None
-    assert asking.deadline is not None
-    assert asked(asking.see(look(*ONE, quiet_for=0.0), asking.deadline)).title == "Go on?"
+    assert tracker.observe(look(*ONE, quiet_for=0.0), 0.0) is None
+    assert tracker.deadline is not None
+    assert asked(tracker.observe(look(*ONE, quiet_for=0.0), tracker.deadline)).title == "Go on?"
 
 
 def test_a_program_that_paints_whole_frames_is_believed_sooner() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
     painting = replace(look(*ONE, quiet_for=0.0), paints_frames=True)
 
-    assert asking.see(painting, 0.0) is None
-    assert asking.see(replace(painting, picture=look(*ONE[:3]).picture), 0.04) is None
-    assert asking.see(painting, 0.06) is None
-    assert asking.deadline is not None
-    assert asking.deadline < 0.06 + QUIET
-    assert asked(asking.see(painting, asking.deadline)).title == "Go on?"
+    assert tracker.observe(painting, 0.0) is None
+    assert tracker.observe(replace(painting, picture=look(*ONE[:3]).picture), 0.04) is None
+    assert tracker.observe(painting, 0.06) is None
+    assert tracker.deadline is not None
+    assert tracker.deadline < 0.06 + QUIET
+    assert asked(tracker.observe(painting, tracker.deadline)).title == "Go on?"
 
 
 def own_options(*options: tuple[str, str, OptionEffect]) -> Question:
@@ -276,11 +276,11 @@ def own_options(*options: tuple[str, str, OptionEffect]) -> Question:
 
 
 def test_a_number_means_what_it_means_on_the_screen() -> None:
-    asking = QuestionTracker(PROFILE)
+    tracker = QuestionTracker(PROFILE)
     always = ("2", "Yes, and always", OptionEffect.ALLOW_ALWAYS)
-    asking.hear(told(own_options(("1", "Yes", OptionEffect.ALLOW), always, ("3", "No", OptionEffect.DENY))))
+    tracker.receive(reported(own_options(("1", "Yes", OptionEffect.ALLOW), always, ("3", "No", OptionEffect.DENY))))
 
-    opened = asking.see(look(*ONE), 0.0)
+    opened = tracker.observe(look(*ONE), 0.0)
 
     assert opened is not None
     assert opened.is_renumbered
@@ -289,10 +289,12 @@ def test_a_number_means_what_it_means_on_the_screen() -> None:
 
 
 def test_options_of_its_own_words_stay_where_their_numbers_are_those_of_the_screen() -> None:
-    asking = QuestionTracker(PROFILE)
-    asking.hear(told(own_options(("1", "Yes, remove it", OptionEffect.ALLOW), ("2", "No, keep it", OptionEffect.DENY))))
+    tracker = QuestionTracker(PROFILE)
+    tracker.receive(
+        reported(own_options(("1", "Yes, remove it", OptionEffect.ALLOW), ("2", "No, keep it", OptionEffect.DENY)))
+    )
 
-    opened = asking.see(look(*ONE), 0.0)
+    opened = tracker.observe(look(*ONE), 0.0)
 
     assert opened is not None
     assert not opened.is_renumbered
@@ -301,13 +303,13 @@ def test_options_of_its_own_words_stay_where_their_numbers_are_those_of_the_scre
 
 def test_the_options_that_a_real_hook_tells_give_way_to_those_of_its_dialog() -> None:
     claude = bundled("claude")
-    asking = QuestionTracker(claude)
+    tracker = QuestionTracker(claude)
     payload = next(hook for hook in recorded("claude", "hooks.jsonl") if hook.get("permission_suggestions"))
     report = read_hook(payload, "own")
     assert report is not None
-    asking.hear(report)
+    tracker.receive(report)
 
-    opened = asking.see(
+    opened = tracker.observe(
         Look(picture=picture("claude/dialog_permission"), state=WAITING, dialog="permission", quiet_for=1.0), 0.0
     )
 
