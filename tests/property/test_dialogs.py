@@ -1,4 +1,4 @@
-"""Whatever is on a screen, reading a dialog neither fails nor passes anything on that acts on a terminal."""
+"""Reading a dialog never fails, and never returns text that acts on a terminal, whatever the screen shows."""
 
 from __future__ import annotations
 

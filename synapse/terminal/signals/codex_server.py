@@ -79,12 +79,12 @@ class AppServerEvents:
         """A turn was begun in it: every client is told that, but its end only those that subscribe to turns."""
         self._turn = _Turn()
         self._requests: dict[str, Record] = {}
-        self._partial: TextSoFar | None = None
+        self._new_text: TextSoFar | None = None
 
     def take_text(self) -> TextSoFar | None:
         """Return the text of the running turn if it has grown since the last call."""
-        partial, self._partial = self._partial, None
-        return partial
+        new_text, self._new_text = self._new_text, None
+        return new_text
 
     def read(self, message: Record) -> list[SignalReport]:
         """Return the reports of a notification or a request."""
@@ -162,7 +162,7 @@ class AppServerEvents:
             return
         turn.text = word(params, "delta") if item != turn.item else turn.text + word(params, "delta")
         turn.item = item
-        self._partial = TextSoFar(turn.id, turn.text) if turn.text else self._partial
+        self._new_text = TextSoFar(turn.id, turn.text) if turn.text else self._new_text
 
     def _begin(self, turn_id: str) -> list[SignalReport]:
         if turn_id == self._turn.id:

@@ -110,7 +110,7 @@ class OpenCodeEvents:
         """Its open questions, by the id of the request."""
         self._sessions: dict[str, _Session] = {}
         self._of_sub_agents: set[str] = set()
-        self._partial: TextSoFar | None = None
+        self._new_text: TextSoFar | None = None
 
     def way_of(self, session: str) -> Record:
         """Return the agent and the model of a conversation's last message; empty before the first."""
@@ -118,8 +118,8 @@ class OpenCodeEvents:
 
     def take_text(self) -> TextSoFar | None:
         """Return the text of the running turn if it has grown since the last call."""
-        partial, self._partial = self._partial, None
-        return partial
+        new_text, self._new_text = self._new_text, None
+        return new_text
 
     def read(self, event: Record) -> SignalReport | None:
         """Return the report of an event; None if it is not about the turn."""
@@ -164,7 +164,7 @@ class OpenCodeEvents:
         else:
             report = _note_part(part(given, "part"), session)
         if session.texts != before and (text := "".join(session.texts.values())):
-            self._partial = TextSoFar(session.turn, text)
+            self._new_text = TextSoFar(session.turn, text)
         return report
 
     def _read_question(self, name: str, given: Record, session: _Session) -> SignalReport | None:

@@ -160,7 +160,7 @@ def test_a_short_bare_message_of_several_lines_is_walked_over() -> None:
     assert answer_text([*before[:-1], "1+1", "2+2", "2", "4", ""], "1+1\n2+2", profile, earlier=earlier) == "2\n4"
 
 
-def test_what_an_earlier_message_of_the_same_words_was_told_is_no_answer() -> None:
+def test_the_answer_to_an_earlier_message_of_the_same_text_is_not_ours() -> None:
     profile = quiet_profile(envelope=False)
     before = ["if (x == 5) 77", "77", "x = 6", ""]
     earlier = count_shown(before, "if (x == 5) 77", profile)

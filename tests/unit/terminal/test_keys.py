@@ -82,7 +82,7 @@ def test_moving_keys_are_known(data: bytes, kind: KeyKind) -> None:
         b"\x1b[200;2~",
     ],
 )
-def test_what_may_do_anything_is_other(data: bytes) -> None:
+def test_a_key_that_may_do_anything_is_other(data: bytes) -> None:
     assert only_key(data).kind is KeyKind.OTHER
 
 
@@ -232,7 +232,7 @@ def test_a_line_program_gets_one_line_without_tabs() -> None:
     assert keys.data == b"one two three"
 
 
-def test_the_profile_says_what_stands_for_a_line_break() -> None:
+def test_the_profile_names_the_replacement_of_a_line_break() -> None:
     profile = line_profile(typing={"newline": " / "})
 
     assert keystrokes("one\ntwo", profile, bracketed_paste=False).shown == "one / two"

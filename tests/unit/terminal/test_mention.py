@@ -168,7 +168,7 @@ def test_enter_in_the_newer_encodings_counts_too() -> None:
     assert person.sent == [("codex", "hi")]
 
 
-def test_an_enter_that_is_cut_is_held_all_the_same() -> None:
+def test_an_enter_that_comes_in_two_reads_is_held_too() -> None:
     person = PersonAtPrompt()
 
     person.types("@codex hi", b"\x1b[1", b"3u")
@@ -263,7 +263,7 @@ def test_two_lines_typed_ahead_are_both_sent() -> None:
     assert person.program.submitted == []
 
 
-def test_an_input_that_cannot_be_cleared_is_told_and_nothing_is_sent() -> None:
+def test_if_the_input_cannot_be_cleared_the_person_is_notified_and_nothing_is_sent() -> None:
     person = PersonAtPrompt()
     person.program.clears = False
 

@@ -1,4 +1,4 @@
-"""A profile is data, and a mistake in it is told with the key's path."""
+"""A profile is data, and an error in it names the key's path."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_every_part_of_a_profile_is_read() -> None:
         ({"regions": {"box": {"betwen": "x"}}}, "there is no key regions.box.betwen"),
     ],
 )
-def test_a_mistake_is_told_with_the_path_of_its_key(fields: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_path_of_its_key(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidProfile, match=rf"profile 'tool': {message}") as caught:
         parse_profile({"command": ["tool"], **fields} if fields else {}, "tool")
 
@@ -197,7 +197,7 @@ def test_a_dialog_has_a_kind_and_a_way_to_be_answered_that_are_known(dialog: dic
         parse_profile(table, "x")
 
 
-def test_a_dialog_that_says_no_more_asks_for_a_permission_and_is_answered_in_the_terminal() -> None:
+def test_a_dialog_rule_without_kind_and_keys_is_a_permission_to_answer_in_the_terminal() -> None:
     profile = parse_profile({"command": ["x"], "dialogs": [{"name": "ask", "every": ["a"]}]}, "x")
 
     assert (profile.dialogs[0].kind, profile.dialogs[0].choose) == (QuestionKind.PERMISSION, "")

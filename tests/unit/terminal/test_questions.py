@@ -1,4 +1,4 @@
-"""What a program says it asks and what its terminal shows become one question; its id stays while that is asked."""
+"""A program's report and the dialog on its screen become one question, whose id stays while it is asked."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_half_a_picture_changes_nothing_but_proves_nothing() -> None:
     assert not tracker.is_seen
 
 
-def test_what_is_still_asked_though_its_dialog_is_gone_is_not_seen() -> None:
+def test_a_question_whose_dialog_is_gone_for_a_moment_is_not_seen() -> None:
     tracker = QuestionTracker(PROFILE)
     first = asked(tracker.observe(look(*ONE), 0.0))
 
@@ -113,7 +113,7 @@ def test_a_menu_asks_nothing_unless_the_program_says_that_it_waits() -> None:
     assert (question.kind, question.options, question.hint) == (QuestionKind.PERMISSION, (), "look at its terminal")
 
 
-def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_made_safe() -> None:
+def test_reported_text_and_options_come_before_those_of_the_dialog_and_are_made_safe() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported())
 
@@ -123,7 +123,7 @@ def test_the_programs_words_and_options_come_before_those_of_the_dialog_and_are_
     assert question.options == OWN.options
 
 
-def test_what_is_told_with_its_options_waits_less_for_its_dialog() -> None:
+def test_a_question_reported_with_options_waits_less_for_its_dialog() -> None:
     patience: list[float | None] = []
     for question in (OWN, replace(OWN, options=())):
         tracker = QuestionTracker(PROFILE)
@@ -134,7 +134,7 @@ def test_what_is_told_with_its_options_waits_less_for_its_dialog() -> None:
     assert patience == [pytest.approx(0.2), pytest.approx(0.7)]
 
 
-def test_what_is_told_is_shown_with_its_dialog_or_after_a_moment_without() -> None:
+def test_a_reported_question_waits_a_moment_for_its_dialog() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported())
 
@@ -144,7 +144,7 @@ def test_what_is_told_is_shown_with_its_dialog_or_after_a_moment_without() -> No
     assert asked(tracker.observe(look("busy", dialog=""), tracker.deadline)).title == "May I[2J?"
 
 
-def test_a_word_that_comes_after_the_dialog_does_not_change_the_id() -> None:
+def test_a_report_that_comes_after_its_dialog_does_not_change_the_id() -> None:
     tracker = QuestionTracker(PROFILE)
     first = asked(tracker.observe(look(*ONE), 0.0))
     tracker.receive(reported())
@@ -157,7 +157,7 @@ def test_a_word_that_comes_after_the_dialog_does_not_change_the_id() -> None:
     assert tracker.has("own")
 
 
-def test_a_dialog_that_is_there_before_its_word_is_not_taken_for_the_one_before() -> None:
+def test_a_dialog_that_is_visible_before_its_report_is_another_question() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported())
     tracker.observe(look(*ONE), 0.0)
@@ -169,7 +169,7 @@ def test_a_dialog_that_is_there_before_its_word_is_not_taken_for_the_one_before(
     assert not tracker.has("own")
 
 
-def test_a_word_that_is_there_before_its_dialog_is_not_about_the_one_before() -> None:
+def test_a_report_that_comes_before_its_dialog_is_another_question() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported())
     tracker.observe(look(*ONE), 0.0)
@@ -181,7 +181,7 @@ def test_a_word_that_is_there_before_its_dialog_is_not_about_the_one_before() ->
     assert (following.id, following.dialog is not None) == ("next", True)
 
 
-def test_where_word_and_dialog_do_not_agree_only_a_person_may_answer() -> None:
+def test_if_report_and_dialog_disagree_only_a_person_may_answer() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported(Question(id="own", kind=QuestionKind.CHOICE, title="Which?")))
 
@@ -189,7 +189,7 @@ def test_where_word_and_dialog_do_not_agree_only_a_person_may_answer() -> None:
 
 
 @pytest.mark.parametrize("state", [READY, WORKING])
-def test_a_word_that_something_later_contradicts_asks_nothing(state: str) -> None:
+def test_a_report_that_later_evidence_contradicts_is_no_question(state: str) -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported())
     tracker.observe(look("busy", dialog=""), 0.0)
@@ -200,7 +200,7 @@ def test_a_word_that_something_later_contradicts_asks_nothing(state: str) -> Non
     assert not tracker.has("own")
 
 
-def test_the_next_thing_that_it_says_ends_what_it_asked() -> None:
+def test_the_next_report_ends_the_question() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported())
     tracker.receive(SignalReport(kind=SignalKind.WORKING, source=Source.SIGNAL, detail="it goes on"))
@@ -208,7 +208,7 @@ def test_the_next_thing_that_it_says_ends_what_it_asked() -> None:
     assert tracker.observe(look("busy", dialog="", state=WORKING), 5.0) is None
 
 
-def test_words_beside_a_permission_are_not_offered() -> None:
+def test_free_text_is_not_offered_beside_a_permission() -> None:
     tracker = QuestionTracker(PROFILE)
 
     question = asked(tracker.observe(look("rm a", "Go on?", " > 1. Yes", "   2. Say why not"), 0.0))
@@ -216,7 +216,7 @@ def test_words_beside_a_permission_are_not_offered() -> None:
     assert question.takes_text is False
 
 
-def test_words_about_something_else_than_the_dialog_are_not_mixed_with_it() -> None:
+def test_a_report_about_something_else_is_not_mixed_with_the_dialog() -> None:
     tracker = QuestionTracker(PROFILE)
     other = Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="make a file\nrm -r /")
     tracker.receive(reported(other))
@@ -228,7 +228,7 @@ def test_words_about_something_else_than_the_dialog_are_not_mixed_with_it() -> N
     assert (opened.question.detail, opened.question.source) == ("rm a", "screen")
 
 
-def test_words_about_the_dialog_are_shown_whole() -> None:
+def test_a_report_about_the_dialog_is_shown_whole() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(reported(Question(id="own", kind=QuestionKind.PERMISSION, title="", detail="remove it\nrm a")))
 
@@ -288,7 +288,7 @@ def test_a_number_means_what_it_means_on_the_screen() -> None:
     assert (opened.question.title, opened.question.source) == ("May I?", "signal")
 
 
-def test_options_of_its_own_words_stay_where_their_numbers_are_those_of_the_screen() -> None:
+def test_reported_options_stay_if_the_screen_numbers_them_alike() -> None:
     tracker = QuestionTracker(PROFILE)
     tracker.receive(
         reported(own_options(("1", "Yes, remove it", OptionEffect.ALLOW), ("2", "No, keep it", OptionEffect.DENY)))
@@ -301,7 +301,7 @@ def test_options_of_its_own_words_stay_where_their_numbers_are_those_of_the_scre
     assert [option.label for option in opened.question.options] == ["Yes, remove it", "No, keep it"]
 
 
-def test_the_options_that_a_real_hook_tells_give_way_to_those_of_its_dialog() -> None:
+def test_the_options_of_a_real_hook_give_way_to_those_of_its_dialog() -> None:
     claude = bundled("claude")
     tracker = QuestionTracker(claude)
     payload = next(hook for hook in recorded("claude", "hooks.jsonl") if hook.get("permission_suggestions"))

@@ -72,7 +72,7 @@ def test_a_dialog_is_waited_out() -> None:
     assert isinstance(tracker.advance(look_at(page(), quiet_for=0.6), 902.0)[0], Settled)
 
 
-def test_another_dialog_is_told_anew() -> None:
+def test_another_dialog_is_another_step() -> None:
     tracker = worked(page_profile())
     tracker.advance(look_at(dialog_page(), WAITING, dialog="permission"), 1.0)
 
@@ -99,7 +99,7 @@ def test_a_person_who_types_their_next_line_does_not_prolong_the_turn() -> None:
         look_at(page(), STARTING),
     ],
 )
-def test_what_is_not_known_ends_nothing(look: object) -> None:
+def test_an_unknown_state_does_not_end_the_turn(look: object) -> None:
     tracker = worked(page_profile())
 
     assert tracker.advance(look, 50.0) == ()  # type: ignore[arg-type]  # pytest hands it on as an object
@@ -142,7 +142,7 @@ def test_work_that_the_delivery_saw_counts() -> None:
     assert isinstance(end, Settled)
 
 
-def test_a_program_that_says_itself_that_it_is_done_is_believed_sooner() -> None:
+def test_a_turn_settles_sooner_if_the_program_reports_its_status() -> None:
     tracker = worked(page_profile())
 
     (end,) = tracker.advance(look_at(replace(page(), program_status="done"), quiet_for=0.15), 5.0)

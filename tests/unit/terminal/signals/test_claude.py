@@ -40,7 +40,7 @@ def test_a_turn_begins_with_the_prompt_and_ends_with_the_answer() -> None:
     assert taken.source is ended.source is Source.SIGNAL
 
 
-def test_a_permission_request_says_what_is_asked() -> None:
+def test_a_permission_request_reports_the_question() -> None:
     reports = reports_of("RUNTOOL now")
 
     assert [report.kind for report in reports] == [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.ANSWERED]
@@ -48,7 +48,7 @@ def test_a_permission_request_says_what_is_asked() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["SLOW one", "RUNTOOL deny"])
-def test_an_interrupt_is_told_by_the_transcript_alone(prompt: str) -> None:
+def test_only_the_transcript_reports_an_interrupt(prompt: str) -> None:
     *_, ended = reports_of(prompt)
 
     assert (ended.kind, ended.reason, ended.source) == (SignalKind.FAILED, "interrupted", Source.TRANSCRIPT)
@@ -67,7 +67,7 @@ def test_a_failure_of_the_model_ends_the_turn_with_its_reason(prompt: str, reaso
     assert (ended.kind, ended.reason, ended.text) == (SignalKind.FAILED, reason, note)
 
 
-def test_other_hooks_and_other_shapes_say_nothing() -> None:
+def test_other_hooks_and_other_shapes_are_not_reported() -> None:
     assert claude.read_hook({"hook_event_name": "PreToolUse"}) is None
     assert claude.read_hook({}) is None
     assert claude.read_record({"type": "user", "message": "text"}) is None
@@ -79,7 +79,7 @@ def test_other_hooks_and_other_shapes_say_nothing() -> None:
     assert claude.read_record(subagent) is None
 
 
-def test_a_question_is_told_in_its_own_words() -> None:
+def test_a_question_is_reported_by_its_text() -> None:
     asked = {"tool_name": "AskUserQuestion", "tool_input": {"questions": [{"question": "Which colour?"}]}}
 
     report = claude.read_hook({"hook_event_name": "PermissionRequest", **asked})
@@ -88,7 +88,7 @@ def test_a_question_is_told_in_its_own_words() -> None:
     assert report.text == "Which colour?"
 
 
-def test_a_tool_without_a_telling_input_is_told_by_its_name() -> None:
+def test_a_tool_without_a_telling_input_is_named_alone() -> None:
     report = claude.read_hook({"hook_event_name": "PermissionRequest", "tool_name": "Odd"})
 
     assert report is not None
@@ -123,7 +123,7 @@ def test_the_persons_own_settings_are_found(arguments: tuple[str, ...], theirs: 
     assert claude.settings_argument(arguments) == (theirs, rest)
 
 
-def test_a_limit_that_ends_at_a_known_time_says_when() -> None:
+def test_a_rate_limit_reports_when_it_ends() -> None:
     payload = {
         "hook_event_name": "StopFailure",
         "error": "rate_limit",
@@ -147,7 +147,7 @@ def decision(payload: dict[str, Any], choice: Choice) -> Any:
     return answer["hookSpecificOutput"]["decision"]
 
 
-def test_a_permission_offers_what_the_hook_can_say() -> None:
+def test_a_permission_offers_the_options_that_the_hook_can_express() -> None:
     question = claude.question_in(PERMISSION, "q")
 
     assert (question.kind, question.title) == (QuestionKind.PERMISSION, "May it use Bash?")
@@ -174,7 +174,7 @@ def test_each_option_is_one_decision(key: str, expected: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("key", ["", "0", "5", "-1", "²", "always-3"])
-def test_what_is_not_offered_is_no_decision(key: str) -> None:
+def test_a_choice_that_is_not_offered_is_no_decision(key: str) -> None:
     assert claude.hook_answer(PERMISSION, Choice(option=key)) is None
     assert claude.hook_answer(asking(COLOUR), Choice(option=key)) is None
 
@@ -192,7 +192,7 @@ def test_rules_that_would_be_remembered_are_named_and_unknown_ones_are_not_offer
     assert decision(payload, Choice(option="always"))["updatedPermissions"] == [rules]
 
 
-def test_a_question_is_answered_by_a_label_or_in_words() -> None:
+def test_a_question_is_answered_by_a_label_or_by_free_text() -> None:
     payload = asking(COLOUR)
     question = claude.question_in(payload, "q")
 

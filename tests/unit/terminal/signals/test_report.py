@@ -46,11 +46,11 @@ def test_a_prompt_is_ours_if_it_holds_what_was_typed_whatever_the_blanks(prompt:
         (SignalKind.FAILED, READY),
     ],
 )
-def test_each_report_says_in_what_state_the_agent_is(kind: SignalKind, state: str) -> None:
+def test_each_report_means_a_state_of_the_agent(kind: SignalKind, state: str) -> None:
     assert SignalReport(kind=kind, source=Source.SIGNAL, detail="").state == state
 
 
-def test_a_record_of_another_shape_says_nothing() -> None:
+def test_a_record_of_another_shape_reads_as_empty() -> None:
     record = {"a": {"b": 5}, "list": ["text", {"c": "d"}], "text": "t"}
 
     assert word(record, "a", "b") == word(record, "text", "b") == word(record, "nothing", "there") == ""

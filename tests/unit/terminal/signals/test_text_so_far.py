@@ -1,4 +1,4 @@
-"""What CLIs with a server say while they say it."""
+"""The text of a running turn, from CLIs that have a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def conversation() -> OpenCodeEvents:
     return events
 
 
-def test_opencode_says_its_text_as_it_grows() -> None:
+def test_the_text_of_opencode_grows() -> None:
     events = conversation()
     opened(events, "p1")
 
@@ -42,7 +42,7 @@ def test_opencode_says_its_text_as_it_grows() -> None:
     assert grown(events, "p2", "!") == TextSoFar("u", "The weather!")
 
 
-def test_what_opencode_thinks_is_not_what_it_says() -> None:
+def test_thoughts_of_opencode_are_not_its_text() -> None:
     events = conversation()
     opened(events, "r1", "reasoning")
     opened(events, "p1")
@@ -53,7 +53,7 @@ def test_what_opencode_thinks_is_not_what_it_says() -> None:
     assert grown(events, "never-seen", "x") is None
 
 
-def test_a_new_message_of_opencode_begins_anew() -> None:
+def test_a_new_message_of_opencode_starts_a_new_text() -> None:
     events = conversation()
     opened(events, "p1")
     grown(events, "p1", "let me look")
@@ -82,7 +82,7 @@ def codex(events: AppServerEvents, name: str, **params: Any) -> TextSoFar | None
     return events.take_text()
 
 
-def test_codex_says_its_text_as_it_grows_and_each_message_begins_anew() -> None:
+def test_the_text_of_codex_grows_and_each_message_starts_a_new_one() -> None:
     events = AppServerEvents()
     codex(events, "thread/started", thread={"id": "t"})
     codex(events, "turn/started", turn={"id": "1"})
