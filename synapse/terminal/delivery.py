@@ -270,7 +270,7 @@ class Delivery:
         if self._after_dialog or (self._seeker.was_seen and seen is not Shown.PART):
             return "the text was in the prompt and is no longer there"
         if seen is Shown.FOREIGN:
-            return "the prompt shows something else than the text"
+            return "the prompt shows other text"
         if seen is Shown.HIDDEN and self._profile.prompt is not None:
             return "the prompt went away before Enter was pressed"
         return ""

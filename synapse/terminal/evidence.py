@@ -173,13 +173,13 @@ class Evidence:
     def _read_title(self, picture: Picture, now: float) -> None:
         if picture.program_status in _PROGRAM_STATES:
             state = _PROGRAM_STATES[picture.program_status]
-            self._claim(Source.TITLE, state, f"the program says of itself: {picture.program_status}", now)
+            self._claim(Source.TITLE, state, f"the program reports its status: {picture.program_status}", now)
             return
         for state, pattern in self._profile.titles.items():
             if pattern.search(picture.title):
                 self._claim(Source.TITLE, state, f"the title is {picture.title!r}", now)
                 return
-        self._claim(Source.TITLE, "", "the title says nothing", now)
+        self._claim(Source.TITLE, "", "the title matches no rule", now)
 
     def _read_screen(self, picture: Picture, quiet_for: float, now: float) -> None:
         restless_since, self.restless_since = self.restless_since, None
@@ -191,17 +191,17 @@ class Evidence:
         elif read_prompt(picture, self._profile) is None:
             # A line program is at its prompt or at work. A full-screen program may show a page that no rule knows.
             works = self._profile.reads_lines and self._verdict.state != STARTING
-            self._claim(Source.SCREEN, WORKING if works else "", "the prompt is not there", now)
+            self._claim(Source.SCREEN, WORKING if works else "", "the prompt is not visible", now)
         elif quiet_for < self._profile.times.quiet:
             self.restless_since = now if restless_since is None else restless_since
-            self._claim(Source.SCREEN, "", "the prompt is there, but output has only just stopped", now)
+            self._claim(Source.SCREEN, "", "the prompt is visible, but output has only just stopped", now)
         else:
-            self._claim(Source.SCREEN, READY, "the prompt is there", now)
+            self._claim(Source.SCREEN, READY, "the prompt is visible", now)
 
     def _read_quiet(self, quiet_for: float, now: float) -> None:
         needed = self._profile.times.quiet
-        rule = f"the profile has no prompt rule, so {needed:g} s without output count as ready"
-        self._claim(Source.SCREEN, "", "no rule says anything", now)
+        rule = f"the profile has no prompt rule, so {needed:g} s without output counts as ready"
+        self._claim(Source.SCREEN, "", "no rule matches", now)
         if quiet_for >= needed:
             self._claim(Source.QUIET, READY, rule, now)
         else:
