@@ -28,11 +28,11 @@ from synapse.terminal.signals.report import (
     SignalKind,
     SignalReport,
     failed,
-    items,
     numbered,
-    part,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _DAY: Final = 24 * 60 * 60
@@ -59,16 +59,16 @@ def read_hook(payload: Record, question_id: str = "") -> SignalReport | None:
 
     A question gets `question_id`, because it has no id of its own.
     """
-    turn = word(payload, "prompt_id")
-    match word(payload, "hook_event_name"):
+    turn = text_at(payload, "prompt_id")
+    match text_at(payload, "hook_event_name"):
         case "UserPromptSubmit":
-            return _report(SignalKind.SUBMITTED, "its hook has the prompt", word(payload, "prompt"), turn)
+            return _report(SignalKind.SUBMITTED, "its hook has the prompt", text_at(payload, "prompt"), turn)
         case "PermissionRequest":
             asked = _asked(payload)
             detail = f"its hook says what it asks: {shortened(asked)}"
             return replace(_report(SignalKind.WAITING, detail, asked, turn), question=question_in(payload, question_id))
         case "Stop":
-            answer = word(payload, "last_assistant_message")
+            answer = text_at(payload, "last_assistant_message")
             return _report(SignalKind.ANSWERED, "its hook says that it is done", answer, turn)
         case "StopFailure":
             return _failure(payload, turn)
@@ -80,14 +80,14 @@ def read_record(record: Record) -> SignalReport | None:
     """Return what a line of the transcript reports beyond the hooks: that a person interrupted the turn."""
     if record.get("type") != "user" or record.get("isSidechain") is True:
         return None
-    for block in items(part(record, "message"), "content"):
-        if word(block, "text").startswith(_INTERRUPTION):
+    for block in tables_at(table_at(record, "message"), "content"):
+        if text_at(block, "text").startswith(_INTERRUPTION):
             return failed(
                 Source.TRANSCRIPT,
                 INTERRUPTED,
                 INTERRUPTED_IN_TERMINAL,
                 detail="its transcript says that it was interrupted",
-                turn=word(record, "promptId"),
+                turn=text_at(record, "promptId"),
             )
     return None
 
@@ -102,14 +102,16 @@ class LastWords:
 
     def read(self, record: Record) -> None:
         """Take one line; repeated lines do not count. A message has one line for each of its blocks."""
-        line = word(record, "uuid")
+        line = text_at(record, "uuid")
         if record.get("type") != "assistant" or record.get("isSidechain") is True or line in self._lines:
             return
         self._lines.add(line)
-        message = part(record, "message")
-        if word(message, "id") != self._message:
-            self._message, self._texts = word(message, "id"), []
-        self._texts += [word(block, "text") for block in items(message, "content") if word(block, "type") == "text"]
+        message = table_at(record, "message")
+        if text_at(message, "id") != self._message:
+            self._message, self._texts = text_at(message, "id"), []
+        self._texts += [
+            text_at(block, "text") for block in tables_at(message, "content") if text_at(block, "type") == "text"
+        ]
 
     def exact(self, answer: str) -> str | None:
         """Return the answer that a hook reported, with the blanks around it that hooks trim; None if it is another."""
@@ -133,8 +135,8 @@ def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:
     """Return the person's settings with our hooks after theirs."""
-    hooks: dict[str, Any] = dict(part(theirs, "hooks"))
-    for name, groups in part(ours, "hooks").items():
+    hooks: dict[str, Any] = dict(table_at(theirs, "hooks"))
+    for name, groups in table_at(ours, "hooks").items():
         known = hooks.get(name)
         hooks[name] = [*(cast("list[object]", known) if isinstance(known, list) else []), *groups]
     return {**theirs, "hooks": hooks}
@@ -157,8 +159,8 @@ def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
 
 def question_in(payload: Record, question_id: str) -> Question:
     """Return the question of a hook's payload, with that id."""
-    given = part(payload, "tool_input")
-    questions = items(given, "questions")
+    given = table_at(payload, "tool_input")
+    questions = tables_at(given, "questions")
     if not questions:
         return _permission(payload, question_id)
     return Question(
@@ -174,7 +176,7 @@ def question_in(payload: Record, question_id: str) -> Question:
 
 def hook_answer(payload: Record, choice: Choice) -> Json | None:
     """Return the hook's answer for a choice among the question's options; None if the hook cannot express it."""
-    if items(part(payload, "tool_input"), "questions"):
+    if tables_at(table_at(payload, "tool_input"), "questions"):
         return _answer(payload, choice)
     if choice.text:
         return _decision({"behavior": _DENY, "message": choice.text})
@@ -193,8 +195,8 @@ def _report(kind: SignalKind, detail: str, text: str, turn: str) -> SignalReport
 
 
 def _failure(payload: Record, turn: str) -> SignalReport:
-    note = word(payload, "last_assistant_message") or word(payload, "error_details") or word(payload, "error")
-    reason = RATE_LIMITED if word(payload, "error") == "rate_limit" else API_ERROR
+    note = text_at(payload, "last_assistant_message") or text_at(payload, "error_details") or text_at(payload, "error")
+    reason = RATE_LIMITED if text_at(payload, "error") == "rate_limit" else API_ERROR
     note = _with_time(note)
     return failed(Source.SIGNAL, reason, note, detail=f"its hook says that it failed: {shortened(note)}", turn=turn)
 
@@ -209,17 +211,17 @@ def _with_time(note: str) -> str:
 
 def _asked(payload: Record) -> str:
     """Return what a permission request is about: the tool, and its most telling input."""
-    tool, given = word(payload, "tool_name") or "a tool", part(payload, "tool_input")
-    questions = [word(question, "question") for question in items(given, "questions")]
+    tool, given = text_at(payload, "tool_name") or "a tool", table_at(payload, "tool_input")
+    questions = [text_at(question, "question") for question in tables_at(given, "questions")]
     if any(questions):
         return " ".join(filter(None, questions))
-    telling = next((value for key in _TELLING if (value := word(given, key))), "")
+    telling = next((value for key in _TELLING if (value := text_at(given, key))), "")
     return f"{tool}: {telling}" if telling else tool
 
 
 def _permission(payload: Record, question_id: str) -> Question:
-    tool, given = word(payload, "tool_name") or "a tool", part(payload, "tool_input")
-    inputs = [value for key in ("description", *_TELLING) if (value := word(given, key))]
+    tool, given = text_at(payload, "tool_name") or "a tool", table_at(payload, "tool_input")
+    inputs = [value for key in ("description", *_TELLING) if (value := text_at(given, key))]
     # No numbers: its dialog offers other options than its hook, so a number would mean something else on the screen.
     always = [
         Option(key=_always(number), label=safe_line(label), leaning=OptionEffect.ALLOW_ALWAYS)
@@ -244,59 +246,59 @@ def _always(number: int) -> str:
 
 
 def _choices(question: Record) -> tuple[Option, ...]:
-    return numbered((word(option, "label"), OptionEffect.OTHER) for option in items(question, "options"))
+    return numbered((text_at(option, "label"), OptionEffect.OTHER) for option in tables_at(question, "options"))
 
 
 def _explained(question: Record, *, is_one: bool) -> str:
     """Return the options' descriptions; of several questions, also the questions and all options."""
-    lines = [] if is_one else [word(question, "question")]
-    for number, option in enumerate(items(question, "options"), 1):
-        about = word(option, "description")
+    lines = [] if is_one else [text_at(question, "question")]
+    for number, option in enumerate(tables_at(question, "options"), 1):
+        about = text_at(option, "description")
         if about or not is_one:
-            lines.append(f"{number}. {word(option, 'label')}" + (f": {about}" if about else ""))
+            lines.append(f"{number}. {text_at(option, 'label')}" + (f": {about}" if about else ""))
     return "\n".join(lines)
 
 
 def _answer(payload: Record, choice: Choice) -> Json | None:
-    given = part(payload, "tool_input")
-    questions = items(given, "questions")
+    given = table_at(payload, "tool_input")
+    questions = tables_at(given, "questions")
     if len(questions) != 1:
         return None
-    offered = items(questions[0], "options")
+    offered = tables_at(questions[0], "options")
     number = int(choice.option) if choice.option.isascii() and choice.option.isdigit() else 0
     if not choice.text and not 1 <= number <= len(offered):
         return None
-    said = choice.text or word(offered[number - 1], "label")
-    answers = {word(questions[0], "question"): said}
+    said = choice.text or text_at(offered[number - 1], "label")
+    answers = {text_at(questions[0], "question"): said}
     return _decision({"behavior": _ALLOW, "updatedInput": {**given, "answers": answers}})
 
 
 def _suggestions(payload: Record) -> list[tuple[Record, str]]:
     """Return the permissions that it offers to remember, each with a label; one without a label is left out."""
-    named = ((suggestion, _remembered(suggestion)) for suggestion in items(payload, "permission_suggestions"))
+    named = ((suggestion, _remembered(suggestion)) for suggestion in tables_at(payload, "permission_suggestions"))
     return [(suggestion, label) for suggestion, label in named if label]
 
 
 def _remembered(suggestion: Record) -> str:
-    where = word(suggestion, "destination")
+    where = text_at(suggestion, "destination")
     how_long = f" ({where})" if where else ""
-    match word(suggestion, "type"):
-        case "addRules" if word(suggestion, "behavior") in ("", _ALLOW):
-            rules = [_rule(rule) for rule in items(suggestion, "rules")]
+    match text_at(suggestion, "type"):
+        case "addRules" if text_at(suggestion, "behavior") in ("", _ALLOW):
+            rules = [_rule(rule) for rule in tables_at(suggestion, "rules")]
             return f"Yes, and don't ask again for {', '.join(rules)}{how_long}" if rules else ""
         case "addDirectories":
             folders: object = suggestion.get("directories")
             texts = list(cast("list[object]", folders)) if isinstance(folders, list) else []
             return f"Yes, and always allow access to {', '.join(map(str, texts))}{how_long}" if texts else ""
         case "setMode":
-            return f"Yes, and switch to {word(suggestion, 'mode')}{how_long}"
+            return f"Yes, and switch to {text_at(suggestion, 'mode')}{how_long}"
         case _:
             return ""
 
 
 def _rule(rule: Record) -> str:
-    content = word(rule, "ruleContent")
-    return f"{word(rule, 'toolName')}({content})" if content else word(rule, "toolName")
+    content = text_at(rule, "ruleContent")
+    return f"{text_at(rule, 'toolName')}({content})" if content else text_at(rule, "toolName")
 
 
 def _decision(decision: dict[str, Any]) -> Json:

@@ -20,10 +20,10 @@ from synapse.terminal.signals.report import (
     SignalReport,
     error_sentence,
     failed,
-    items,
-    part,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _LIMITS: Final = ("usagelimit", "ratelimit", "quota", "httpstatuscode429")
@@ -33,14 +33,14 @@ def read_record(record: Record) -> SignalReport | None:
     """Return the report of a line of the rollout; None if it is not about the turn."""
     if record.get("type") != "event_msg":
         return None
-    event = part(record, "payload")
-    read = _READERS.get(word(event, "type"))
-    return None if read is None else read(event, word(event, "turn_id"))
+    event = table_at(record, "payload")
+    read = _READERS.get(text_at(event, "type"))
+    return None if read is None else read(event, text_at(event, "turn_id"))
 
 
 def is_conversation(record: Record) -> bool:
     """Return whether this is the first line of a person's own conversation; sub-agents have rollouts too."""
-    source: object = part(record, "payload").get("source")
+    source: object = table_at(record, "payload").get("source")
     return record.get("type") == "session_meta" and not isinstance(source, Mapping)
 
 
@@ -52,7 +52,7 @@ def is_limit(info: object) -> bool:
 
 def working_dir(record: Record) -> str:
     """Return the working folder of the conversation that begins with this line."""
-    return word(record, "payload", "cwd")
+    return text_at(record, "payload", "cwd")
 
 
 def _begun(_event: Record, turn: str) -> SignalReport | None:
@@ -60,15 +60,15 @@ def _begun(_event: Record, turn: str) -> SignalReport | None:
 
 
 def _item(event: Record, turn: str) -> SignalReport | None:
-    item = part(event, "item")
-    if word(item, "type") != "UserMessage":
+    item = table_at(event, "item")
+    if text_at(item, "type") != "UserMessage":
         return None
-    return _submitted("\n".join(word(content, "text") for content in items(item, "content")), turn)
+    return _submitted("\n".join(text_at(content, "text") for content in tables_at(item, "content")), turn)
 
 
 def _user_message(event: Record, turn: str) -> SignalReport | None:
     """Read the prompt as versions before 0.166 write it."""
-    return _submitted(word(event, "message"), turn)
+    return _submitted(text_at(event, "message"), turn)
 
 
 def _submitted(prompt: str, turn: str) -> SignalReport:
@@ -76,18 +76,18 @@ def _submitted(prompt: str, turn: str) -> SignalReport:
 
 
 def _complete(event: Record, turn: str) -> SignalReport | None:
-    if error := part(event, "error"):
+    if error := table_at(event, "error"):
         return _failure(error, turn)
-    return _report(SignalKind.ANSWERED, "its rollout says that it is done", word(event, "last_agent_message"), turn)
+    return _report(SignalKind.ANSWERED, "its rollout says that it is done", text_at(event, "last_agent_message"), turn)
 
 
 def _aborted(event: Record, turn: str) -> SignalReport | None:
-    detail = f"its rollout says that the turn was aborted: {word(event, 'reason') or 'no reason'}"
+    detail = f"its rollout says that the turn was aborted: {text_at(event, 'reason') or 'no reason'}"
     return failed(Source.TRANSCRIPT, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn)
 
 
 def _failure(error: Record, turn: str) -> SignalReport:
-    note = error_sentence(word(error, "message"))
+    note = error_sentence(text_at(error, "message"))
     reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
     detail = f"its rollout says that it failed: {shortened(note)}"
     return failed(Source.TRANSCRIPT, reason, note, detail=detail, turn=turn)

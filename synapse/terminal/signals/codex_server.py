@@ -27,12 +27,12 @@ from synapse.terminal.signals.report import (
     TextSoFar,
     error_sentence,
     failed,
-    items,
     numbered,
-    part,
     position,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _SHELLS: Final = ("bash", "sh", "zsh")
@@ -88,11 +88,11 @@ class AppServerEvents:
 
     def read(self, message: Record) -> list[SignalReport]:
         """Return the reports of a notification or a request."""
-        name, params = word(message, "method"), part(message, "params")
+        name, params = text_at(message, "method"), table_at(message, "params")
         if name == "thread/started":
-            self.note_thread(part(params, "thread"))
+            self.note_thread(table_at(params, "thread"))
             return []
-        if not self.thread or word(params, "threadId") != self.thread:
+        if not self.thread or text_at(params, "threadId") != self.thread:
             # Titles and sub-agents have conversations of their own.
             return []
         if "id" in message:
@@ -101,29 +101,29 @@ class AppServerEvents:
 
     def note_thread(self, thread: Record) -> bool:
         """Take a conversation that was begun; return whether the TUI shows it."""
-        if thread.get("ephemeral") is True or word(thread, "parentThreadId"):
+        if thread.get("ephemeral") is True or text_at(thread, "parentThreadId"):
             return False
-        is_active = word(thread, "status", "type") == "active"
-        if word(thread, "id") == self.thread:
+        is_active = text_at(thread, "status", "type") == "active"
+        if text_at(thread, "id") == self.thread:
             # After a broken connection it is announced again.
             self.has_begun = self.has_begun or is_active
             return True
-        self.thread, self.has_begun = word(thread, "id"), is_active
+        self.thread, self.has_begun = text_at(thread, "id"), is_active
         self._turn = _Turn()
         self._requests.clear()
         return True
 
     def catch_up(self, turn: Record) -> list[SignalReport]:
         """Return the reports of a turn as it stands, which began before this client subscribed to turns."""
-        turn_id = word(turn, "id")
+        turn_id = text_at(turn, "id")
         if turn_id < self._turn.id or (turn_id == self._turn.id and self._turn.is_over):
             # What was reported meanwhile is newer: the ids of turns grow with time.
             return []
         reports, answer = self._begin(turn_id), self._turn.answer
-        for item in items(turn, "items"):
+        for item in tables_at(turn, "items"):
             reports += self._item(item)
         self._turn.answer = answer or self._turn.answer
-        return reports if word(turn, "status") == "inProgress" else [*reports, *self._ended(turn)]
+        return reports if text_at(turn, "status") == "inProgress" else [*reports, *self._ended(turn)]
 
     def result_for(self, question_id: str, choice: Choice) -> tuple[object, object] | None:
         """Return the id of the question's request and the result that answers it.
@@ -141,26 +141,26 @@ class AppServerEvents:
     def _read(self, name: str, params: Record) -> list[SignalReport]:
         match name:
             case "thread/status/changed":
-                self.has_begun = self.has_begun or word(params, "status", "type") == "active"
+                self.has_begun = self.has_begun or text_at(params, "status", "type") == "active"
             case "turn/started":
-                return self._begin(word(params, "turn", "id"))
+                return self._begin(text_at(params, "turn", "id"))
             case "item/started" | "item/completed":
-                return self._item(part(params, "item"), is_complete=name == "item/completed")
+                return self._item(table_at(params, "item"), is_complete=name == "item/completed")
             case "item/agentMessage/delta":
                 self._grow(params)
             case "serverRequest/resolved":
                 return self._resolved(_question_id(params.get("requestId")))
             case "turn/completed":
-                return self._ended(part(params, "turn"))
+                return self._ended(table_at(params, "turn"))
             case _:
                 pass
         return []
 
     def _grow(self, params: Record) -> None:
-        turn, item = self._turn, word(params, "itemId")
-        if word(params, "turnId") not in ("", turn.id):
+        turn, item = self._turn, text_at(params, "itemId")
+        if text_at(params, "turnId") not in ("", turn.id):
             return
-        turn.text = word(params, "delta") if item != turn.item else turn.text + word(params, "delta")
+        turn.text = text_at(params, "delta") if item != turn.item else turn.text + text_at(params, "delta")
         turn.item = item
         self._new_text = TextSoFar(turn.id, turn.text) if turn.text else self._new_text
 
@@ -171,21 +171,21 @@ class AppServerEvents:
         return [_report(SignalKind.WORKING, "its server says that a turn has begun", turn=turn_id)]
 
     def _item(self, item: Record, *, is_complete: bool = True) -> list[SignalReport]:
-        match word(item, "type"):
+        match text_at(item, "type"):
             case "fileChange":
-                self._turn.changes[word(item, "id")] = item
+                self._turn.changes[text_at(item, "id")] = item
             case "agentMessage" if is_complete:
-                self._turn.answer = word(item, "text")
+                self._turn.answer = text_at(item, "text")
             case "userMessage" if is_complete and not self._turn.is_submitted:
                 self._turn.is_submitted = True
-                prompt = "\n".join(filter(None, (word(content, "text") for content in items(item, "content"))))
+                prompt = "\n".join(filter(None, (text_at(content, "text") for content in tables_at(item, "content"))))
                 return [_report(SignalKind.SUBMITTED, "its server has the prompt", prompt, self._turn.id)]
             case _:
                 pass
         return []
 
     def _asked(self, request: Record) -> list[SignalReport]:
-        question = read_question(request, self._turn.changes.get(word(request, "params", "itemId"), {}))
+        question = read_question(request, self._turn.changes.get(text_at(request, "params", "itemId"), {}))
         if question is None:
             return []
         self._requests[question.id] = request
@@ -201,20 +201,20 @@ class AppServerEvents:
         return [_report(SignalKind.WORKING, "its server says that the question was answered", turn=self._turn.id)]
 
     def _ended(self, turn: Record) -> list[SignalReport]:
-        turn_id = word(turn, "id")
+        turn_id = text_at(turn, "id")
         if turn_id == self._turn.id and self._turn.is_over:
             return []
         reports = self._begin(turn_id)
         self._turn.is_over = True
         self._requests.clear()
-        match word(turn, "status"):
+        match text_at(turn, "status"):
             case "interrupted":
                 detail = "its server says that the turn was interrupted"
                 end = failed(Source.SIGNAL, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn_id)
             case "failed":
-                end = _failure(part(turn, "error"), turn_id)
+                end = _failure(table_at(turn, "error"), turn_id)
             case _:
-                for item in items(turn, "items"):
+                for item in tables_at(turn, "items"):
                     reports += self._item(item)
                 end = _report(SignalKind.ANSWERED, "its server says that it is done", self._turn.answer, turn_id)
         return [*reports, end]
@@ -225,9 +225,11 @@ def read_question(request: Record, changes: Record) -> Question | None:
 
     `changes` is the item that the request is about, if it was reported: only that holds the changes of files.
     """
-    match word(request, "method"):
+    match text_at(request, "method"):
         case "item/commandExecution/requestApproval":
-            return _approval(request, "Would you like to run the following command?", _command(part(request, "params")))
+            return _approval(
+                request, "Would you like to run the following command?", _command(table_at(request, "params"))
+            )
         case "item/fileChange/requestApproval":
             return _approval(request, "Would you like to make the following edits?", _edits(changes))
         case "item/tool/requestUserInput":
@@ -237,7 +239,7 @@ def read_question(request: Record, changes: Record) -> Question | None:
 
 
 def _failure(error: Record, turn: str) -> SignalReport:
-    note = error_sentence(word(error, "message"))
+    note = error_sentence(text_at(error, "message"))
     reason = RATE_LIMITED if is_limit(error.get("codexErrorInfo")) else API_ERROR
     detail = f"its server says that it failed: {shortened(note)}"
     return failed(Source.SIGNAL, reason, note, detail=detail, turn=turn)
@@ -254,7 +256,7 @@ def _question_id(request_id: object) -> str:
 
 def _result_for(request: Record, choice: Choice) -> Mapping[str, Any] | None:
     """Return the result that expresses the choice; None if there is none."""
-    if word(request, "method") == _USER_INPUT:
+    if text_at(request, "method") == _USER_INPUT:
         return _user_input_result(request, choice)
     decisions = _decisions(request)
     place = position(choice.option, len(decisions))
@@ -262,7 +264,7 @@ def _result_for(request: Record, choice: Choice) -> Mapping[str, Any] | None:
 
 
 def _approval(request: Record, title: str, detail: str) -> Question:
-    reason = word(request, "params", "reason")
+    reason = text_at(request, "params", "reason")
     return Question(
         id=_question_id(request.get("id")),
         kind=QuestionKind.PERMISSION,
@@ -274,7 +276,7 @@ def _approval(request: Record, title: str, detail: str) -> Question:
 
 
 def _decisions(request: Record) -> list[str | Record]:
-    offered: object = part(request, "params").get("availableDecisions")
+    offered: object = table_at(request, "params").get("availableDecisions")
     if not isinstance(offered, list) or not offered:
         return list(_DEFAULT_DECISIONS)
     return [cast("str | Record", one) for one in cast("list[object]", offered) if isinstance(one, str | Mapping)]
@@ -287,7 +289,7 @@ def _name(decision: str | Record) -> str:
 def _label(decision: str | Record) -> str:
     """Return what the decision does, and what it remembers, if anything."""
     name = _name(decision)
-    remembered = "" if isinstance(decision, str) else _remembered(part(decision, name))
+    remembered = "" if isinstance(decision, str) else _remembered(table_at(decision, name))
     return remembered or _LABELS.get(name, name)
 
 
@@ -296,8 +298,8 @@ def _remembered(amendment: Record) -> str:
     if isinstance(prefix, list) and prefix:
         command = shlex.join(str(each) for each in cast("list[object]", prefix))
         return f"Yes, and don't ask again for commands that start with `{command}`"
-    host = word(amendment, "network_policy_amendment", "host")
-    is_blocked = word(amendment, "network_policy_amendment", "action") == "deny"
+    host = text_at(amendment, "network_policy_amendment", "host")
+    is_blocked = text_at(amendment, "network_policy_amendment", "action") == "deny"
     if host:
         return f"No, and block {host} from now on" if is_blocked else f"Yes, and allow {host} from now on"
     return ""
@@ -315,7 +317,7 @@ def _command(params: Record) -> str:
 
     The request's own summary leaves out parts that Codex considers harmless.
     """
-    command = word(params, "command")
+    command = text_at(params, "command")
     try:
         words = shlex.split(command)
     except ValueError:
@@ -325,20 +327,24 @@ def _command(params: Record) -> str:
 
 
 def _edits(changes: Record) -> str:
-    return "\n".join(f"{word(change, 'path')}\n{word(change, 'diff')}" for change in items(changes, "changes"))
+    return "\n".join(
+        f"{text_at(change, 'path')}\n{text_at(change, 'diff')}" for change in tables_at(changes, "changes")
+    )
 
 
 def _user_input(request: Record) -> Question:
-    asked = items(part(request, "params"), "questions")
+    asked = tables_at(table_at(request, "params"), "questions")
     is_one = len(asked) == 1
-    options = items(asked[0], "options") if is_one else []
-    described = [f"{word(one, 'label')}: {word(one, 'description')}" for one in options if word(one, "description")]
+    options = tables_at(asked[0], "options") if is_one else []
+    described = [
+        f"{text_at(one, 'label')}: {text_at(one, 'description')}" for one in options if text_at(one, "description")
+    ]
     return Question(
         id=_question_id(request.get("id")),
         kind=QuestionKind.CHOICE,
-        title=safe_line(word(asked[0], "question")) if asked else "",
-        detail=safe_lines("\n".join(described if is_one else [word(one, "question") for one in asked])),
-        options=numbered((word(option, "label"), OptionEffect.OTHER) for option in options),
+        title=safe_line(text_at(asked[0], "question")) if asked else "",
+        detail=safe_lines("\n".join(described if is_one else [text_at(one, "question") for one in asked])),
+        options=numbered((text_at(option, "label"), OptionEffect.OTHER) for option in options),
         takes_text=is_one and (not options or asked[0].get("isOther") is True),
         source=Source.SIGNAL,
         hint="" if is_one else SEVERAL_QUESTIONS,
@@ -346,10 +352,10 @@ def _user_input(request: Record) -> Question:
 
 
 def _user_input_result(request: Record, choice: Choice) -> Mapping[str, Any] | None:
-    asked = items(part(request, "params"), "questions")
+    asked = tables_at(table_at(request, "params"), "questions")
     if len(asked) != 1:
         return None
-    options = items(asked[0], "options")
+    options = tables_at(asked[0], "options")
     place = position(choice.option, len(options))
-    answer = choice.text if place is None else word(options[place], "label")
-    return {"answers": {word(asked[0], "id"): {"answers": [answer]}}} if answer else None
+    answer = choice.text if place is None else text_at(options[place], "label")
+    return {"answers": {text_at(asked[0], "id"): {"answers": [answer]}}} if answer else None

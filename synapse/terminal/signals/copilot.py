@@ -18,10 +18,10 @@ from synapse.terminal.signals.report import (
     SignalKind,
     SignalReport,
     failed,
-    items,
-    part,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _QUESTION_TOOL: Final = "ask_user"
@@ -53,18 +53,18 @@ class CopilotEvents:
 
     def read(self, event: Record) -> SignalReport | None:
         """Return the report of an event; None if it is not about the turn."""
-        read = self._readers.get(word(event, "type"))
-        return None if read is None else read(part(event, "data"))
+        read = self._readers.get(text_at(event, "type"))
+        return None if read is None else read(table_at(event, "data"))
 
     def _submitted(self, data: Record) -> SignalReport | None:
-        self._turn, self._answer = word(data, "interactionId"), None
+        self._turn, self._answer = text_at(data, "interactionId"), None
         self._requests.clear()
-        return self._report(SignalKind.SUBMITTED, "its events have the prompt", word(data, "content"))
+        return self._report(SignalKind.SUBMITTED, "its events have the prompt", text_at(data, "content"))
 
     def _said(self, data: Record) -> SignalReport | None:
         # A sub-agent's message is the result of the tool that called it.
-        if not word(data, "parentToolCallId"):
-            self._answer = None if items(data, "toolRequests") else word(data, "content")
+        if not text_at(data, "parentToolCallId"):
+            self._answer = None if tables_at(data, "toolRequests") else text_at(data, "content")
         return None
 
     def _ended(self, _data: Record) -> SignalReport | None:
@@ -73,36 +73,36 @@ class CopilotEvents:
         return None if answer is None else self._report(SignalKind.ANSWERED, "its events say that it is done", answer)
 
     def _permission_asked(self, data: Record) -> SignalReport | None:
-        request, request_id = part(data, "permissionRequest"), word(data, "requestId")
-        about = "\n".join(filter(None, (word(request, "intention"), _subject(request))))
+        request, request_id = table_at(data, "permissionRequest"), text_at(data, "requestId")
+        about = "\n".join(filter(None, (text_at(request, "intention"), _subject(request))))
         question = Question(id=request_id, kind=QuestionKind.PERMISSION, title="", detail=safe_lines(about))
         self._requests[request_id] = self._asks(_permission(request), question)
         # Only one dialog is shown at a time.
         return self._requests[request_id] if len(self._requests) == 1 else None
 
     def _permission_given(self, data: Record) -> SignalReport | None:
-        self._requests.pop(word(data, "requestId"), None)
+        self._requests.pop(text_at(data, "requestId"), None)
         return next(iter(self._requests.values()), None) or self._resumed()
 
     def _resumed(self) -> SignalReport:
         return self._report(SignalKind.WORKING, "its events say that the question was answered")
 
     def _tool_started(self, data: Record) -> SignalReport | None:
-        if word(data, "toolName") != _QUESTION_TOOL:
+        if text_at(data, "toolName") != _QUESTION_TOOL:
             return None
-        self._question = word(data, "toolCallId")
-        asked = word(data, "arguments", "question") or word(data, "arguments", "message")
+        self._question = text_at(data, "toolCallId")
+        asked = text_at(data, "arguments", "question") or text_at(data, "arguments", "message")
         return self._asks(asked, Question(id=self._question, kind=QuestionKind.CHOICE, title=safe_line(asked)))
 
     def _tool_ended(self, data: Record) -> SignalReport | None:
-        return self._resumed() if word(data, "toolCallId") == self._question != "" else None
+        return self._resumed() if text_at(data, "toolCallId") == self._question != "" else None
 
     def _aborted(self, _data: Record) -> SignalReport | None:
         return self._failed(INTERRUPTED, INTERRUPTED_IN_TERMINAL)
 
     def _broken(self, data: Record) -> SignalReport | None:
-        is_limit = word(data, "errorType") in _LIMITS
-        return self._failed(RATE_LIMITED if is_limit else API_ERROR, word(data, "message"))
+        is_limit = text_at(data, "errorType") in _LIMITS
+        return self._failed(RATE_LIMITED if is_limit else API_ERROR, text_at(data, "message"))
 
     def _asks(self, asked: str, question: Question) -> SignalReport:
         detail = f"its events say what it asks: {shortened(asked)}"
@@ -118,10 +118,12 @@ class CopilotEvents:
 
 def _permission(request: Record) -> str:
     subject = _subject(request)
-    kind = word(request, "kind") or "permission"
+    kind = text_at(request, "kind") or "permission"
     return f"{kind}: {subject}" if subject else kind
 
 
 def _subject(request: Record) -> str:
     """Return what a permission request is about."""
-    return next((value for key in ("fullCommandText", "fileName", "path", "url") if (value := word(request, key))), "")
+    return next(
+        (value for key in ("fullCommandText", "fileName", "path", "url") if (value := text_at(request, key))), ""
+    )

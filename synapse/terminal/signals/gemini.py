@@ -19,9 +19,9 @@ from synapse.terminal.signals.report import (
     SignalReport,
     error_sentence,
     failed,
-    items,
     shortened,
-    word,
+    tables_at,
+    text_at,
 )
 
 _CANCELLED: Final = "Request cancelled."
@@ -40,17 +40,17 @@ class GeminiChat:
 
     def read(self, record: Record) -> SignalReport | None:
         """Return the report of a record; None if it is not about the turn."""
-        match word(record, "type"):
+        match text_at(record, "type"):
             case "user":
                 return self._user(record)
             case "gemini":
-                self._answer, self._calls_tool = word(record, "content"), bool(items(record, "toolCalls"))
+                self._answer, self._calls_tool = text_at(record, "content"), bool(tables_at(record, "toolCalls"))
                 return None
-            case "info" if word(record, "content") == _CANCELLED:
+            case "info" if text_at(record, "content") == _CANCELLED:
                 return self._failed(INTERRUPTED, INTERRUPTED_IN_TERMINAL)
             case "error":
-                note = error_sentence(word(record, "content").removeprefix(_ERROR_PREFIX).removesuffix("]"))
-                is_limit = any(limit in word(record, "content") for limit in _LIMITS)
+                note = error_sentence(text_at(record, "content").removeprefix(_ERROR_PREFIX).removesuffix("]"))
+                is_limit = any(limit in text_at(record, "content") for limit in _LIMITS)
                 return self._failed(RATE_LIMITED if is_limit else API_ERROR, note)
             case _:
                 return None
@@ -63,7 +63,7 @@ class GeminiChat:
         return _report(SignalKind.ANSWERED, "its chat has the answer", self._answer, turn)
 
     def _user(self, record: Record) -> SignalReport | None:
-        texts = [text for content in items(record, "content") if (text := word(content, "text"))]
+        texts = [text for content in tables_at(record, "content") if (text := text_at(content, "text"))]
         if not texts:
             # The result of a tool; the model continues.
             self._answer, self._calls_tool = "", False
@@ -71,7 +71,7 @@ class GeminiChat:
         if texts[0].startswith(_SESSION_CONTEXT):
             # Context for the model at the start of a conversation; after a denial it is written again.
             return None
-        self._turn, self._answer, self._calls_tool = word(record, "id"), "", False
+        self._turn, self._answer, self._calls_tool = text_at(record, "id"), "", False
         return _report(SignalKind.SUBMITTED, "its chat has the prompt", "\n".join(texts), self._turn)
 
     def _failed(self, reason: str, note: str) -> SignalReport | None:

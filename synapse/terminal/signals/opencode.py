@@ -27,12 +27,12 @@ from synapse.terminal.signals.report import (
     SignalReport,
     TextSoFar,
     failed,
-    items,
     numbered,
-    part,
     position,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _TOO_MANY_REQUESTS: Final = 429
@@ -123,9 +123,9 @@ class OpenCodeEvents:
 
     def read(self, event: Record) -> SignalReport | None:
         """Return the report of an event; None if it is not about the turn."""
-        name, given = word(event, "type"), part(event, "properties")
-        session_id = word(given, "sessionID") or word(given, "info", "id")
-        if word(given, "info", "parentID") and name.startswith("session."):
+        name, given = text_at(event, "type"), table_at(event, "properties")
+        session_id = text_at(given, "sessionID") or text_at(given, "info", "id")
+        if text_at(given, "info", "parentID") and name.startswith("session."):
             self._of_sub_agents.add(session_id)
         if not session_id:
             return None
@@ -146,13 +146,13 @@ class OpenCodeEvents:
             case "session.deleted":
                 self.session = "" if self.session == session_id else self.session
             case "message.updated":
-                if word(given, "info", "role") == "user":
+                if text_at(given, "info", "role") == "user":
                     self.session = session_id
-                _note_message(part(given, "info"), session)
+                _note_message(table_at(given, "info"), session)
             case "session.error":
-                session.error = part(given, "error")
+                session.error = table_at(given, "error")
             case "session.status":
-                return _status(part(given, "status"), session)
+                return _status(table_at(given, "status"), session)
             case _:
                 pass
         return None
@@ -162,17 +162,17 @@ class OpenCodeEvents:
         if name == "message.part.delta":
             _grow(given, session)
         else:
-            report = _note_part(part(given, "part"), session)
+            report = _note_part(table_at(given, "part"), session)
         if session.texts != before and (text := "".join(session.texts.values())):
             self._new_text = TextSoFar(session.turn, text)
         return report
 
     def _read_question(self, name: str, given: Record, session: _Session) -> SignalReport | None:
         if name.endswith(".asked"):
-            self.asked[word(given, "id")] = given
+            self.asked[text_at(given, "id")] = given
             return _asked(given, session)
-        self.asked.pop(word(given, "requestID"), None)
-        session.is_rejected = session.is_rejected or name == "question.rejected" or word(given, "reply") == "reject"
+        self.asked.pop(text_at(given, "requestID"), None)
+        session.is_rejected = session.is_rejected or name == "question.rejected" or text_at(given, "reply") == "reject"
         if self.asked:
             # It asks several questions, one after the other.
             return _asked(next(iter(self.asked.values())), session)
@@ -189,13 +189,13 @@ def conversation_shown(picture: Picture | None, session: str, sessions: Sequence
         return ShownConversation.SAME
     if picture.title.startswith(_TITLE_BEGIN):
         shown = picture.title.removeprefix(_TITLE_BEGIN)
-        matching = [one for one in sessions if _is_titled(word(one, "title"), shown)]
+        matching = [one for one in sessions if _is_titled(text_at(one, "title"), shown)]
         # A person may look at a sub-agent of the conversation.
-        ours = [one for one in matching if session in (word(one, "id"), word(one, "parentID"))]
+        ours = [one for one in matching if session in (text_at(one, "id"), text_at(one, "parentID"))]
         return ShownConversation.SAME if ours and len(ours) == len(matching) else ShownConversation.ANOTHER
     if any(_LOGO in line for line in picture.lines):
         return ShownConversation.NONE
-    title = next((word(one, "title") for one in sessions if word(one, "id") == session), "")
+    title = next((text_at(one, "title") for one in sessions if text_at(one, "id") == session), "")
     is_untitled = not title or _UNTITLED.match(title) is not None
     return ShownConversation.SAME if is_untitled or picture.title != _NO_TITLE else ShownConversation.ANOTHER
 
@@ -210,32 +210,32 @@ def reply_to(request: Record, choice: Choice) -> ReplyRequest | None:
     if "questions" not in request:
         place = position(choice.option, len(_REPLIES))
         body = None if place is None else {"reply": _REPLIES[place][0]}
-        return None if body is None else ReplyRequest(f"/permission/{word(request, 'id')}/reply", body)
+        return None if body is None else ReplyRequest(f"/permission/{text_at(request, 'id')}/reply", body)
     answer = _answer(request, choice)
-    return ReplyRequest(f"/question/{word(request, 'id')}/reply", {"answers": [[answer]]}) if answer else None
+    return ReplyRequest(f"/question/{text_at(request, 'id')}/reply", {"answers": [[answer]]}) if answer else None
 
 
 def _note_message(info: Record, session: _Session) -> None:
-    if word(info, "role") == "user":
-        if word(info, "id") != session.turn:
-            session.turn, session.answer, session.error = word(info, "id"), "", {}
+    if text_at(info, "role") == "user":
+        if text_at(info, "id") != session.turn:
+            session.turn, session.answer, session.error = text_at(info, "id"), "", {}
             session.is_submitted = session.is_over = session.is_rejected = False
             session.texts.clear()
         session.way = _way(info) or session.way
-    elif word(info, "parentID") == session.turn:
-        if word(info, "id") != session.answer:
-            session.answer = word(info, "id")
+    elif text_at(info, "parentID") == session.turn:
+        if text_at(info, "id") != session.answer:
+            session.answer = text_at(info, "id")
             session.texts.clear()
-        session.error = part(info, "error") or session.error
-        session.is_finished = bool(word(info, "finish"))
+        session.error = table_at(info, "error") or session.error
+        session.is_finished = bool(text_at(info, "finish"))
 
 
 def _note_part(given: Record, session: _Session) -> SignalReport | None:
-    if word(given, "type") != "text" or given.get("synthetic") is True:
+    if text_at(given, "type") != "text" or given.get("synthetic") is True:
         return None
-    message, text = word(given, "messageID"), word(given, "text")
+    message, text = text_at(given, "messageID"), text_at(given, "text")
     if message == session.answer:
-        session.texts[word(given, "id")] = text
+        session.texts[text_at(given, "id")] = text
     elif message == session.turn and not session.is_submitted:
         session.is_submitted = True
         return _report(SignalKind.SUBMITTED, "its server has the prompt", text, session.turn)
@@ -244,17 +244,17 @@ def _note_part(given: Record, session: _Session) -> SignalReport | None:
 
 def _grow(given: Record, session: _Session) -> None:
     # Thoughts come as deltas too; only parts that began as text belong to the answer.
-    part_id = word(given, "partID")
-    if word(given, "messageID") == session.answer and part_id in session.texts and word(given, "field") == "text":
-        session.texts[part_id] += word(given, "delta")
+    part_id = text_at(given, "partID")
+    if text_at(given, "messageID") == session.answer and part_id in session.texts and text_at(given, "field") == "text":
+        session.texts[part_id] += text_at(given, "delta")
 
 
 def _status(status: Record, session: _Session) -> SignalReport | None:
-    match word(status, "type"):
+    match text_at(status, "type"):
         case "busy":
             return _report(SignalKind.WORKING, "its server says that it works", turn=session.turn)
         case "retry":
-            detail = f"its server tries again{_at(status.get('next'))}: {shortened(word(status, 'message'))}"
+            detail = f"its server tries again{_at(status.get('next'))}: {shortened(text_at(status, 'message'))}"
             return _report(SignalKind.WORKING, detail, turn=session.turn)
         case "idle" if session.turn and not session.is_over:
             return _ended(session)
@@ -283,28 +283,28 @@ def _ended(session: _Session) -> SignalReport:
 
 
 def _failure(error: Record, turn: str) -> SignalReport:
-    if word(error, "name") == _ABORTED:
+    if text_at(error, "name") == _ABORTED:
         detail = "its server says that the turn was aborted"
         return failed(Source.SIGNAL, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn)
-    note = word(error, "data", "message") or word(error, "name")
-    is_limit = part(error, "data").get("statusCode") == _TOO_MANY_REQUESTS
+    note = text_at(error, "data", "message") or text_at(error, "name")
+    is_limit = table_at(error, "data").get("statusCode") == _TOO_MANY_REQUESTS
     detail = f"its server says that it failed: {shortened(note)}"
     return failed(Source.SIGNAL, RATE_LIMITED if is_limit else API_ERROR, note, detail=detail, turn=turn)
 
 
 def _asked(given: Record, session: _Session) -> SignalReport:
     question = read_question(given)
-    asked = f"{word(given, 'permission')}: {question.detail}" if word(given, "permission") else question.title
+    asked = f"{text_at(given, 'permission')}: {question.detail}" if text_at(given, "permission") else question.title
     report = _report(SignalKind.WAITING, f"its server says what it asks: {shortened(asked)}", asked, session.turn)
     return replace(report, question=question)
 
 
 def _way(info: Record) -> Record:
-    model = {key: word(info, "model", key) for key in ("providerID", "modelID")}
+    model = {key: text_at(info, "model", key) for key in ("providerID", "modelID")}
     way = {
-        "agent": word(info, "agent"),
+        "agent": text_at(info, "agent"),
         "model": model if all(model.values()) else "",
-        "variant": word(info, "model", "variant"),
+        "variant": text_at(info, "model", "variant"),
     }
     return {key: value for key, value in way.items() if value}
 
@@ -322,9 +322,9 @@ def _is_titled(title: str, shown: str) -> bool:
 def _permission(request: Record) -> Question:
     always = ", ".join(_words(request, "always"))
     labels = [(f"{label}: {always}" if reply == "always" and always else label, how) for reply, label, how in _REPLIES]
-    title = f"Permission required: {word(request, 'permission') or 'something'}"
+    title = f"Permission required: {text_at(request, 'permission') or 'something'}"
     return Question(
-        id=word(request, "id"),
+        id=text_at(request, "id"),
         kind=QuestionKind.PERMISSION,
         title=safe_line(title),
         detail=safe_lines(_about(request)),
@@ -335,21 +335,23 @@ def _permission(request: Record) -> Question:
 
 def _about(request: Record) -> str:
     """Return what is to be done: the command, or the file with the change."""
-    described = [word(request, "metadata", key) for key in ("command", "filepath", "diff")]
+    described = [text_at(request, "metadata", key) for key in ("command", "filepath", "diff")]
     return "\n".join(filter(None, described)) or "\n".join(_words(request, "patterns"))
 
 
 def _choice(request: Record) -> Question:
-    asked = items(request, "questions")
+    asked = tables_at(request, "questions")
     is_one = len(asked) == 1
-    options = items(asked[0], "options") if is_one else []
-    described = [f"{word(one, 'label')}: {word(one, 'description')}" for one in options if word(one, "description")]
+    options = tables_at(asked[0], "options") if is_one else []
+    described = [
+        f"{text_at(one, 'label')}: {text_at(one, 'description')}" for one in options if text_at(one, "description")
+    ]
     return Question(
-        id=word(request, "id"),
+        id=text_at(request, "id"),
         kind=QuestionKind.CHOICE,
-        title=safe_line(word(asked[0], "question")) if asked else "",
-        detail=safe_lines("\n".join(described if is_one else [word(one, "question") for one in asked])),
-        options=numbered((word(option, "label"), OptionEffect.OTHER) for option in options),
+        title=safe_line(text_at(asked[0], "question")) if asked else "",
+        detail=safe_lines("\n".join(described if is_one else [text_at(one, "question") for one in asked])),
+        options=numbered((text_at(option, "label"), OptionEffect.OTHER) for option in options),
         takes_text=is_one and asked[0].get("custom") is not False,
         source=Source.SIGNAL,
         hint="" if is_one else SEVERAL_QUESTIONS,
@@ -357,12 +359,12 @@ def _choice(request: Record) -> Question:
 
 
 def _answer(request: Record, choice: Choice) -> str:
-    asked = items(request, "questions")
+    asked = tables_at(request, "questions")
     if len(asked) != 1:
         return ""
-    options = items(asked[0], "options")
+    options = tables_at(asked[0], "options")
     place = position(choice.option, len(options))
-    return choice.text if place is None else word(options[place], "label")
+    return choice.text if place is None else text_at(options[place], "label")
 
 
 def _words(request: Record, key: str) -> list[str]:

@@ -90,20 +90,20 @@ def failed(source: Source, reason: str, note: str, *, detail: str, turn: str = "
     return SignalReport(kind=SignalKind.FAILED, source=source, detail=detail, text=note, reason=reason, turn=turn)
 
 
-def word(record: Record, *path: str) -> str:
+def text_at(record: Record, *path: str) -> str:
     """Return the text at a path of keys, or an empty one."""
-    value = part(record, *path[:-1]).get(path[-1])
+    value = table_at(record, *path[:-1]).get(path[-1])
     return value if isinstance(value, str) else ""
 
 
-def part(record: Record, *path: str) -> Record:
+def table_at(record: Record, *path: str) -> Record:
     """Return the table at a path of keys, or an empty one."""
     for key in path:
         record = _table(record.get(key))
     return record
 
 
-def items(record: Record, key: str) -> list[Record]:
+def tables_at(record: Record, key: str) -> list[Record]:
     """Return the tables of a list, or none."""
     value = record.get(key)
     if not isinstance(value, list):
@@ -123,7 +123,7 @@ def error_sentence(text: str) -> str:
         value: object = json.loads(text)
     except ValueError:
         return text
-    return word(_table(value), "error", "message") or text
+    return text_at(_table(value), "error", "message") or text
 
 
 def numbered(options: Iterable[tuple[str, OptionEffect]]) -> tuple[Option, ...]:

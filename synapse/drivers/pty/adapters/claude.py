@@ -25,7 +25,7 @@ from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, 
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude import GO_ON, hook_answer
-from synapse.terminal.signals.report import Record, SignalKind, SignalReport, word
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
 
 _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
@@ -146,7 +146,7 @@ class ClaudeSignals:
             # The command was slow: the turn is over by now, and nothing may say that it works.
             return
         self._turn = report.turn
-        transcript = Path(word(payload, "transcript_path"))
+        transcript = Path(text_at(payload, "transcript_path"))
         self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
         self._tell(report)
         for record in last_records(transcript):

@@ -27,7 +27,7 @@ from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTak
 from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.opencode import OpenCodeEvents, ShownConversation, conversation_shown, reply_to
-from synapse.terminal.signals.report import Record, SignalKind, SignalReport, word
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
 
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
 _USER: Final = "OPENCODE_SERVER_USERNAME"
@@ -224,7 +224,7 @@ class OpenCodeSender:
 
     async def _begin(self) -> str:
         """Begin a conversation; it is in the list of its person's conversations like any other."""
-        session = word(_table((await self._ask("POST", "/session", {})).value()), "id")
+        session = text_at(_table((await self._ask("POST", "/session", {})).value()), "id")
         if not session:
             raise NotTaken("its server began no conversation")
         return session
@@ -262,7 +262,7 @@ async def _is_seen(seen: asyncio.Future[None]) -> bool:
 
 def _refusal(reply: Reply) -> str:
     error = _table(reply.value())
-    why = word(error, "data", "message") or word(error, "message")
+    why = text_at(error, "data", "message") or text_at(error, "message")
     return f"its server refused the message ({reply.status}){': ' if why else ''}{sanitise(why)}"
 
 

@@ -10,12 +10,12 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import (
     SignalKind,
     SignalReport,
-    items,
     numbered,
-    part,
     position,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 
@@ -53,10 +53,10 @@ def test_each_report_means_a_state_of_the_agent(kind: SignalKind, state: str) ->
 def test_a_record_of_another_shape_reads_as_empty() -> None:
     record = {"a": {"b": 5}, "list": ["text", {"c": "d"}], "text": "t"}
 
-    assert word(record, "a", "b") == word(record, "text", "b") == word(record, "nothing", "there") == ""
-    assert part(record, "text") == part(record, "a", "b") == {}
-    assert items(record, "list") == [{"c": "d"}]
-    assert items(record, "text") == []
+    assert text_at(record, "a", "b") == text_at(record, "text", "b") == text_at(record, "nothing", "there") == ""
+    assert table_at(record, "text") == table_at(record, "a", "b") == {}
+    assert tables_at(record, "list") == [{"c": "d"}]
+    assert tables_at(record, "text") == []
 
 
 def test_a_long_detail_is_cut_to_one_line() -> None:
