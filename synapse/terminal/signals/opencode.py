@@ -321,7 +321,9 @@ def _is_titled(title: str, shown: str) -> bool:
 
 def _permission(request: Record) -> Question:
     always = ", ".join(_words(request, "always"))
-    labels = [(f"{label}: {always}" if reply == "always" and always else label, how) for reply, label, how in _REPLIES]
+    labels = [
+        (f"{label}: {always}" if reply == "always" and always else label, effect) for reply, label, effect in _REPLIES
+    ]
     title = f"Permission required: {text_at(request, 'permission') or 'something'}"
     return Question(
         id=text_at(request, "id"),
