@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.rows import QUICK, Effort, Figure, Row, within
 from synapse.core.events import StateChanged, TaskEvent, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.store import TaskQuery
+from synapse.core.store import Lease, TaskQuery
 from synapse.core.task import TaskId, TaskState
 from synapse.store.sqlite import SqliteStore
 from synapse.tasks.journal import rebuild
@@ -34,8 +34,9 @@ def run(effort: Effort) -> list[Row]:
 async def _measured(path: Path, tasks: int) -> list[Row]:
     store = await SqliteStore.open(path)
     try:
+        leases = [await _acquired(store, f"agent-{number}") for number in range(2)]
         for first in range(0, tasks, _AT_ONCE):
-            await asyncio.gather(*(_append(store, number) for number in range(first, first + _AT_ONCE)))
+            await asyncio.gather(*(_append(store, leases, number) for number in range(first, first + _AT_ONCE)))
         queries = {
             "of an agent": TaskQuery(inbox="agent-1", scope="local"),
             "of all agents": TaskQuery(scope="local"),
@@ -64,8 +65,16 @@ async def _timed(store: SqliteStore, query: TaskQuery) -> Sequence[float]:
     return seconds
 
 
-async def _append(store: SqliteStore, number: int) -> None:
+async def _acquired(store: SqliteStore, inbox: str) -> Lease:
+    lease = await store.acquire(inbox, "benchmark", lambda _holder: False)
+    if lease is None:
+        raise ValueError(f"somebody else holds '{inbox}' in a new store")
+    return lease
+
+
+async def _append(store: SqliteStore, leases: Sequence[Lease], number: int) -> None:
     at = _START + timedelta(seconds=number)
+    lease = leases[number % 10 and 1]
     task_id = TaskId(f"{number:08d}-0000-4000-8000-000000000000")
     message = Message(message_id=MessageId(f"m-{number}"), role=Role.USER, parts=(TextPart(text="do this " * 20),))
     events: list[TaskEvent] = [
@@ -73,7 +82,7 @@ async def _append(store: SqliteStore, number: int) -> None:
             task_id=task_id,
             at=at,
             agent_id="synapse-scripted-8180",
-            inbox=f"agent-{number % 10 and 1}",
+            inbox=lease.inbox,
             context_id=f"context {number // 10}",
             scope="key:few" if number % 1000 == 0 else "local",
             dialect="a2a_v1",
@@ -83,4 +92,4 @@ async def _append(store: SqliteStore, number: int) -> None:
         StateChanged(task_id=task_id, at=at, state=TaskState.WORKING),
         StateChanged(task_id=task_id, at=at, state=TaskState.COMPLETED),
     ]
-    await store.append(rebuild(None, events), events)
+    await store.append(rebuild(None, events), events, lease=lease)

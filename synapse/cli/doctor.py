@@ -52,13 +52,12 @@ from synapse.core.json_text import objects_in
 from synapse.drivers.pty.process import locate
 from synapse.host.agent_command import AgentCommand
 from synapse.host.identity import usual_socket_folders
-from synapse.host.open_store import require_no_lost_store
+from synapse.host.open_store import open_store, require_no_lost_store
 from synapse.registry.files import FileRegistry, gateways
 from synapse.server.lineage import own_lineage, standing_of, terminal_doubt
 from synapse.server.listener import fault_of
 from synapse.store.file import file_lock
 from synapse.store.loss import SAVED
-from synapse.store.sqlite import SqliteStore
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -328,18 +327,18 @@ def _store(settings: Settings) -> Iterator[Finding]:
         if not settings.store.exists():
             yield Finding(OK, "store", f"{settings.store} will be made at the first start")
             return
-        process.run(_open_and_check(settings.store))
+        process.run(_open_and_check(settings))
     except StoreFailed as error:
         yield Finding(PROBLEM, "store", str(error), error.hint)
     else:
         yield Finding(OK, "store", f"{settings.store} opens and is sound")
 
 
-async def _open_and_check(path: Path) -> None:
-    store = await SqliteStore.open(path)
+async def _open_and_check(settings: Settings) -> None:
+    store = await open_store(settings)
     try:
         await store.check()
-        with file_lock(path, LOCK_SECONDS):
+        with file_lock(settings.store, LOCK_SECONDS):
             pass  # whoever writes takes it for a moment; one that keeps it stops all the others
     finally:
         await store.close()

@@ -98,6 +98,8 @@ BY_ERROR = {
     "store_too_new": FAILED,
     "store_full": FAILED,
     "store_lost": FAILED,
+    "store_in_use": FAILED,
+    "lease_lost": FAILED,
     "store_unsafe": FAILED,
     "internal": FAILED,
 }

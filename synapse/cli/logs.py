@@ -21,16 +21,16 @@ from typing import Any, Final, cast
 from synapse.cli.output import give_json, print_notice, print_result
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import cut, line_width, plain
-from synapse.cli.watch import LOOK_SECONDS, logged, updates_of
+from synapse.cli.watch import logged, updates_of
 from synapse.client.hosts import open_gateways, open_registry
 from synapse.config.process import SystemClock
-from synapse.config.settings import load_settings
+from synapse.config.settings import Settings, load_settings
 from synapse.core.address import matching
 from synapse.core.errors import AmbiguousTarget, NotFound
 from synapse.core.events import TaskEvent, Update
-from synapse.core.store import TaskQuery
+from synapse.core.store import TaskQuery, TaskStore
+from synapse.host.open_store import open_store
 from synapse.registry.files import FileRegistry
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
 
@@ -93,13 +93,13 @@ def run_logs(arguments: list[str]) -> int:
     settings = load_settings()
     agent = find_logs(options.agent, (open_registry(), open_gateways()), settings.logs)
     after = SystemClock().now() - options.since if options.since else _LONG_AGO
-    return asyncio.run(_show(agent, settings.store if settings.store.exists() else None, options, after))
+    return asyncio.run(_show(agent, settings, options, after))
 
 
-async def _show(agent: LoggedAgent, store_path: Path | None, options: argparse.Namespace, after: datetime) -> int:
+async def _show(agent: LoggedAgent, settings: Settings, options: argparse.Namespace, after: datetime) -> int:
     async with AsyncExitStack() as stack:
         files = [stack.enter_context(closing(_GrowingFile(path))) for path in agent.files]
-        store = await SqliteStore.open(store_path) if store_path else None
+        store = await open_store(settings) if settings.store.exists() else None
         if store is not None:
             stack.push_async_callback(store.close)
         # What is recorded behind this is followed, and what comes before it is shown now: nothing falls between.
@@ -179,7 +179,7 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) and " " not in value else json.dumps(value, ensure_ascii=False, default=str)
 
 
-async def _task_entries(store: SqliteStore, agent: LoggedAgent, count: int, after: datetime, seq: int) -> list[Entry]:
+async def _task_entries(store: TaskStore, agent: LoggedAgent, count: int, after: datetime, seq: int) -> list[Entry]:
     """Return the last events of the agent's tasks, up to `seq`."""
     since = None if after == _LONG_AGO else after
     agent_id = "" if agent.inbox else agent.agent_id
@@ -200,9 +200,9 @@ def task_entry(event: TaskEvent) -> Entry | None:
     return Entry(event.at, told[0], told[1], event.task_id) if told else None
 
 
-async def _follow_tasks(agent: LoggedAgent, store: SqliteStore, seq: int, *, as_json: bool) -> None:
+async def _follow_tasks(agent: LoggedAgent, store: TaskStore, seq: int, *, as_json: bool) -> None:
     journal = Journal(store)
-    tail = LogFollower(store, journal, look_seconds=LOOK_SECONDS)
+    tail = LogFollower(store, journal)
     feed = Feed(journal, store, source=tail)
     async with tail.running(), aclosing(updates_of(feed, None, agent.inbox, seq)) as updates:
         async for update in updates:

@@ -12,8 +12,7 @@ from synapse.config import process
 from synapse.config.settings import load_settings
 from synapse.core.push import Delivery, Push, shown_url
 from synapse.core.task import SHORT_ID_LENGTH
-from synapse.host.open_store import require_no_lost_store
-from synapse.store.sqlite import SqliteStore
+from synapse.host.open_store import open_store, require_no_lost_store
 
 EXAMPLES = """
 synapse push list
@@ -53,7 +52,7 @@ async def _deliveries(limit: int) -> list[tuple[Push, Delivery | None]]:
     require_no_lost_store(settings)
     if not settings.store.exists():
         return []
-    store = await SqliteStore.open(settings.store)
+    store = await open_store(settings)
     try:
         return list(await store.pushes.deliveries(limit))
     finally:

@@ -49,7 +49,6 @@ synapse watch --agent codex        what one of them does
 synapse watch --task 54241e7e      one task from its beginning, until it has ended
 synapse watch --json | jq .event   one object for each event
 """
-LOOK_SECONDS: Final = 0.05
 _EXITS: Final = {TaskState.COMPLETED: exit_codes.DONE, TaskState.REJECTED: exit_codes.REFUSED}
 
 
@@ -80,7 +79,7 @@ async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
     store = await open_store(load_settings(folder=current_folder()))
     try:
         journal = Journal(store)
-        tail = LogFollower(store, journal, look_seconds=LOOK_SECONDS)
+        tail = LogFollower(store, journal)
         feed = Feed(journal, store, source=tail)
         task_id = await journal.resolve_id(prefix) if prefix else None
         async with tail.running(), aclosing(updates_of(feed, task_id, inbox, 0 if task_id else None)) as updates:

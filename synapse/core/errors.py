@@ -684,6 +684,18 @@ class StoreLost(StoreFailed):
     code = "store_lost"
 
 
+class StoreInUse(StoreFailed):
+    """The store has to be upgraded, and agents of an older version still use it."""
+
+    code = "store_in_use"
+
+
+class LeaseLost(StoreFailed):
+    """Another process has acquired the inbox, so nothing was stored."""
+
+    code = "lease_lost"
+
+
 class StoreUnsafe(StoreFailed):
     """The state folder lies on a file system where the store is not safe."""
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 from synapse.core.events import Recorded, TaskEvent
 from synapse.core.message import Json
+from synapse.core.push import PushStore
 from synapse.core.task import EXPIRED, Task, TaskId, TaskState
 
 
@@ -48,10 +49,26 @@ class KnownMessage:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write the tasks of one inbox, until another process acquires it."""
+
+    inbox: str
+    holder: str
+    """The process that has it, as `IsAlive` understands it."""
+    epoch: int
+    """Grows by one with each acquisition, so an older lease never equals the current one."""
+
+
 class TaskStore(Protocol):
     """Keeps events, and the tasks that they amount to. Every method may raise StoreFailed."""
 
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> Awaitable[int]:
+    @property
+    def pushes(self) -> PushStore:
+        """The webhooks of the tasks."""
+        ...
+
+    def append(self, task: Task, events: Sequence[TaskEvent], *, lease: Lease, digest: str = "") -> Awaitable[int]:
         """Make `events` durable in one transaction; `task` is what they amount to.
 
         Returns the seq of the first of them; the others follow it without a gap.
@@ -60,6 +77,8 @@ class TaskStore(Protocol):
         the message id of the first event (TaskOpened, MessageAdded) is claimed for the task's inbox and scope.
 
         Raises (when awaited):
+            LeaseLost: `lease` is not the current lease of the task's inbox. The same transaction checks it, so a
+                process that was suspended writes nothing after its successor has acquired the inbox.
             VersionConflict: the stored version is not `task.version - len(events)`, or the message id is claimed.
             InvalidRequest: something in the events cannot be written as JSON.
         """
@@ -83,18 +102,38 @@ class TaskStore(Protocol):
         """The events after `seq`, in order; of one task, or of all."""
         ...
 
+    async def last_seq(self) -> int:
+        """The seq of the newest event; 0 when there is none."""
+        ...
+
+    async def wait_after(self, seq: int, seconds: float) -> int:
+        """Return the seq of the newest event as soon as it is beyond `seq`, or else after `seconds`.
+
+        Events count that any process appends. One that is durable when this is called, or becomes so meanwhile, is
+        never waited past.
+        """
+        ...
+
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
         """The unfinished tasks of an inbox, oldest first."""
         ...
 
-    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
-        """Take the lease of an inbox unless a living holder has it; the same holder may claim again.
+    async def acquire(self, inbox: str, holder: str, is_alive: IsAlive) -> Lease | None:
+        """Return a new lease of the inbox; None while another living holder has one.
 
-        `is_alive` may be called in another thread.
+        A holder that acquires again gets a new epoch too, and loses its earlier lease: a process that replaced itself
+        (exec) keeps its pid and start time, and nothing of its earlier life may write. `is_alive` may be called in
+        another thread.
         """
         ...
 
-    async def release_inbox(self, inbox: str, holder: str) -> None: ...
+    async def verify(self, lease: Lease) -> None:
+        """Raises LeaseLost unless `lease` is current."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; does nothing when it is lost."""
+        ...
 
     async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
         """How many bytes of events are kept; an empty inbox or scope means any."""
@@ -108,7 +147,21 @@ class TaskStore(Protocol):
         """What keeps it from storing anything, as a sentence for people; nothing while it can."""
         ...
 
-    async def close(self) -> None: ...
+    async def check(self) -> None:
+        """Read everything that is kept. Raises StoreCorrupt."""
+        ...
+
+    async def recover(self) -> bool:
+        """Put a store whose files were deleted back to its place, and go on with it; False when it cannot be used.
+
+        To be called at the end of a process, so that what waits to be recorded is recorded: until then the store stays
+        as whoever deleted it has left it.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Write what waits, then close the store."""
+        ...
 
 
 class IsAlive(Protocol):

@@ -21,6 +21,7 @@ from synapse.core.errors import (
     SynapseError,
 )
 from synapse.core.requests import AddExternal, ExternalAgent, RegisterAgent, RemoveExternal
+from synapse.core.store import TaskStore
 from synapse.core.types import Clock
 from synapse.external.card import modes_in
 from synapse.external.client import FOLDER, A2AClient, book_under, credentials_under, open_externals
@@ -29,7 +30,6 @@ from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, resident_entry
 from synapse.host.agent import RunningAgent
 from synapse.registry.files import FileRegistry, gateways
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.recovery import last_prompt
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class GatewayExternals:
     def __init__(
         self,
         settings: Settings,
-        store: SqliteStore,
+        store: TaskStore,
         registry: FileRegistry,
         residents: InProcessAgents,
         clock: Clock,

@@ -27,6 +27,7 @@ from synapse.config.process import Limit, SystemClock, open_file_limit, raise_fi
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
 from synapse.core.requests import CAPABILITIES, ListedAgent
+from synapse.core.store import TaskStore
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
 from synapse.drivers.scripted.script import read_script
@@ -57,7 +58,6 @@ from synapse.server.http import Server
 from synapse.server.middleware import CorsApp, ProbedApp
 from synapse.server.peer import PEER
 from synapse.server.websocket import ForEveryCaller
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
 from synapse.tasks.quota import KeyQuotas
@@ -78,7 +78,7 @@ _AN_AGENTS_ACTIONS: Final = frozenset(ACTIONS) - {APPROVE, REGISTER}
 class Gateway:
     """Everything that one gateway process has."""
 
-    def __init__(self, plan: GatewayPlan, store: SqliteStore, *, file_limit: Limit) -> None:
+    def __init__(self, plan: GatewayPlan, store: TaskStore, *, file_limit: Limit) -> None:
         """`file_limit` is the limit of open files that this process was started with."""
         self._file_limit = file_limit
         self._plan = plan
@@ -228,7 +228,7 @@ class Gateway:
             tail=tail,
             unclaimed=StoppedTasks(self._store, self._settings),
         )
-        figures = MetricsCollector(self.directory, self._store, self._store.pushes)
+        figures = MetricsCollector(self.directory, self._store)
         return GatewayService(
             self.directory,
             tasks,

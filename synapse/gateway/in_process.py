@@ -26,6 +26,7 @@ from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotResponding, SynapseError
 from synapse.core.extension import to_text
 from synapse.core.requests import CommandResult, OnBehalfOf, Request
+from synapse.core.store import Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.gateway.directory import GatewayAgent
 from synapse.host.agent import AgentRuntime, RunningAgent
@@ -36,7 +37,6 @@ from synapse.server.app import HttpApp, Service
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
 from synapse.server.listener import UnixListener
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.service import TaskService
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class InProcessAgent:
         entry: AgentEntry,
         agent: RunningAgent,
         *,
-        store: SqliteStore,
+        store: TaskStore,
         registry: FileRegistry,
         settings: Settings,
         open_door: OpenDoor | None = None,
@@ -101,19 +101,24 @@ class InProcessAgent:
 
         Raises NameTaken when another agent has the name, and StoreFailed.
         """
-        await take_inbox(self.entry, self._store, self._registry)
+        lease = await take_inbox(self.entry, self._store, self._registry)
         try:
             parts = AgentRuntime(
-                self.entry, self._agent, store=self._store, registry=self._registry, settings=self._settings
+                self.entry,
+                self._agent,
+                store=self._store,
+                lease=lease,
+                registry=self._registry,
+                settings=self._settings,
             )
             left = await parts.left()
             started = asyncio.Event()
-            self._running = asyncio.create_task(self._run(parts, started))
+            self._running = asyncio.create_task(self._run(parts, lease, started))
             await started.wait()
             await parts.resume(left)
         except BaseException:
             await self.stop()
-            await leave_inbox(self.entry, self._store)
+            await leave_inbox(lease, self._store)
             raise
 
     async def retire(self) -> None:
@@ -126,7 +131,7 @@ class InProcessAgent:
         if self._running is not None:
             await asyncio.wait({self._running})
 
-    async def _run(self, parts: AgentRuntime, started: asyncio.Event) -> None:
+    async def _run(self, parts: AgentRuntime, lease: Lease, started: asyncio.Event) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 jobs = parts.start(group)
@@ -134,8 +139,10 @@ class InProcessAgent:
                 async with self._open_door(self.entry, self._agent, parts.service):
                     started.set()
                     told = asyncio.ensure_future(self._stopping.wait())
-                    await asyncio.wait({jobs[0], told}, return_when=asyncio.FIRST_COMPLETED)
+                    replaced = asyncio.ensure_future(parts.lease_lost())
+                    await asyncio.wait({jobs[0], told, replaced}, return_when=asyncio.FIRST_COMPLETED)
                     told.cancel()
+                    replaced.cancel()
                 self._service = None
                 await self._agent.stop()
                 await parts.say_farewell()
@@ -147,7 +154,7 @@ class InProcessAgent:
         finally:
             self._service = None
             started.set()
-            await leave_inbox(self.entry, self._store)
+            await leave_inbox(lease, self._store)
 
     async def _command(self, request: Request, caller: Caller) -> CommandResult:
         if self._service is None:

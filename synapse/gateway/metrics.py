@@ -32,13 +32,12 @@ from synapse.core.agent import AGENT_STATES
 from synapse.core.caller import Caller
 from synapse.core.errors import Forbidden, InternalFailure, SynapseError
 from synapse.core.events import ReceiptChanged, TaskEvent, TaskOpened
-from synapse.core.push import DeliveryState, PushStore
+from synapse.core.push import DeliveryState
 from synapse.core.requests import Delivered, ForAgent, MetricsSnapshot, Request
-from synapse.core.store import TaskQuery
+from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import ReceiptStep, TaskId, TaskState
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.server.app import CALLER_LEFT, Exchange, Observe, Service
-from synapse.tasks.feed import TailedStore
 
 log = logging.getLogger(__name__)
 
@@ -115,10 +114,9 @@ _WORKING: Final = frozenset({TaskState.WORKING})
 class MetricsCollector:
     """Counts."""
 
-    def __init__(self, directory: GatewayDirectory, store: TailedStore, pushes: PushStore) -> None:
+    def __init__(self, directory: GatewayDirectory, store: TaskStore) -> None:
         self._directory = directory
         self._store = store
-        self._pushes = pushes
         self._times = DeliveryTimes(store)
         self._taking = asyncio.Lock()
 
@@ -143,7 +141,7 @@ class MetricsCollector:
                 agents=Tally(states),
                 waiting=await self._tasks(agents, _WAITING),
                 working=await self._tasks(agents, _WORKING),
-                notifications=await self._pushes.counts(),
+                notifications=await self._store.pushes.counts(),
                 delivered=tuple(replace(one, agent=names.get(one.agent, one.agent)) for one in delivered),
             )
 
@@ -163,7 +161,7 @@ _STEPS: Final = frozenset({ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED, Rece
 class DeliveryTimes:
     """Reads the log from its end as it is at the first question."""
 
-    def __init__(self, store: TailedStore) -> None:
+    def __init__(self, store: TaskStore) -> None:
         self._store = store
         self._seq: int | None = None
         self._queued: dict[TaskId, tuple[str, datetime]] = {}

@@ -26,6 +26,7 @@ from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
 from synapse.core.message import Message
 from synapse.core.registry import Registry
+from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task
 from synapse.core.types import Clock, SinceStart
 from synapse.drivers.pty.prompt_files import forget_files_before
@@ -33,7 +34,6 @@ from synapse.external.agents import Externals
 from synapse.host.agent_command import command_path, launch_folder
 from synapse.net.hosts import HostCourier
 from synapse.push.service import open_pushing
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
 from synapse.tasks.feed import Feed
@@ -61,10 +61,17 @@ FAREWELL_SECONDS: Final = 2.0
 
 
 class AgentRuntime:
-    """One agent's parts; `service` is what can be asked of it. Its inbox is taken by whoever makes this."""
+    """One agent's parts; `service` is what can be asked of it. The caller has acquired the inbox, and releases it."""
 
     def __init__(
-        self, me: AgentEntry, agent: RunningAgent, *, store: SqliteStore, registry: Registry, settings: Settings
+        self,
+        me: AgentEntry,
+        agent: RunningAgent,
+        *,
+        store: TaskStore,
+        lease: Lease,
+        registry: Registry,
+        settings: Settings,
     ) -> None:
         self._me = me
         self._agent = agent
@@ -73,7 +80,7 @@ class AgentRuntime:
         self._settings = settings
         self._clock = SystemClock()
         self._since_start = SinceStart(self._clock)
-        self._journal = Journal(store)
+        self._journal = Journal(store, lease)
         self._feed = Feed(self._journal, store)
         self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
         self._worker = AgentWorker(
@@ -105,6 +112,10 @@ class AgentRuntime:
     def waiting(self) -> int:
         """How many messages wait in the queue."""
         return self._worker.queue_length
+
+    async def lease_lost(self) -> None:
+        """Wait until another process is known to have taken the inbox over."""
+        await self._journal.lease_lost()
 
     async def left(self) -> recovery.RecoveryPlan:
         """What to do with the tasks that an earlier holder of the inbox left."""
@@ -142,7 +153,12 @@ class AgentRuntime:
                 await self._worker.turn_over(FAREWELL_SECONDS)
 
     async def say_farewell(self) -> None:
-        """The agent was stopped: let the turn that runs record how it ended, and tell who waits for an answer."""
+        """The agent was stopped: let the turn that runs record how it ended, and tell who waits for an answer.
+
+        Without the lease there is nothing to record, and the successor answers those who wait.
+        """
+        if self._journal.has_lost_lease:
+            return
         if self._worker.current is not None and self._delivering is not None:
             # A worker that waits for a message would wait on.
             await asyncio.wait({self._delivering}, timeout=FAREWELL_SECONDS)
@@ -167,7 +183,8 @@ class AgentRuntime:
         never = asyncio.Event()
         while True:
             looks = (self._doubts.expire, self._intake.release_held, absences.give_up, self._look_for_pushes)
-            for look in (*looks, self._prune):
+            # First: an agent that is idle records nothing, and would not learn that it was replaced.
+            for look in (self._journal.verify_lease, *looks, self._prune):
                 try:
                     await look()
                 except (SynapseError, OSError) as error:
@@ -241,7 +258,7 @@ class AgentRuntime:
         return open_externals(self._settings.home, allow_private=self._settings.allow_private_agents)
 
 
-def agent_quota(inbox: str, name: str, store: SqliteStore, settings: Settings, clock: Clock) -> Quota:
+def agent_quota(inbox: str, name: str, store: TaskStore, settings: Settings, clock: Clock) -> Quota:
     """The quota of the agent that has this inbox."""
     measure = partial(store.stored_bytes, inbox=inbox)
     return Quota(settings.agent_quota_bytes, measure, clock, whose=name, setting="agent_quota_bytes")

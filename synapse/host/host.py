@@ -23,7 +23,9 @@ from synapse.auth.local import LocalAuth, loopback_hosts, own_token
 from synapse.config.process import Limit, open_file_limit, raise_file_limit, set_file_limit
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
+from synapse.core.errors import LeaseLost
 from synapse.core.extension import to_text
+from synapse.core.store import Lease, TaskStore
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
 from synapse.host.background import begin_again
 from synapse.host.identity import HostIdentity, leave_inbox, take_inbox
@@ -34,7 +36,6 @@ from synapse.server.acceptor import limits_within
 from synapse.server.app import HttpApp, Service
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.service import TaskService
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,11 @@ AGAIN: Final = signal.SIGUSR1
 class Host:
     """One agent and everything that serves it."""
 
-    def __init__(self, place: HostIdentity, store: SqliteStore, registry: FileRegistry, settings: Settings) -> None:
+    def __init__(
+        self, place: HostIdentity, store: TaskStore, lease: Lease, registry: FileRegistry, settings: Settings
+    ) -> None:
         self._place = place
+        self._lease = lease
         self._me = place.entry
         self._store = store
         self._registry = registry
@@ -59,7 +63,10 @@ class Host:
         """The limit of open files that this process was started with, once it was raised."""
 
     async def run(self, start: StartAgent, *, instructions: bool) -> int:
-        """Run the agent until it ends or this process is told to; return the agent's exit status."""
+        """Run the agent until it ends or this process is told to; return the agent's exit status.
+
+        Raises LeaseLost when another process took the inbox over: the agent was stopped, and nothing more was typed.
+        """
         agent = await start(self._me)
         # Behind the start: the program has the limit that its user gave it.
         self.given_limit = raise_file_limit()
@@ -75,7 +82,14 @@ class Host:
             await agent.stop()
 
     async def _serve(self, agent: RunningAgent, *, instructions: bool) -> int:
-        parts = AgentRuntime(self._me, agent, store=self._store, registry=self._registry, settings=self._settings)
+        parts = AgentRuntime(
+            self._me,
+            agent,
+            store=self._store,
+            lease=self._lease,
+            registry=self._registry,
+            settings=self._settings,
+        )
         left = await parts.left()
         server = self._server(agent, parts.service)
         stop = stop_signal(AGAIN)
@@ -91,12 +105,16 @@ class Host:
             # Only now: whoever sees the entry may send, and comes behind the instructions.
             self._registry.write(self._me)
             jobs.append(group.create_task(self._stay_listed()))
+            replaced = group.create_task(parts.lease_lost())
+            jobs.append(replaced)
             log.info("host_started", extra=_identity(self._me))
             await parts.resume(left)
-            ends: set[asyncio.Future[Any]] = {stop, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
+            ends: set[asyncio.Future[Any]] = {stop, replaced, jobs[0], *((agent.ends_with,) if agent.ends_with else ())}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             self.begins_again = stop.done() and stop.result() == AGAIN
             why = f"signal {signal.Signals(stop.result()).name}" if stop.done() else "its program ended"
+            if is_replaced := replaced.done():
+                why = "another process took its inbox over"
             log.info("host_stopping", extra={"why": why, "waiting": parts.waiting})
             # Before the agent ends: what is in memory and waits for a store that was deleted can still be recorded.
             await parts.recover_store()
@@ -108,6 +126,11 @@ class Host:
             self._registry.remove(self._me.agent_id)
             server.stop()
             await serving
+        if is_replaced:
+            raise LeaseLost(
+                f"{self._me.agent_id} was stopped: another process took over its inbox '{self._lease.inbox}'",
+                hint="`synapse list` shows which agent has it now",
+            )
         return agent.exit_status() or 0
 
     async def _stay_listed(self) -> None:
@@ -143,18 +166,19 @@ def _identity(me: AgentEntry) -> dict[str, object]:
 async def run_host(place: HostIdentity, start: StartAgent, settings: Settings, *, instructions: bool) -> int:
     """Open the store, take the inbox, run the host, and leave everything as it was found.
 
-    Raises StoreFailed, NameTaken, CommandMissing or AgentFailed before the agent has begun.
+    Raises StoreFailed, NameTaken, CommandMissing or AgentFailed before the agent has begun, and LeaseLost when another
+    process took its inbox over.
     """
     registry = FileRegistry(settings.registry)
     try:
         store = await open_store(settings)
         try:
-            await take_inbox(place.entry, store, registry)
-            host = Host(place, store, registry, settings)
+            lease = await take_inbox(place.entry, store, registry)
+            host = Host(place, store, lease, registry, settings)
             try:
                 status = await host.run(start, instructions=instructions)
             finally:
-                await leave_inbox(place.entry, store)
+                await leave_inbox(lease, store)
         finally:
             await store.close()
     finally:

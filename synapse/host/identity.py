@@ -16,7 +16,7 @@ from synapse.config.settings import Settings, profile_names
 from synapse.core.address import KEY, PERSON, UNVERIFIED, is_marked
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken, StoreFailed
-from synapse.core.store import IsAlive, TaskStore
+from synapse.core.store import IsAlive, Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.registry.files import UNKNOWN, FileRegistry, is_alive, is_running, own_namespace, start_time
 from synapse.server.listener import UnixListener, bind_first_free, bind_port, listen_in, listen_in_first, socket_folders
@@ -108,8 +108,8 @@ def _wished_port(port: int, settings: Settings) -> socket.socket:
         raise (PortTaken(f"port {port} is taken by {holder}", hint=error.hint) if holder else error) from None
 
 
-async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry) -> None:
-    """Take the lease of the agent's inbox: its given name, or its profile in its folder.
+async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry) -> Lease:
+    """Acquire the lease of the agent's inbox: its given name, or its profile in its folder.
 
     A second agent of the same profile in the same folder gets an inbox of its own; a name is had by one at a time.
 
@@ -119,36 +119,34 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry
     holder = f"{entry.pid}:{entry.pid_started}"
     holds = holders_of(registry)
     first, *others = _inboxes(entry)
-    if await _claim_patiently(first, holder, store, registry):
-        entry.inbox = first
-        return
+    lease = await _acquire_patiently(first, holder, store, registry)
     for wished in others:
-        if await store.claim_inbox(wished, holder, holds):
-            entry.inbox = wished
-            return
+        lease = lease or await store.acquire(wished, holder, holds)
+    if lease is not None:
+        entry.inbox = lease.inbox
+        return lease
     # The first agent of a profile in a folder goes by the profile's name without being given it.
     holders = (one for one in registry.entries() if one.name == entry.name or one.inbox == first)
     other = next((one.agent_id for one in holders), "another agent")
     raise NameTaken(f"{other} goes by '{entry.name}' already", hint="choose another --name  (synapse list)")
 
 
-async def _claim_patiently(inbox: str, holder: str, store: TaskStore, registry: FileRegistry) -> bool:
-    """Claim an inbox; a command that leaves a message there (`send --queue`) holds it for a moment only."""
+async def _acquire_patiently(inbox: str, holder: str, store: TaskStore, registry: FileRegistry) -> Lease | None:
+    """Acquire an inbox; a command that leaves a message there (`send --queue`) holds it for a moment only."""
     holds = holders_of(registry)
     for _ in range(_LEASE_TRIES):
-        if await store.claim_inbox(inbox, holder, holds):
-            return True
-        if any(one.inbox == inbox for one in registry.entries()):
-            return False
+        lease = await store.acquire(inbox, holder, holds)
+        if lease is not None or any(one.inbox == inbox for one in registry.entries()):
+            return lease
         await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
-    return False
+    return None
 
 
-async def leave_inbox(entry: AgentEntry, store: TaskStore) -> None:
+async def leave_inbox(lease: Lease, store: TaskStore) -> None:
     """Give the lease back, so that the next agent of this name need not ask whether we live."""
     # The lease of a process that has ended is free anyway: a store that fails must not change how an agent ends.
     with suppress(StoreFailed):
-        await store.release_inbox(entry.inbox, f"{entry.pid}:{entry.pid_started}")
+        await store.release(lease)
 
 
 def inbox_of(agent_type: str, name: str, folder: str) -> str:
@@ -162,18 +160,20 @@ def _inboxes(entry: AgentEntry) -> list[str]:
 
 
 def holders_of(registry: FileRegistry) -> IsAlive:
-    """Tells of holders, written as `pid:start time`, whether they live.
+    """Tells of holders, written as `pid:start time` and perhaps `:purpose`, whether they live.
 
     A process that cannot be seen from here, as in a sandbox with pids of its own, lives if its entry says so.
     """
 
     def lives(holder: str) -> bool:
-        pid, _, started = holder.partition(":")
+        pid, started = [*holder.split(":"), ""][:2]
         if not (pid.isdigit() and started.isdigit()):
             return False
         if is_running(int(pid), int(started)):
             return True
-        return any(holder == f"{one.pid}:{one.pid_started}" and is_alive(one) for one in registry.written())
+        return any(
+            (pid, started) == (str(one.pid), str(one.pid_started)) and is_alive(one) for one in registry.written()
+        )
 
     return lives
 

@@ -11,7 +11,9 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from synapse.config.process import SystemClock, new_context_id, new_task_id
 from synapse.config.settings import Settings
@@ -20,14 +22,13 @@ from synapse.core.errors import AmbiguousTask, Conflict, QueueFull, TaskNotCance
 from synapse.core.events import TaskOpened
 from synapse.core.message import Message
 from synapse.core.requests import ChangeTask, DeleteTask
-from synapse.core.store import TaskQuery
+from synapse.core.store import Lease, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.types import deadline_after
 from synapse.host.agent import agent_quota
 from synapse.host.identity import holders_of
 from synapse.host.open_store import open_store
 from synapse.registry.files import UNKNOWN, FileRegistry, start_time
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks import outcomes
 from synapse.tasks.admission import message_digest, sender_in, sender_of
 from synapse.tasks.changes import changes, deletion
@@ -43,11 +44,11 @@ _PAGE: Final = 500
 class StoppedTasks:
     """The store, as one uses it who runs no agent."""
 
-    def __init__(self, store: SqliteStore, settings: Settings) -> None:
+    def __init__(self, store: TaskStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
         self._holds = holders_of(FileRegistry(settings.registry))
-        self._journal = Journal(store)
+        self._acquiring: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._clock = SystemClock()
 
     async def leave(
@@ -85,15 +86,15 @@ class StoppedTasks:
             deadline=deadline_after(seconds, self._clock) if seconds else None,
             metadata=metadata,
         )
-        async with self._lease(inbox):
-            return await self._left_before(opened) or await self._leave(opened)
+        async with self._acquired(inbox) as journal:
+            return await self._left_before(opened) or await self._leave(opened, journal)
 
     async def _left_before(self, opened: TaskOpened) -> Task | None:
         """The task that the same message has made: it is sent again because no answer had come."""
         taken = await self._store.find_message(opened.inbox, LOCAL_SCOPE, opened.message.message_id)
         return await self._store.load(taken.task_id) if taken is not None else None
 
-    async def _leave(self, opened: TaskOpened) -> Task:
+    async def _leave(self, opened: TaskOpened, journal: Journal) -> Task:
         waiting = await self._store.open_tasks(opened.inbox)
         for task in waiting:
             if task.message.message_id == opened.message.message_id:
@@ -104,7 +105,7 @@ class StoppedTasks:
         quota = agent_quota(opened.inbox, opened.agent_id, self._store, self._settings, self._clock)
         await quota.take(size_of(opened.message, opened.metadata))
         digest = message_digest(opened.message) if opened.message.message_id else ""
-        return await self._journal.record(opened, digest=digest)
+        return await journal.record(opened, digest=digest)
 
     async def last_inbox(self, agent_id: str) -> str:
         """The inbox of the agent that last had this id, or an empty string: another may have its port by now."""
@@ -151,8 +152,8 @@ class StoppedTasks:
         if task.state.is_terminal:
             raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
         ended = outcomes.ended(task, self._clock.now(), TaskState.CANCELED, "canceled", "canceled by request")
-        async with self._lease(task.inbox):
-            return await self._journal.record(*ended)
+        async with self._acquired(task.inbox) as journal:
+            return await journal.record(*ended)
 
     async def change(self, task: Task, request: ChangeTask | DeleteTask) -> Task:
         """Change or delete a task whose agent does not run.
@@ -165,8 +166,8 @@ class StoppedTasks:
         facts = deletion(task, now) if isinstance(request, DeleteTask) else changes(request, task, now)
         if not facts:
             return task
-        async with self._lease(task.inbox):
-            return await self._journal.record(*facts)
+        async with self._acquired(task.inbox) as journal:
+            return await journal.record(*facts)
 
     async def _each(self, query: TaskQuery) -> AsyncGenerator[Task]:
         """All tasks that fit, page by page."""
@@ -183,34 +184,43 @@ class StoppedTasks:
         now = self._clock.now()
         if not is_waiting_in_queue(task) or not task.is_overdue(self._clock):
             return task
-        holder = _holder()
-        if not await self._store.claim_inbox(task.inbox, holder, self._holds):
+        lease = await self._store.acquire(task.inbox, _new_holder(), self._holds)
+        if lease is None:
             return task  # its agent runs, and ends it
         try:
-            return await self._journal.record(*outcomes.expired(task, now))
+            return await Journal(self._store, lease).record(*outcomes.expired(task, now))
         except Conflict:
             return await self._store.load(task.id)
         finally:
-            await self._store.release_inbox(task.inbox, holder)
+            await self._store.release(lease)
 
     @asynccontextmanager
-    async def _lease(self, inbox: str) -> AsyncGenerator[None]:
-        holder = _holder()
+    async def _acquired(self, inbox: str) -> AsyncGenerator[Journal]:
+        """Hold the lease of the inbox, and yield a journal that writes with it. Raises Conflict when its agent runs."""
+        # Callers of one gateway queue here, and need not look again and again.
+        async with self._acquiring.setdefault(inbox, asyncio.Lock()):
+            lease = await self._acquire_patiently(inbox)
+            try:
+                yield Journal(self._store, lease)
+            finally:
+                await self._store.release(lease)
+
+    async def _acquire_patiently(self, inbox: str) -> Lease:
+        holder = _new_holder()
         # Another command may hold it for a moment.
         for _ in range(_LEASE_TRIES):
-            if await self._store.claim_inbox(inbox, holder, self._holds):
-                break
+            if lease := await self._store.acquire(inbox, holder, self._holds):
+                return lease
             await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
-        else:
-            raise Conflict(f"the agent of '{inbox}' runs", hint="try again without --queue  (synapse list)")
-        try:
-            yield
-        finally:
-            await self._store.release_inbox(inbox, holder)
+        raise Conflict(f"the agent of '{inbox}' runs", hint="try again without --queue  (synapse list)")
 
 
-def _holder() -> str:
-    return f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}"
+_LEASES: Final = count(1)
+
+
+def _new_holder() -> str:
+    """A holder that is no other, not even of this process: an agent that a gateway runs itself keeps its lease."""
+    return f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}:{next(_LEASES)}"
 
 
 @asynccontextmanager

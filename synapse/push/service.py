@@ -20,12 +20,12 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, PushConfigNotFound, TaskNotFound
 from synapse.core.events import ArtifactAdded, Update
 from synapse.core.push import Push, PushConfig, PushStore, checked_config
+from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.types import Clock
 from synapse.dialects.negotiation import A2A_0_3
 from synapse.push.outbox import Holds, Notification, PushOutbox, RetrySchedule, Words
 from synapse.push.webhook import WebhookSender
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.journal import Journal
 from synapse.tasks.outcomes import PARTIAL
 
@@ -129,7 +129,7 @@ class Pushing:
     outbox: PushOutbox
 
 
-def open_pushing(me: AgentEntry, store: SqliteStore, journal: Journal, clock: Clock, settings: Settings) -> Pushing:
+def open_pushing(me: AgentEntry, store: TaskStore, journal: Journal, clock: Clock, settings: Settings) -> Pushing:
     """Return the push notifications of the agent whose inbox this process holds."""
     webhooks = WebhookSender(allow_private=settings.allow_private_webhooks)
     outbox = PushOutbox(

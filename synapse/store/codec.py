@@ -1,24 +1,28 @@
 """How tasks and what is said in them look as text: compact JSON, moments as microseconds, file bytes as base64.
 
-Fields that have their default are left out. The text is put together here and not by an encoder of objects: most of it
-is the same for every task, and nothing is written more often.
+Fields that have their default are left out.
 
 How the events of one append look as text: a list with the kind, the moment and the fields of each.
 
-JSON as the store writes it: nothing between the words, and ASCII, so that every string comes back as it was.
+JSON as the store writes and reads it: by msgspec, and by `json` where msgspec cannot keep a value as it is.
 
-That holds even for one that is not valid Unicode.
+    half of a surrogate pair    msgspec refuses it; `json` writes and reads it as an escape
+    infinity, not a number      msgspec writes null, which `json` tells apart
+    keys that are no strings    msgspec refuses some that `json` takes
+
+Both read what the other writes, so the text of a row may be by either.
 """
 
 from __future__ import annotations
 
-import json.encoder
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from json import JSONDecoder, JSONEncoder
+from functools import partial
 from typing import Any, Final, assert_never
+
+import msgspec
 
 from synapse.core.events import (
     ArtifactAdded,
@@ -60,9 +64,7 @@ def encode_task(task: Task) -> str:
 
     Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
     """
-    history = ",".join([message_text(one) for one in task.history])
-    artifacts = ",".join([artifact_text(one) for one in task.artifacts])
-    fixed = {
+    fields: Fields = {
         "id": task.id,
         "agent_id": task.agent_id,
         "inbox": task.inbox,
@@ -76,18 +78,19 @@ def encode_task(task: Task) -> str:
         "priority": task.priority,
         "queued": task.queued,
         "hidden": task.hidden,
-        "deadline": micros(task.deadline.at) if task.deadline else None,
-        "boot_deadline": task.deadline.boot if task.deadline else None,
+        **deadline_fields(task.deadline),
         "receipts": [[one.step.value, micros(one.at), one.source, one.evidence] for one in task.receipts],
+        "history": [message_fields(one) for one in task.history],
+        "artifacts": [artifact_fields(one) for one in task.artifacts],
+        **filled(
+            reason=task.reason,
+            note=task.note,
+            attention=task.attention,
+            metadata=task.metadata,
+            parent_id=task.parent_id,
+        ),
     }
-    more = filled_text(
-        reason=task.reason,
-        note=task.note,
-        attention=task.attention,
-        metadata=dict(task.metadata),
-        parent_id=task.parent_id,
-    )
-    return f'{compact_json(fixed)[:-1]},"history":[{history}],"artifacts":[{artifacts}]{more}}}'
+    return to_json(fields)
 
 
 def decode_task(fields: Fields) -> Task:
@@ -121,21 +124,24 @@ def decode_task(fields: Fields) -> Task:
     )
 
 
-def filled_text(**fields: Any) -> str:
-    """The fields that say something, to follow others; an empty text, list or object is what their absence means."""
-    return "".join([f',"{name}":{_text(value)}' for name, value in fields.items() if value])
+def filled(**fields: object) -> Fields:
+    """The fields that say something; an empty text, list or object is what their absence means."""
+    return {name: value for name, value in fields.items() if value}
 
 
-def message_text(message: Message) -> str:
-    parts = ",".join([_part_text(part) for part in message.parts])
-    more = ""
+def message_fields(message: Message) -> Fields:
+    fields: Fields = {
+        "message_id": message.message_id,
+        "role": message.role.value,
+        "parts": [_part_fields(part) for part in message.parts],
+    }
     if message.metadata or message.extensions or message.reference_task_ids:
-        more = filled_text(
-            metadata=dict(message.metadata),
+        fields |= filled(
+            metadata=message.metadata,
             extensions=message.extensions,
             reference_task_ids=message.reference_task_ids,
         )
-    return f'{{"message_id":{quoted(message.message_id)},"role":{quoted(message.role)},"parts":[{parts}]{more}}}'
+    return fields
 
 
 def message_of(fields: Fields) -> Message:
@@ -149,16 +155,19 @@ def message_of(fields: Fields) -> Message:
     )
 
 
-def artifact_text(artifact: Artifact) -> str:
-    parts = ",".join([_part_text(part) for part in artifact.parts])
-    more = f',"name":{quoted(artifact.name)}' if artifact.name else ""
-    if artifact.description:
-        more += f',"description":{quoted(artifact.description)}'
-    if artifact.metadata:
-        more += f',"metadata":{compact_json(dict(artifact.metadata))}'
-    if artifact.extensions:
-        more += f',"extensions":{compact_json(artifact.extensions)}'
-    return f'{{"artifact_id":{quoted(artifact.artifact_id)},"parts":[{parts}]{more}}}'
+def artifact_fields(artifact: Artifact) -> Fields:
+    fields: Fields = {
+        "artifact_id": artifact.artifact_id,
+        "parts": [_part_fields(part) for part in artifact.parts],
+    }
+    if artifact.name or artifact.description or artifact.metadata or artifact.extensions:
+        fields |= filled(
+            name=artifact.name,
+            description=artifact.description,
+            metadata=artifact.metadata,
+            extensions=artifact.extensions,
+        )
+    return fields
 
 
 def artifact_of(fields: Fields) -> Artifact:
@@ -172,10 +181,14 @@ def artifact_of(fields: Fields) -> Artifact:
     )
 
 
-def deadline_text(deadline: Deadline) -> str:
+def deadline_fields(deadline: Deadline | None) -> Fields:
     """By both clocks; versions that know only the wall clock read the first and pass over the second."""
-    boot = f',"boot_deadline":{compact_json(deadline.boot)}' if deadline.boot is not None else ""
-    return f'"deadline":{micros(deadline.at)}{boot}'
+    if deadline is None:
+        return {}
+    fields: Fields = {"deadline": micros(deadline.at)}
+    if deadline.boot is not None:
+        fields["boot_deadline"] = deadline.boot
+    return fields
 
 
 def deadline_of(fields: Fields) -> Deadline | None:
@@ -185,27 +198,23 @@ def deadline_of(fields: Fields) -> Deadline | None:
     return Deadline(moment(fields["deadline"]), BootTime(*boot) if boot is not None else None)
 
 
-def _text(value: object) -> str:
-    return quoted(value) if isinstance(value, str) else compact_json(value)
-
-
-def _part_text(part: Part) -> str:
-    more = ""
-    # Most parts have none of these.
-    if part.name or part.media_type or part.metadata:
-        more = filled_text(name=part.name, media_type=part.media_type, metadata=dict(part.metadata))
+def _part_fields(part: Part) -> Fields:
+    fields: Fields
     match part:
         case TextPart(text=text):
-            return f'{{"text":{quoted(text)}{more}}}'
+            fields = {"text": text}
         case FilePart(content=None, url=url):
-            return f'{{"url":{quoted(url)}{more}}}'
+            fields = {"url": url}
         case FilePart(content=content, url=url):
-            # base64 has nothing that needs to be quoted.
-            return f'{{"url":{quoted(url)},"bytes":"{b64encode(content or b"").decode("ascii")}"{more}}}'
+            fields = {"url": url, "bytes": b64encode(content or b"").decode("ascii")}
         case DataPart(data=data):
-            return f'{{"data":{compact_json(data)}{more}}}'
+            fields = {"data": data}
         case _:
             assert_never(part)
+    # Most parts have none of these.
+    if part.name or part.media_type or part.metadata:
+        fields |= filled(name=part.name, media_type=part.media_type, metadata=part.metadata)
+    return fields
 
 
 def _part(fields: Fields) -> Part:
@@ -232,13 +241,13 @@ def encode_events(events: Iterable[TaskEvent]) -> str:
 
     Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
     """
-    texts: list[str] = []
+    rows: list[EventRow] = []
     at, when = None, 0
     for event in events:
         if event.at is not at:  # what happens together has the same moment
             at, when = event.at, micros(event.at)
-        texts.append(_event_text(event, when))
-    return f"[{','.join(texts)}]"
+        rows.append((_KINDS[type(event)], when, _fields(event)))
+    return to_json(rows)
 
 
 def decode_event(task_id: TaskId, row: EventRow) -> TaskEvent:
@@ -259,63 +268,48 @@ def unknown_kind(row: EventRow) -> str:
             return ""
 
 
-def _event_text(event: TaskEvent, at: int) -> str:  # noqa: C901, PLR0911 - one case per event is the point
+def _fields(event: TaskEvent) -> Fields:  # noqa: C901, PLR0911 - one case per event is the point
     match event:
         case ReceiptChanged():
-            say = _receipt_text if len(event.evidence) > _SHORT else _known_receipt_text
-            return f'["receipt_changed",{at},{say(event.step, event.source, event.evidence)}]'
+            return {"step": event.step.value, "source": event.source, "evidence": event.evidence}
         case StateChanged():
-            say_state = _state_text if len(event.note) > _SHORT else _known_state_text
-            return f'["state_changed",{at},{say_state(event.state, event.reason, event.note)}]'
+            state: Fields = {"state": event.state.value}
+            return state | filled(reason=event.reason, note=event.note) if event.reason or event.note else state
         case TaskOpened():
-            return f'["task_opened",{at},{_opened_text(event)}]'
-        case ArtifactAdded(artifact=artifact, append=append, last_chunk=last):
-            how = f'"append":{_JSON_BOOL[append]},"last_chunk":{_JSON_BOOL[last]}'
-            return f'["artifact_added",{at},{{"artifact":{artifact_text(artifact)},{how}}}]'
-        case MessageAdded(message=message):
-            return f'["message_added",{at},{{"message":{message_text(message)}}}]'
-        case MetadataChanged(metadata=metadata):
-            return f'["metadata_changed",{at},{{"metadata":{compact_json(dict(metadata))}}}]'
-        case AttentionChanged(attention=attention):
-            return f'["attention_changed",{at},{{"attention":{quoted(attention)}}}]'
+            return _opened_fields(event)
+        case ArtifactAdded():
+            artifact = artifact_fields(event.artifact)
+            return {"artifact": artifact, "append": event.append, "last_chunk": event.last_chunk}
+        case MessageAdded():
+            return {"message": message_fields(event.message)}
+        case MetadataChanged():
+            return {"metadata": event.metadata}
+        case AttentionChanged():
+            return {"attention": event.attention}
         case TaskHidden():
-            return f'["task_hidden",{at},{{}}]'
+            return {}
         case _:
             assert_never(event)
 
 
-def _opened_text(event: TaskOpened) -> str:
-    whose = _known_whose(event.agent_id, event.inbox, event.scope, event.dialect)
-    more = f',"metadata":{compact_json(dict(event.metadata))}' if event.metadata else ""
-    if event.parent_id:
-        more += f',"parent_id":{quoted(event.parent_id)}'
-    if event.priority != DEFAULT_PRIORITY:
-        more += f',"priority":{event.priority}'
-    if not event.queued:
-        more += ',"queued":false'
+def _opened_fields(event: TaskOpened) -> Fields:
+    fields: Fields = {
+        "agent_id": event.agent_id,
+        "inbox": event.inbox,
+        "scope": event.scope,
+        "dialect": event.dialect,
+        "context_id": event.context_id,
+        "message": message_fields(event.message),
+    }
+    if event.metadata or event.parent_id:
+        fields |= filled(metadata=event.metadata, parent_id=event.parent_id)
     if event.deadline is not None:
-        more += f",{deadline_text(event.deadline)}"
-    return f'{{{whose},"context_id":{quoted(event.context_id)},"message":{message_text(event.message)}{more}}}'
-
-
-def _whose_text(agent_id: str, inbox: str, scope: str, dialect: str) -> str:
-    return compact_json({"agent_id": agent_id, "inbox": inbox, "scope": scope, "dialect": dialect})[1:-1]
-
-
-def _state_text(state: TaskState, reason: str, note: str) -> str:
-    return f'{{"state":{quoted(state)}{filled_text(reason=reason, note=note)}}}'
-
-
-def _receipt_text(step: ReceiptStep, source: str, evidence: str) -> str:
-    return compact_json({"step": step.value, "source": source, "evidence": evidence})
-
-
-# These are the same for turn after turn, so their text is made once. Long ones would only fill the memory.
-_SHORT: Final = 200
-_known_whose: Final = lru_cache(maxsize=256)(_whose_text)
-_known_state_text: Final = lru_cache(maxsize=256)(_state_text)
-_known_receipt_text: Final = lru_cache(maxsize=256)(_receipt_text)
-_JSON_BOOL: Final = {False: "false", True: "true"}
+        fields |= deadline_fields(event.deadline)
+    if event.priority != DEFAULT_PRIORITY:
+        fields["priority"] = event.priority
+    if not event.queued:
+        fields["queued"] = False
+    return fields
 
 
 def _opened(task_id: TaskId, at: datetime, fields: Fields) -> TaskOpened:
@@ -382,23 +376,40 @@ _DECODERS: Final[Mapping[str, Callable[[TaskId, datetime, Fields], TaskEvent]]] 
     ),
     "task_hidden": lambda task_id, at, _fields: TaskHidden(task_id=task_id, at=at),
 }
+_KINDS: Final[Mapping[type[TaskEvent], str]] = {
+    TaskOpened: "task_opened",
+    StateChanged: "state_changed",
+    MessageAdded: "message_added",
+    ArtifactAdded: "artifact_added",
+    ReceiptChanged: "receipt_changed",
+    MetadataChanged: "metadata_changed",
+    AttentionChanged: "attention_changed",
+    TaskHidden: "task_hidden",
+}
 
 
-quoted: Final = json.encoder.encode_basestring_ascii
-"""A string as JSON. Raises TypeError for anything else."""
-from_json: Final[Callable[[str], Any]] = JSONDecoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+# There is nothing circular in an event, and what is nested too deeply is told.
+_encode_any: Final = partial(json.dumps, separators=(",", ":"), check_circular=False)
 
 
-def _made_once() -> Callable[[object], str]:
-    # There is nothing circular in an event, and what is nested too deeply is told.
-    encoder = JSONEncoder(separators=(",", ":"), check_circular=False)
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return encoder.encode
-    # `JSONEncoder.encode` makes one of these for every text, which takes as long as writing a small one.
-    pieces = make(None, encoder.default, quoted, None, ":", ",", False, False, True)
-    return lambda value: "".join(pieces(value, 0))
+def to_json(value: object) -> str:
+    """Return `value` as compact JSON.
+
+    Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
+    """
+    try:
+        text = _encode(value).decode()
+    except (UnicodeEncodeError, TypeError):
+        return _encode_any(value)
+    # It may stand for a number that is none. Of most tasks nothing is null, so this is seldom done.
+    return _encode_any(value) if "null" in text else text
 
 
-compact_json: Final = _made_once()
-"""Raises ValueError, TypeError or RecursionError for what JSON cannot hold."""
+def from_json(text: str) -> Any:
+    """Return what a text says. Raises ValueError or RecursionError."""
+    try:
+        return _decode(text)
+    except msgspec.MsgspecError:
+        return json.loads(text)

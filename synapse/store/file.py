@@ -36,15 +36,20 @@ from synapse.core.errors import (
     StoreCorrupt,
     StoreFailed,
     StoreFull,
+    StoreInUse,
     StoreLocked,
     StoreTooNew,
     StoreUnsafe,
     SynapseError,
 )
+from synapse.core.store import IsAlive
+from synapse.store import doorbell
 
 APPLICATION_ID: Final = 0x53594E41
 """Spells SYNA in the file's header, so that a foreign database is not taken for ours."""
 _LOOK_AGAIN_SECONDS: Final = 0.02
+_LEASE_EPOCHS: Final = 7
+"""The schema that gave leases an epoch, and renamed the column of their holders."""
 _WAL_PAGES: Final = 4000
 """About 16 MB: fewer, longer checkpoints than SQLite's default of 1000 pages."""
 
@@ -69,17 +74,23 @@ def connect(path: Path, *, lock_timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def open_file(path: Path, *, lock_timeout: float) -> sqlite3.Connection:
+def every_holder(_holder: str) -> bool:
+    """Say that the holder of a lease is alive: the safe answer for callers that cannot tell."""
+    return True
+
+
+def open_file(path: Path, *, lock_timeout: float, is_alive: IsAlive = every_holder) -> sqlite3.Connection:
     """Return a connection to a store of the current schema, making or migrating the file first if needed.
 
-    Several processes may do this at once. Raises StoreFailed, OSError or sqlite3.Error.
+    Several processes may do this at once. Raises StoreFailed (StoreInUse when a holder of a lease that is alive keeps
+    the file from being migrated), OSError or sqlite3.Error.
     """
     prepare_location(path)
     connection = connect(path, lock_timeout=lock_timeout)
     try:
         if _pending(connection, path):
             with file_lock(path, lock_timeout):
-                _migrate(connection, path)
+                _migrate(connection, path, is_alive)
     except BaseException:
         connection.close()
         raise
@@ -142,7 +153,7 @@ def _schema(connection: sqlite3.Connection) -> tuple[int, int, int]:
     return version, application, tables
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _migrate(connection: sqlite3.Connection, path: Path, is_alive: IsAlive) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreUnsafe(
@@ -152,7 +163,10 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     for name, function in {"context_key": id_key, "id_key": id_key, "text_key": text_key}.items():
         connection.create_function(name, 1, function, deterministic=True)
     # Another process may have migrated the file while this one waited for the lock.
-    for number, script in _pending(connection, path):
+    pending = _pending(connection, path)
+    if pending:
+        _require_unused(connection, path, pending[-1][0], is_alive)
+    for number, script in pending:
         try:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {APPLICATION_ID}; "
@@ -162,6 +176,24 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def _require_unused(connection: sqlite3.Connection, path: Path, schema: int, is_alive: IsAlive) -> None:
+    """Raise StoreInUse while a process that holds a lease runs: it has opened the store with the older schema.
+
+    The caller holds the lock file, so nobody acquires a lease meanwhile.
+    """
+    version, _, _ = _schema(connection)
+    if not version:
+        return
+    leases = connection.execute(query("leases" if version >= _LEASE_EPOCHS else "leases_before_epochs")).fetchall()
+    inboxes = [inbox for inbox, holder in leases if is_alive(holder)]
+    if inboxes:
+        raise StoreInUse(
+            f"{path} has to be upgraded from schema {version} to {schema}, "
+            f"and agents that run an older Synapse use it: {', '.join(inboxes)}",
+            hint="stop them (`synapse stop --all`), then start them again",
+        )
 
 
 # SQLite's WAL keeps an index in memory that all processes share, and locks that a network file system does not keep.
@@ -187,13 +219,21 @@ def prepare_location(path: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     for file in (path, lock_path(path)):
         # SQLite gives the WAL the mode of the database.
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if file == lock_path(path):
+                doorbell.prepare(descriptor)
+        finally:
+            os.close(descriptor)
         if file.stat().st_mode & 0o077:
             file.chmod(0o600)
 
 
 def lock_path(path: Path) -> Path:
-    """The file whose lock is taken before each write; never the database itself, whose locks are SQLite's own."""
+    """The file whose lock is taken before each write, and by which listeners are woken behind it.
+
+    Never the database itself, whose locks are SQLite's own.
+    """
     return path.with_name(f"{path.name}.lock")
 
 

@@ -94,14 +94,21 @@ SELECT id FROM tasks INDEXED BY tasks_by_key
 WHERE id >= ?1 AND id < ?2 AND hidden = 0 AND ?3 IN ('', inbox)
 ORDER BY number DESC LIMIT ?4;
 
--- name: holder
-SELECT holder FROM inboxes WHERE inbox = ?;
+-- name: lease
+SELECT held_by, epoch FROM inboxes WHERE inbox = ?;
 
--- name: take_inbox
-INSERT OR REPLACE INTO inboxes (inbox, holder) VALUES (?, ?);
+-- name: leases
+SELECT inbox, held_by FROM inboxes WHERE held_by <> '' ORDER BY inbox;
 
--- name: release_inbox
-DELETE FROM inboxes WHERE inbox = ? AND holder = ?;
+-- name: leases_before_epochs
+SELECT inbox, holder FROM inboxes ORDER BY inbox;
+
+-- name: acquire
+INSERT INTO inboxes (inbox, held_by, epoch) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET held_by = excluded.held_by, epoch = excluded.epoch;
+
+-- name: release
+UPDATE inboxes SET held_by = '' WHERE inbox = ? AND held_by = ? AND epoch = ?;
 
 -- name: old_tasks
 SELECT number, id, inbox, scope, state, version, hidden FROM tasks

@@ -20,16 +20,7 @@ from synapse.core.events import Recorded, TaskEvent
 from synapse.core.message import Json
 from synapse.core.store import KnownMessage, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import EXPIRED, Task, TaskId, TaskState
-from synapse.store.codec import (
-    EventRow,
-    Fields,
-    compact_json,
-    decode_event,
-    decode_task,
-    from_json,
-    micros,
-    unknown_kind,
-)
+from synapse.store.codec import EventRow, Fields, decode_event, decode_task, from_json, micros, to_json, unknown_kind
 from synapse.store.file import id_key, query, text_key
 from synapse.tasks.journal import rebuild
 
@@ -39,7 +30,7 @@ _MOST_TEXTS: Final = 8
 _WHOLE_ID: Final = 36
 """Letters of an id; see `runtime.ids`."""
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
-_HAS_EXPIRED: Final = compact_json({"reason": EXPIRED})[1:-1]
+_HAS_EXPIRED: Final = to_json({"reason": EXPIRED})[1:-1]
 
 Connection = sqlite3.Connection
 
@@ -187,11 +178,16 @@ def _texts_in(metadata: Json) -> Iterator[str]:
     for key, value in islice(metadata.items(), _MOST_TEXTS):
         if isinstance(value, dict):
             yield from _texts_in(cast("Json", value))
-        elif isinstance(value, str):
-            yield compact_json({key: value})[1:-1]
-        else:
+        elif isinstance(value, str) and _has_one_spelling(key + value):
+            yield to_json({key: value})[1:-1]
+        elif _has_one_spelling(key):
             # Numbers have more than one spelling.
-            yield f"{compact_json(key)}:"
+            yield f"{to_json(key)}:"
+
+
+def _has_one_spelling(text: str) -> bool:
+    """Whether all who wrote rows wrote `text` alike: some letters were written as escapes."""
+    return text.isascii() and text.isprintable()
 
 
 def _conditions(wanted: TaskQuery, table: str = "tasks") -> tuple[str, list[Any]]:

@@ -16,12 +16,13 @@ from typing import Final, TypeVar
 
 from synapse.core.errors import InvalidRequest
 from synapse.core.events import Recorded, TaskEvent
-from synapse.core.store import IsAlive, KnownMessage, TaskPage, TaskQuery
+from synapse.core.store import IsAlive, KnownMessage, Lease, TaskPage, TaskQuery
 from synapse.core.task import Task, TaskId
 from synapse.store import reader as store_reader
 from synapse.store import writer
 from synapse.store.codec import micros
-from synapse.store.file import check_file, open_file, query
+from synapse.store.doorbell import Listener
+from synapse.store.file import check_file, every_holder, lock_path, open_file, query
 from synapse.store.loss import StoreFiles
 from synapse.store.pushes import SqlitePushes
 from synapse.store.threads import Reader
@@ -53,28 +54,37 @@ class SqliteStore:
             reader.watch(files)
         self.pushes = SqlitePushes(self._by_key.look, self._by_page.look, self._write)
         """The webhooks of the tasks."""
+        self._listener: Listener | None = None
+        self._looked_at = -1
+        """How often the store had rung when `_last_seq` was read."""
+        self._last_seq = 0
 
     @classmethod
-    async def open(cls, path: Path, *, lock_timeout: float = LOCK_TIMEOUT) -> SqliteStore:
+    async def open(
+        cls, path: Path, *, is_alive: IsAlive = every_holder, lock_timeout: float = LOCK_TIMEOUT
+    ) -> SqliteStore:
         """Open the store at `path`, making or migrating it first if needed.
 
+        `is_alive` tells which holders of leases still run: a store that they use is not migrated under them.
+
         Raises:
+            StoreInUse: it has to be migrated, and a process of an older version holds a lease.
             StoreUnsafe: the folder lies on a network file system.
             StoreTooNew, StoreCorrupt, StoreLocked, StoreFull, StoreFailed: each with a hint.
         """
         reader = Reader(path, lock_timeout=lock_timeout, gather=_ANSWERS_TOGETHER)
         try:
-            files, connection = await reader.do(partial(_open, path, lock_timeout))
+            files, connection = await reader.do(partial(_open, path, is_alive, lock_timeout))
         except BaseException:
             reader.stop()
             raise
         return cls(files, connection, reader, lock_timeout)
 
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
+    def append(self, task: Task, events: Sequence[TaskEvent], *, lease: Lease, digest: str = "") -> asyncio.Future[int]:
         """Make events durable; see `TaskStore.append`."""
         done: asyncio.Future[int] = self._loop.create_future()
         try:
-            append = writer.encode(task, events, digest, done)
+            append = writer.encode(task, events, lease, digest, done)
         except InvalidRequest as error:
             done.set_exception(error)
         else:
@@ -109,25 +119,52 @@ class SqliteStore:
         """The seq of the newest event; 0 when there is none."""
         return await self._by_seq.look(store_reader.last_seq)
 
+    async def wait_after(self, seq: int, seconds: float) -> int:
+        """Return the seq of the newest event once that is beyond `seq`, or after `seconds`."""
+        if self._listener is None:
+            self._listener = Listener(lock_path(self._path))
+        listener = self._listener
+        end = self._loop.time() + seconds
+        # What was seen behind the last ring is still so.
+        is_known = listener.hears and listener.rings == self._looked_at and seconds > 0
+        while True:
+            if not is_known:
+                rings = listener.rings
+                last = await self.last_seq()
+                # Only now: what rings meanwhile may be newer than what was seen.
+                self._looked_at, self._last_seq = rings, last
+            left = end - self._loop.time()
+            if self._last_seq > seq or left <= 0:
+                return self._last_seq
+            await listener.wait(self._looked_at, left)
+            is_known = False
+
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
         """The unfinished tasks of an inbox, oldest first."""
         return await self._by_page.look(lambda connection: store_reader.open_tasks(connection, inbox))
 
-    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
-        """Take the lease of an inbox unless a living holder has it; the same holder may claim again."""
+    async def acquire(self, inbox: str, holder: str, is_alive: IsAlive) -> Lease | None:
+        """Return a new lease of the inbox; None while another living holder has one. See `TaskStore.acquire`."""
 
-        def claim(connection: sqlite3.Connection) -> bool:
-            row = connection.execute(query("holder"), (inbox,)).fetchone()
-            if row is not None and row[0] != holder and is_alive(row[0]):
-                return False
-            connection.execute(query("take_inbox"), (inbox, holder))
-            return True
+        def acquire(connection: sqlite3.Connection) -> Lease | None:
+            held_by, epoch = connection.execute(query("lease"), (inbox,)).fetchone() or ("", 0)
+            if held_by not in ("", holder) and is_alive(held_by):
+                return None
+            lease = Lease(inbox, holder, epoch + 1)
+            connection.execute(query("acquire"), (lease.inbox, lease.holder, lease.epoch))
+            return lease
 
-        return await self._write(claim)
+        return await self._write(acquire)
 
-    async def release_inbox(self, inbox: str, holder: str) -> None:
-        """Give the lease back, if this holder has it."""
-        await self._write(lambda connection: connection.execute(query("release_inbox"), (inbox, holder)))
+    async def verify(self, lease: Lease) -> None:
+        """Raises LeaseLost unless `lease` is current."""
+        await self._by_key.look(lambda connection: writer.require_lease(connection, lease))
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; does nothing when it is lost."""
+        await self._write(
+            lambda connection: connection.execute(query("release"), (lease.inbox, lease.holder, lease.epoch))
+        )
 
     async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
         """How many bytes of events are kept; an empty inbox or scope means any."""
@@ -157,6 +194,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Write what waits, then close the file."""
+        if self._listener is not None:
+            self._listener.close()
         await self._writer.close()
         await asyncio.gather(*(reader.close() for reader in self._readers))
         self._files.close()
@@ -172,8 +211,8 @@ class SqliteStore:
         return done
 
 
-def _open(path: Path, lock_timeout: float) -> tuple[StoreFiles, sqlite3.Connection]:
-    connection = open_file(path, lock_timeout=lock_timeout)
+def _open(path: Path, is_alive: IsAlive, lock_timeout: float) -> tuple[StoreFiles, sqlite3.Connection]:
+    connection = open_file(path, is_alive=is_alive, lock_timeout=lock_timeout)
     try:
         return StoreFiles(path), connection
     except BaseException:

@@ -25,9 +25,19 @@ from dataclasses import dataclass
 from threading import Condition, Event, Thread
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from synapse.core.errors import InvalidRequest, StoreFailed, StoreLocked, StoreLost, SynapseError, VersionConflict
+from synapse.core.errors import (
+    InvalidRequest,
+    LeaseLost,
+    StoreFailed,
+    StoreLocked,
+    StoreLost,
+    SynapseError,
+    VersionConflict,
+)
 from synapse.core.events import MessageAdded, StateChanged, TaskEvent, TaskOpened
+from synapse.core.store import Lease
 from synapse.core.task import Task, TaskId
+from synapse.store import doorbell
 from synapse.store.codec import encode_events, encode_task, micros
 from synapse.store.file import (
     Row,
@@ -65,15 +75,19 @@ class Append:
         "done",
         "events",
         "key",
+        "lease",
         "message_key",
         "snapshot",
         "task",
         "version_before",
     )
 
-    def __init__(self, task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[int]) -> None:
+    def __init__(
+        self, task: Task, events: Sequence[TaskEvent], lease: Lease, digest: str, done: asyncio.Future[int]
+    ) -> None:
         """Raises ValueError, TypeError or RecursionError for what JSON cannot hold."""
         self.task = task
+        self.lease = lease
         self.events = events
         self.digest = digest
         self.done = done
@@ -94,10 +108,10 @@ class Append:
         self.done.set_result(first_seq)
 
 
-def encode(task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.Future[int]) -> Append:
+def encode(task: Task, events: Sequence[TaskEvent], lease: Lease, digest: str, done: asyncio.Future[int]) -> Append:
     """Raises InvalidRequest."""
     try:
-        return Append(task, events, digest, done)
+        return Append(task, events, lease, digest, done)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidRequest(f"this cannot be stored: {error}") from error
 
@@ -105,15 +119,34 @@ def encode(task: Task, events: Sequence[TaskEvent], digest: str, done: asyncio.F
 def write(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int]:
     """Write all of them and return the first seq of each, or raise and leave the transaction to be rolled back.
 
-    Raises VersionConflict or sqlite3.Error.
+    Raises LeaseLost, VersionConflict or sqlite3.Error.
     """
     if not appends:
         return []
+    # One, as a rule: a host writes one inbox, with one lease.
+    for append in {(id(one.lease), one.task.inbox): one for one in appends}.values():
+        require_lease(connection, append.lease, append.task.inbox)
     row = connection.execute(query("last_seq")).fetchone()
     batch = _Batch(row[0] if row else 0, _stored(connection, appends), _claimed(connection, appends))
     firsts = [batch.add(append) for append in appends]
     batch.write(connection)
     return firsts
+
+
+def require_lease(connection: sqlite3.Connection, lease: Lease, inbox: str = "") -> None:
+    """Raise LeaseLost unless `lease` is the current one of its inbox, and of `inbox` if that is given."""
+    row = connection.execute(query("lease"), (lease.inbox,)).fetchone()
+    if row != (lease.holder, lease.epoch):
+        raise lease_lost(lease.inbox)
+    if inbox not in ("", lease.inbox):
+        raise lease_lost(inbox)
+
+
+def lease_lost(inbox: str) -> LeaseLost:
+    return LeaseLost(
+        f"this process no longer holds the inbox '{inbox}': another one has taken it over",
+        hint="`synapse list` shows which agent has it now",
+    )
 
 
 def count(connection: sqlite3.Connection, more: Mapping[Group, int]) -> None:
@@ -446,13 +479,16 @@ class Writer:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            seqs = iter(write(connection, [work for work in batch if isinstance(work, Append)]))
+            appends = [work for work in batch if isinstance(work, Append)]
+            seqs = iter(write(connection, appends))
             results = [next(seqs) if isinstance(work, Append) else work.run(connection) for work in batch]
             # Before: what is refused must not come back with a store that is saved. And behind it: what went to a file
             # that nobody can open any more must not be acknowledged.
             self._files.require()
             connection.execute("COMMIT")
             self._files.require()
+            if appends:
+                doorbell.ring(self._lock_file)
         except BaseException:
             # After some failures SQLite has rolled back already.
             if connection.in_transaction:

@@ -7,9 +7,9 @@ No gap and no repeat: a reader joins before it reads the log, and drops what it 
 
 The log of all tasks as updates: each event with the task after it.
 
-What other processes record, as it becomes durable: the end of the shared log, read once for all who follow.
+What any process records, as it becomes durable: the end of the shared log, read once for all who follow.
 
-    nobody follows ─► the first comes: where does the log end? ─► looking, a few ms apart ─► the last leaves
+    nobody follows ─► the first comes: where does the log end? ─► the store wakes it ─► read ─► … ─► the last leaves
 
 A gateway hears of everything in this way, also of what it records itself: one order for all, that of the seqs.
 """
@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Final, Protocol
 
 from synapse.core.errors import FeedLagged, SynapseError, TaskNotFound
@@ -272,31 +272,26 @@ class LogReader:
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 0.005
+GATHER_SECONDS: Final = 0.005
+"""The least time between two looks at the log. What comes alone is read at once; of what comes fast, each look reads
+more, and readers of streams are no worse off: many agents at work would wake a gateway thousands of times a second."""
+WAIT_SECONDS: Final = 60.0
 RECOVERY_SECONDS: Final = 1.0
-
-
-class TailedStore(TaskStore, Protocol):
-    """A store whose log others write too."""
-
-    async def last_seq(self) -> int:
-        """The seq of the newest event; 0 when there is none."""
-        ...
 
 
 class LogFollower:
     """Tells listeners of every update in the store, while anybody wants it."""
 
-    def __init__(self, store: TailedStore, journal: Journal, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, store: TaskStore, journal: Journal, *, gather_seconds: float = GATHER_SECONDS) -> None:
         self._store = store
         self._journal = journal
-        self._look_seconds = look_seconds
+        self._gather_seconds = gather_seconds
         self._listeners: list[Listener] = []
         self._event_listeners: list[Callable[[Recorded], None]] = []
         self._wanted: Callable[[TaskId], bool] = lambda _task_id: True
         self._followers = 0
         self._starting = asyncio.Lock()
-        self._looking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with each update, in the order of the seqs; return how to stop that."""
@@ -313,39 +308,41 @@ class LogFollower:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Look until the block ends. Whatever becomes durable once the block has begun is told, if it is wanted then.
+        """Read until the block ends. Whatever becomes durable once the block has begun is told, if it is wanted then.
 
         Raises StoreFailed.
         """
         self._followers += 1
         try:
             async with self._starting:
-                if self._looking is None:
-                    self._looking = asyncio.create_task(self._look(await self._store.last_seq()))
+                if self._reading is None:
+                    self._reading = asyncio.create_task(self._read(await self._store.last_seq()))
             yield
         finally:
             self._followers -= 1
-            if not self._followers and self._looking is not None:
-                looking, self._looking = self._looking, None
-                looking.cancel()
-                await asyncio.wait({looking})
+            if not self._followers and self._reading is not None:
+                reading, self._reading = self._reading, None
+                reading.cancel()
+                await asyncio.wait({reading})
 
-    async def _look(self, seq: int) -> None:
+    async def _read(self, seq: int) -> None:
+        loop = asyncio.get_running_loop()
         reader = LogReader(self._journal, self._store)
         reader.seq = seq
-        never = asyncio.Event()
         while True:
-            pause = self._look_seconds
+            begun, pause = loop.time(), self._gather_seconds
             try:
                 async with aclosing(reader.after(reader.seq, self._heard)) as updates:
                     async for update in updates:
                         self._tell(update)
+                # All up to `seq` has been read, or is not there any more: it was pruned.
+                reader.seq = max(reader.seq, seq)
+                seq = await self._store.wait_after(reader.seq, WAIT_SECONDS)
             except SynapseError as error:
                 # Those who follow miss nothing: it goes on where it was.
                 log.warning("log_not_read", extra={"error": error.code})
                 pause = RECOVERY_SECONDS
-            with suppress(TimeoutError):
-                await asyncio.wait_for(never.wait(), pause)
+            await _wait_until(begun + pause)
 
     def _heard(self, recorded: Recorded) -> bool:
         for listener in self._event_listeners:
@@ -355,3 +352,11 @@ class LogFollower:
     def _tell(self, update: Update) -> None:
         for listener in tuple(self._listeners):
             listener(update)
+
+
+async def _wait_until(moment: float) -> None:
+    """Wait until the clock of the loop shows `moment`; not at all when it is past."""
+    loop = asyncio.get_running_loop()
+    seconds = moment - loop.time()
+    if seconds > 0:
+        await asyncio.wait((loop.create_future(),), timeout=seconds)

@@ -4,6 +4,7 @@
                  ▲                           │
                  └── read, apply once more ◄─┴─ version conflict     (any other failure: failed, with all behind it)
 
+A journal writes the inbox whose lease it was given, and nothing more once that is lost. Without a lease it only reads.
 Each task that this process writes has a line. One append of a line is on its way at a time; what is recorded meanwhile
 waits and goes together with the next. So a record is judged only against what is durable, or goes with it.
 """
@@ -11,17 +12,28 @@ waits and goes together with the next. So a record is judged only against what i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from synapse.core.errors import AmbiguousTask, Conflict, InvalidRequest, StoreFailed, TaskNotFound, VersionConflict
+from synapse.core.errors import (
+    AmbiguousTask,
+    Conflict,
+    InvalidRequest,
+    LeaseLost,
+    StoreFailed,
+    TaskNotFound,
+    VersionConflict,
+)
 from synapse.core.events import TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, replay
 from synapse.core.message import DataPart, FilePart, TextPart
-from synapse.core.store import TaskStore
+from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task, TaskId
+
+log = logging.getLogger(__name__)
 
 Listener = Callable[[Update], None]
 Then = Callable[[Task], tuple[TaskEvent, ...]]
@@ -116,8 +128,13 @@ class _TaskWriter:
 class Journal:
     """Records events and tells listeners. Keeps open tasks in memory, and the last few that finished."""
 
-    def __init__(self, store: TaskStore, *, keep_finished: int = FINISHED_IN_MEMORY) -> None:
+    def __init__(
+        self, store: TaskStore, lease: Lease | None = None, *, keep_finished: int = FINISHED_IN_MEMORY
+    ) -> None:
         self._store = store
+        self._lease = lease
+        self._loss: LeaseLost | None = None
+        self._lost = asyncio.Event()
         self._keep_finished = keep_finished
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lines: dict[TaskId, _TaskWriter] = {}
@@ -134,12 +151,14 @@ class Journal:
             IllegalTransition, TaskFinished: the lifecycle does not allow it.
             TaskNotFound: there is no such task.
             VersionConflict: somebody else changed the task meanwhile, twice; or the message id is claimed.
+            LeaseLost: another process has acquired the inbox; this journal records nothing more.
             StoreFailed: nothing was recorded.
         """
         return await self.record_nowait(*events, digest=digest, then=then)
 
     def record_nowait(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> asyncio.Future[Task]:
         """The same without waiting: behind what was recorded earlier of the same task, committed in groups."""
+        self._require_lease()
         task_id = events[0].task_id
         for event in events:
             if event.task_id != task_id:
@@ -147,10 +166,33 @@ class Journal:
         # Known once it is used: asking for it costs a call of the system each time.
         self._loop = self._loop or asyncio.get_running_loop()
         entry = _Entry(events, digest, self._loop.create_future(), then)
+        if self._loss is not None:
+            entry.fail(self._loss)
+            return entry.done
         line = self._line_of(task_id)
         line.waiting.append(entry)
         self._advance(line)
         return entry.done
+
+    async def verify_lease(self) -> None:
+        """Raises LeaseLost when another process has acquired the inbox: to be asked before what no record precedes."""
+        if self._loss is not None:
+            raise self._loss
+        if self._lease is not None:
+            try:
+                await self._store.verify(self._lease)
+            except LeaseLost as loss:
+                self._lose(loss)
+                raise
+
+    async def lease_lost(self) -> None:
+        """Wait until the lease is known to be lost."""
+        await self._lost.wait()
+
+    @property
+    def has_lost_lease(self) -> bool:
+        """Whether the lease is known to be lost."""
+        return self._loss is not None
 
     async def adopt(self, inbox: str) -> Sequence[Task]:
         """Read the open tasks of an inbox whose lease this process holds, and keep them in memory from now on."""
@@ -293,7 +335,9 @@ class Journal:
             going.append(entry)
         del line.waiting[: len(going)]
         line.on_its_way = going
-        appending = self._store.append(going[-1].after, _events_of(going), digest=going[0].digest)
+        appending = self._store.append(
+            going[-1].after, _events_of(going), lease=self._require_lease(), digest=going[0].digest
+        )
         line.pending = _as_future(appending)
         line.pending.add_done_callback(partial(self._settle, line))
 
@@ -325,6 +369,8 @@ class Journal:
 
     def _failed(self, line: _TaskWriter, entries: Sequence[_Entry], error: BaseException) -> None:
         line.forget()
+        if isinstance(error, LeaseLost):
+            self._lose(error)
         first = entries[0]
         is_late = isinstance(error, VersionConflict) and not first.opens and not first.is_second_try
         is_one_of_many = isinstance(error, InvalidRequest) and len(entries) > 1
@@ -336,6 +382,18 @@ class Journal:
             # What was recorded behind it took it for granted.
             _fail([*entries, *line.waiting], error)
             line.waiting.clear()
+
+    def _require_lease(self) -> Lease:
+        if self._lease is None:
+            raise ValueError("a journal without a lease only reads")
+        return self._lease
+
+    def _lose(self, loss: LeaseLost) -> None:
+        """Record nothing more: a successor writes the inbox."""
+        if self._loss is None:
+            self._loss = loss
+            self._lost.set()
+            log.error("lease_lost", extra={"inbox": self._lease.inbox if self._lease else ""})
 
     def _read(self, line: _TaskWriter) -> None:
         line.pending = asyncio.ensure_future(self._store.load(line.task_id))

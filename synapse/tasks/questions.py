@@ -175,6 +175,8 @@ class Questions:
 
     async def _give(self, question: Question, choice: Choice, task: Task | None, caller: Caller) -> Task | None:
         await self._require_open(question, task)
+        # No record precedes the keys, so nothing else would stop a host that another one has replaced.
+        await self._journal.verify_lease()
         if task is None:
             await self._worker.answer(question.id, choice)
             return None

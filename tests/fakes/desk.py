@@ -15,10 +15,10 @@ from synapse.core.errors import AgentExited
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.push import Push
 from synapse.core.requests import GetTask, SendAndWait, Sender, SendMessage
+from synapse.core.store import Lease
 from synapse.core.task import DEFAULT_PRIORITY, Task
 from synapse.external.agents import Externals
 from synapse.push.service import PushConfigs
-from synapse.store.memory import MemoryStore
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
 from synapse.tasks.feed import Feed
@@ -33,6 +33,8 @@ from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
 from tests.fakes.clock import FakeClock
 from tests.fakes.courier import FakeCourier
 from tests.fakes.driver import FakeDriver
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.webhooks import FakeGuard
 
 ME = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="codex@/proj")
@@ -77,13 +79,14 @@ class Desk:
         new_id: Callable[[], str] | None = None,
         acceptance: Acceptance = ANYTHING,
         quota_bytes: int = 0,
+        lease: Lease = ANY_LEASE,
     ) -> None:
         self.clock = FakeClock()
         self._new_id = new_id or _new_id
         self.driver = driver or FakeDriver()
         self.store = store or MemoryStore()
         self.courier = FakeCourier()
-        self.journal = Journal(self.store)
+        self.journal = Journal(self.store, lease)
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)

@@ -30,13 +30,13 @@ from synapse.core.task import Task, TaskState
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.service import GatewayService
 from synapse.gateway.tasks import GatewayTasks
-from synapse.store.memory import MemoryStore
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
 from synapse.tasks.quota import KeyQuotas
 from tests.fakes.clock import FakeClock
 from tests.fakes.desk import Desk, say, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.memory_store import MemoryStore
 
 BOUND = 5.0
 ADA = AgentEntry("synapse-codex-8120", "codex", name="ada", inbox="ada")
@@ -93,7 +93,7 @@ class World:
         self.registration, self.unclaimed = FakeRegistration(), FakeUnclaimed()
         self.directory = GatewayDirectory(self._agents, extensions=self.told)
         journal = Journal(self.store)
-        tail = LogFollower(self.store, journal, look_seconds=0.001)
+        tail = LogFollower(self.store, journal, gather_seconds=0.001)
         feed = Feed(journal, self.store, source=tail)
         tail.only(feed.has_readers_of)
         tasks = GatewayTasks(

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from synapse.core.events import TaskEvent
 from synapse.core.override import override
+from synapse.core.store import Lease
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.store.memory import MemoryStore
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 
 
 class SlowStore(MemoryStore):
@@ -16,7 +18,7 @@ class SlowStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pending: list[tuple[Task, Sequence[TaskEvent], str, asyncio.Future[int]]] = []
+        self._pending: list[tuple[Task, Sequence[TaskEvent], Lease, str, asyncio.Future[int]]] = []
         self.loads = 0
 
     @property
@@ -24,9 +26,11 @@ class SlowStore(MemoryStore):
         return len(self._pending)
 
     @override
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._pending.append((task, events, digest, done))
+        self._pending.append((task, events, lease, digest, done))
         return done
 
     @override
@@ -37,8 +41,8 @@ class SlowStore(MemoryStore):
     def commit(self) -> None:
         """Make everything that waits durable, in order."""
         pending, self._pending = self._pending, []
-        for task, events, digest, done in pending:
-            kept = super().append(task, events, digest=digest)
+        for task, events, lease, digest, done in pending:
+            kept = super().append(task, events, lease=lease, digest=digest)
             error = kept.exception()
             if error is None:
                 done.set_result(kept.result())
@@ -71,8 +75,10 @@ class LateStore(MemoryStore):
         """Set when something is kept that its writer does not know of."""
 
     @override
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
-        kept = super().append(task, events, digest=digest)
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
+        kept = super().append(task, events, lease=lease, digest=digest)
         if task.state is not self._late:
             return kept
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -91,7 +97,9 @@ class ForgetfulStore(MemoryStore):
     """Says that everything is durable and keeps nothing, so that only the journal's own memory counts."""
 
     @override
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         done.set_result(1)
         return done

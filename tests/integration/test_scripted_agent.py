@@ -15,10 +15,11 @@ from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
 from synapse.drivers.scripted.driver import ScriptedDriver
 from synapse.drivers.scripted.script import read_script
-from synapse.store.memory import MemoryStore
 from synapse.tasks.journal import Journal
 from synapse.tasks.worker import AgentWorker
 from tests.fakes.clock import FakeClock
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.script_player import Pauses
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -29,7 +30,7 @@ class Agent:
 
     def __init__(self, example: str) -> None:
         self._clock = FakeClock()
-        self._journal = Journal(MemoryStore())
+        self._journal = Journal(MemoryStore(), ANY_LEASE)
         self._ended: asyncio.Queue[Task] = asyncio.Queue()
         self.driver = ScriptedDriver(read_script(EXAMPLES / example), self._clock, pause=Pauses())
         self.worker = AgentWorker(self.driver, self._journal, self._clock, self._ended.put_nowait)

@@ -24,10 +24,10 @@ from synapse.core.message import TextPart
 from synapse.core.override import override
 from synapse.core.requests import CancelTask, ResolveTask
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.store.memory import MemoryStore
 from synapse.tasks.recovery import is_in_doubt
 from tests.fakes.desk import Desk
 from tests.fakes.driver import FakeDriver
+from tests.fakes.memory_store import MemoryStore
 
 Mood = Literal["answers", "doubts", "shuts", "hangs"]
 What = Literal["send", "cancel", "go on", "mood", "crash", "exit", "retry", "deadline"]

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from synapse.core.errors import FeedLagged
 from synapse.core.events import StateChanged, TaskEvent, Update
 from synapse.core.task import TaskId
-from synapse.store.memory import MemoryStore
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.property.histories import histories
 
 
@@ -33,7 +34,7 @@ class TailedFeed:
 
     def __init__(self, store: MemoryStore, buffer: int) -> None:
         own = Journal(store)
-        self._tail = LogFollower(store, own, look_seconds=0)
+        self._tail = LogFollower(store, own, gather_seconds=0)
         self._feed = Feed(own, store, source=self._tail, buffer=buffer)
         self._tail.only(self._feed.has_readers_of)
 
@@ -128,7 +129,7 @@ async def follow(
 ) -> tuple[Reader, list[Update]]:
     """Record the log one by one, with some moves of the reader in between; return what it saw and what there was."""
     store = MemoryStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     feed: Follow = TailedFeed(store, buffer) if tailed else Feed(journal, store, buffer=buffer)
     heard: list[Update] = []
     journal.listen(heard.append)

@@ -17,10 +17,11 @@ from synapse.core.events import Update
 from synapse.core.push import ID_HEADER, DeliveryState, PushConfig
 from synapse.core.task import TaskId, TaskState
 from synapse.push.outbox import Headers, Notification, Posted, PushOutbox, RetrySchedule
-from synapse.store.memory import MemoryStore
 from synapse.tasks.journal import Journal
 from tests.fakes.clock import FakeClock
 from tests.fakes.facts import handed, moved, numbered, opened
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.stores import settle
 
 INBOX = "codex@/proj"
@@ -63,7 +64,7 @@ class World:
         self._start()
 
     def _start(self) -> None:
-        self.journal = Journal(self.store)
+        self.journal = Journal(self.store, ANY_LEASE)
         self.outbox = PushOutbox(
             INBOX,
             store=self.store,

@@ -26,9 +26,9 @@ from synapse.external.client import open_externals
 from synapse.gateway.external import GatewayExternals
 from synapse.gateway.in_process import InProcessAgents, InProcessSockets
 from synapse.registry.files import UNKNOWN, FileRegistry, start_time
-from synapse.store.sqlite import SqliteStore
 from tests.fakes.desk import say
 from tests.fakes.facts import opened as waiting
+from tests.fakes.leased_store import LeasedStore
 from tests.fakes.strangers import card_1_0, stranger_at_home
 from tests.unit.store.stories import keep
 
@@ -49,7 +49,7 @@ def running() -> int:
 
 @asynccontextmanager
 async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[GatewayExternals, InProcessAgents]]:
-    store = await SqliteStore.open(home / "store.db")
+    store = await LeasedStore.open(home / "store.db")
     residents = InProcessAgents()
     registry = FileRegistry(home / "registry")
     sockets = tempfile.TemporaryDirectory(prefix="s")
@@ -88,7 +88,7 @@ async def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_pa
 async def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_stranger(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, residents):
-            store = await SqliteStore.open(tmp_path / "store.db")
+            store = await LeasedStore.open(tmp_path / "store.db")
             await keep(store, waiting("of a host", inbox="ada", agent_id="synapse-codex-8120"))
             await keep(store, waiting("of its own", inbox="other", agent_id="other"))
             await store.close()

@@ -21,9 +21,9 @@ from synapse.drivers.scripted.script import read_script
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, resident_entry
 from synapse.host.scripted import play
 from synapse.registry.files import FileRegistry
-from synapse.store.sqlite import SqliteStore
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.fakes.desk import say
+from tests.fakes.leased_store import LeasedStore
 
 pytestmark = pytest.mark.integration
 
@@ -33,8 +33,8 @@ CLOCK = SystemClock()
 
 
 @asynccontextmanager
-async def opened(home: Path) -> AsyncGenerator[SqliteStore]:
-    store = await SqliteStore.open(home / "store.db")
+async def opened(home: Path) -> AsyncGenerator[LeasedStore]:
+    store = await LeasedStore.open(home / "store.db")
     try:
         async with asyncio.timeout(BOUND):
             yield store
@@ -42,7 +42,7 @@ async def opened(home: Path) -> AsyncGenerator[SqliteStore]:
         await store.close()
 
 
-def resident(home: Path, store: SqliteStore, name: str = "tck", script: Path = CONFORMANCE) -> InProcessAgent:
+def resident(home: Path, store: LeasedStore, name: str = "tck", script: Path = CONFORMANCE) -> InProcessAgent:
     return InProcessAgent(
         resident_entry(name, "scripted", CLOCK),
         play(read_script(script), CLOCK),
@@ -57,7 +57,7 @@ async def sent(one: InProcessAgent, text: str, message_id: str = "") -> TaskId:
     return TaskId(done.task_id)
 
 
-async def until(store: SqliteStore, task_id: TaskId, state: TaskState) -> Task:
+async def until(store: LeasedStore, task_id: TaskId, state: TaskState) -> Task:
     while True:
         task = await store.load(task_id)
         if task.state is state:
@@ -93,7 +93,7 @@ async def test_a_resident_takes_messages_and_answers_on_the_shared_store(tmp_pat
 async def test_a_name_belongs_to_one_agent_at_a_time(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         # The holder is a living process that is not this one.
-        assert await store.claim_inbox("tck", f"{os.getppid()}:0", lambda _: True)
+        assert await store.acquire("tck", f"{os.getppid()}:0", lambda _: True)
         one = resident(tmp_path, store)
         with pytest.raises(NameTaken):
             await InProcessAgents().add(one)

@@ -19,8 +19,8 @@ from synapse.drivers.scripted.script import read_script
 from synapse.gateway.in_process import InProcessAgent, InProcessSockets, resident_entry
 from synapse.host.scripted import play
 from synapse.registry.files import FileRegistry
-from synapse.store.sqlite import SqliteStore
 from tests.conformance.real_hosts import CONFORMANCE
+from tests.fakes.leased_store import LeasedStore
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +41,7 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
         )
 
 
-def resident(name: str, store: SqliteStore, settings: Settings) -> InProcessAgent:
+def resident(name: str, store: LeasedStore, settings: Settings) -> InProcessAgent:
     registry = FileRegistry(settings.registry)
     return InProcessAgent(
         resident_entry(name, "scripted", CLOCK),
@@ -55,7 +55,7 @@ def resident(name: str, store: SqliteStore, settings: Settings) -> InProcessAgen
 
 async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
     registry = FileRegistry(settings.registry)
-    store = await SqliteStore.open(settings.store)
+    store = await LeasedStore.open(settings.store)
     try:
         async with asyncio.timeout(BOUND):
             one = resident("tck", store, settings)
@@ -78,7 +78,7 @@ async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
 async def test_a_name_that_means_others_has_no_door_and_the_agent_lives_all_the_same(
     settings: Settings, name: str
 ) -> None:
-    store = await SqliteStore.open(settings.store)
+    store = await LeasedStore.open(settings.store)
     try:
         async with asyncio.timeout(BOUND):
             one = resident(name, store, settings)

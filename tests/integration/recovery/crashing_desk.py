@@ -34,11 +34,11 @@ from synapse.core.push import PushConfig
 from synapse.core.requests import ResolveTask, SendMessage
 from synapse.core.task import Task, TaskId
 from synapse.store import file
-from synapse.store.memory import MemoryStore
 from synapse.store.sqlite import SqliteStore
 from synapse.store.writer import Work, Writer
-from tests.fakes.desk import Desk, say, working
+from tests.fakes.desk import ME, Desk, say, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.stores import settle
 
 LETTERS = ("answered at once", "typed", "doubtful", "with a webhook", "answered at once, too")
@@ -114,12 +114,15 @@ def answer_at_once(message: Message) -> Sequence[TurnEvent] | None:
 async def live(folder: Path, fate: Fate) -> None:
     """Do what a host does: take up what was left, take in what is sent, and do what a person decides."""
     store = await SqliteStore.open(folder / "store.db")
+    lease = await store.acquire(ME.inbox, str(os.getpid()), lambda _holder: False)
+    assert lease is not None
     # A desk needs of it what every store has.
     desk = Desk(
         Program(folder, fate),
         cast("MemoryStore", store),
         answer_at_once=answer_at_once,
         new_id=lambda: str(uuid.uuid4()),
+        lease=lease,
     )
     await desk.recover()
     async with working(desk):

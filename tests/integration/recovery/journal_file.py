@@ -9,8 +9,8 @@ from pathlib import Path
 from synapse.core.events import Recorded
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.journal import rebuild
+from tests.fakes.leased_store import LeasedStore
 
 _PAGE = 500
 
@@ -19,7 +19,7 @@ def all_tasks(store: Path) -> list[Task]:
     """Every task in the file, newest change first."""
 
     async def read() -> list[Task]:
-        opened = await SqliteStore.open(store)
+        opened = await LeasedStore.open(store)
         try:
             tasks: list[Task] = []
             cursor = ""
@@ -39,7 +39,7 @@ def all_events(store: Path) -> list[Recorded]:
     """Every event in the file, in order."""
 
     async def read() -> list[Recorded]:
-        opened = await SqliteStore.open(store)
+        opened = await LeasedStore.open(store)
         try:
             events: list[Recorded] = []
             while True:

@@ -21,8 +21,8 @@ from synapse.core.events import StateChanged
 from synapse.core.push import PushConfig
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.outcomes import AGENT_EXITED
+from tests.fakes.leased_store import LeasedStore
 from tests.integration.recovery.crashing_desk import LETTERS, WEBHOOKS, lines
 from tests.integration.recovery.journal_file import all_events, all_tasks, is_whole
 
@@ -112,7 +112,7 @@ def test_whoever_was_told_that_its_message_was_taken_has_its_webhook(places: Seq
 
 def webhooks_in(place: Path) -> dict[str, list[PushConfig]]:
     async def read() -> dict[str, list[PushConfig]]:
-        store = await SqliteStore.open(place / "store.db")
+        store = await LeasedStore.open(place / "store.db")
         try:
             tasks = (await store.list(TaskQuery())).tasks
             return {task.message.text: [push.config for push in await store.pushes.of_task(task.id)] for task in tasks}

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from synapse.core.errors import StoreLocked
 from synapse.core.events import Recorded
 from synapse.core.lifecycle import replay
 from synapse.core.store import TaskStore
 from synapse.core.task import TaskId
-from synapse.store.sqlite import SqliteStore
+from tests.fakes.leased_store import LeasedStore, nobody_lives
 
 pytestmark = pytest.mark.integration
 
@@ -70,6 +71,9 @@ class Writing:
         os.kill(self._process.pid, signal.SIGSTOP)
         os.waitpid(self._process.pid, os.WUNTRACED)
 
+    def go_on(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
     def end(self) -> None:
         self._process.kill()
         self._process.communicate(timeout=20)
@@ -77,7 +81,7 @@ class Writing:
     @property
     def acknowledged(self) -> set[tuple[str, int, int]]:
         """Each event that it was told is durable: task, version, seq."""
-        said = [line.split() for line in self.said if line != "done"]
+        said = [line.split() for line in self.said if line not in ("done", "lost")]
         return {(task_id, int(version), int(seq)) for task_id, version, seq in said}
 
 
@@ -95,7 +99,7 @@ def look(path: Path) -> set[tuple[str, int, int]]:
     """Check that the store is sound and every task is what its log says; return all events as the writers name them."""
 
     async def read() -> list[Recorded]:
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         try:
             await store.check()
             log = await whole_log(store)
@@ -200,3 +204,39 @@ def test_a_writer_that_is_killed_while_it_stands_still_holds_nobody_up(tmp_path:
             other.finish()
 
     assert stopped.acknowledged | other.acknowledged <= look(path)
+
+
+def test_a_suspended_writer_writes_nothing_after_its_successor_has_taken_the_inbox_over(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with writing(path, ["a"], tasks=100_000) as (suspended,):
+        suspended.hear(100)
+        suspended.stop()
+        while not acquire(path, "a"):
+            # It was stopped while it held the lock of the store: nobody writes until it has given that back.
+            suspended.go_on()
+            suspended.hear(len(suspended.said) + 10)
+            suspended.stop()
+        suspended.hear_what_was_said()
+        before = look(path)
+
+        suspended.go_on()
+        suspended.finish()
+
+    assert suspended.said[-1] == "lost"
+    assert look(path) == before
+    assert suspended.acknowledged <= before
+
+
+def acquire(path: Path, inbox: str) -> bool:
+    """Acquire the inbox of a process that cannot be seen any more; False when the store is locked."""
+
+    async def run() -> bool:
+        store = await LeasedStore.open(path, lock_timeout=0.5)
+        try:
+            return await store.acquire(inbox, "successor", nobody_lives) is not None
+        except StoreLocked:
+            return False
+        finally:
+            await store.close()
+
+    return asyncio.run(run())

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from synapse.core.push import Delivery, DeliveryState, PushConfig
-from synapse.store.sqlite import SqliteStore
 from tests.fakes.facts import START, after, numbered
+from tests.fakes.leased_store import LeasedStore
 from tests.unit.cli.conftest import Cli
 
 SECRET = "s3cret-" * 4
@@ -18,7 +18,7 @@ CONFIG = PushConfig(
 
 def fill(home: Path) -> None:
     async def save() -> None:
-        store = await SqliteStore.open(home / "store.db")
+        store = await LeasedStore.open(home / "store.db")
         told = await store.pushes.save(numbered(1), "codex", CONFIG, 0)
         await store.pushes.save(numbered(2), "codex", CONFIG, 0)
         number = told.number

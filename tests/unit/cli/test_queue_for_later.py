@@ -13,7 +13,7 @@ from synapse.config.settings import load_settings
 from synapse.core.agent import AgentEntry
 from synapse.host.identity import holders_of
 from synapse.registry.files import FileRegistry, start_time
-from synapse.store.sqlite import SqliteStore
+from tests.fakes.leased_store import LeasedStore
 from tests.unit.cli.conftest import Cli, HostFactory
 
 NO_SUCH_PID = 2**22 + 1
@@ -161,9 +161,9 @@ def test_a_message_that_is_left_again_with_its_id_waits_once(synapse: Cli) -> No
 
 async def hold(path: Path, inbox: str) -> None:
     """Take an inbox for a process that lives as long as this test."""
-    store = await SqliteStore.open(path)
+    store = await LeasedStore.open(path)
     parent = os.getppid()
-    assert await store.claim_inbox(
+    assert await store.acquire(
         inbox, f"{parent}:{start_time(parent)}", holders_of(FileRegistry(path.parent / "registry"))
     )
     await store.close()

@@ -25,9 +25,10 @@ from synapse.core.events import (
 from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
 from synapse.core.question import Question, QuestionKind, question_fields
 from synapse.core.task import ReceiptStep, Task, TaskId, TaskState
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.journal import Journal, rebuild
 from tests.fakes.facts import START
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.leases import ANY_LEASE
 from tests.unit.cli.conftest import Cli
 
 TASK = TaskId("54241e7e-0000-4000-8000-000000000000")
@@ -56,8 +57,8 @@ def state(state: TaskState, note: str = "") -> StateChanged:
 
 def fill(home: Path, *events: TaskEvent) -> None:
     async def save() -> None:
-        store = await SqliteStore.open(home / "store.db")
-        journal = Journal(store)
+        store = await LeasedStore.open(home / "store.db")
+        journal = Journal(store, ANY_LEASE)
         await journal.record(OPENED)
         for event in events:
             await journal.record(event)

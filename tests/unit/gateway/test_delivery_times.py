@@ -9,9 +9,10 @@ from synapse.core.requests import Delivered
 from synapse.core.task import ReceiptStep, TaskState
 from synapse.gateway import metrics
 from synapse.gateway.metrics import DeliveryTimes
-from synapse.store.memory import MemoryStore
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import moved, numbered, opened, stepped
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 
 AGENT = "synapse-codex-8120"
 
@@ -19,7 +20,7 @@ AGENT = "synapse-codex-8120"
 async def told(*events: TaskEvent, before: tuple[TaskEvent, ...] = ()) -> tuple[Delivered, ...]:
     """What is said after `events`, to somebody who asked for the first time after `before`."""
     store = MemoryStore()
-    journal, times = Journal(store), DeliveryTimes(store)
+    journal, times = Journal(store, ANY_LEASE), DeliveryTimes(store)
     for event in before:
         await journal.record(event)
     assert await times.since_last_time() == ()

@@ -14,8 +14,8 @@ from synapse.core.requests import ExternalAgent
 from synapse.gateway.external import external_agent
 from synapse.gateway.in_process import InProcessAgent, resident_entry
 from synapse.registry.files import FileRegistry
-from synapse.store.sqlite import SqliteStore
 from tests.fakes.clock import FakeClock
+from tests.fakes.leased_store import LeasedStore
 
 FAR = ExternalAgent(alias="far", url="https://far.example", name="Far")
 
@@ -34,7 +34,7 @@ async def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
 
 
 async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "store.db")
+    store = await LeasedStore.open(tmp_path / "store.db")
     try:
         card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
         far = replace(FAR, description="knows the weather", card=card)

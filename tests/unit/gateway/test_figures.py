@@ -13,7 +13,7 @@ from tests.fakes.stores import settle
 
 
 def taker(here: World) -> MetricsCollector:
-    return MetricsCollector(here.directory, here.store, here.store.pushes)
+    return MetricsCollector(here.directory, here.store)
 
 
 async def test_agents_and_what_waits_for_them_are_counted() -> None:

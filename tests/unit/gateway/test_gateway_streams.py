@@ -15,9 +15,9 @@ from synapse.core.override import override
 from synapse.core.requests import FollowTask, ForAgent, GetTask, ListTasks, SendAndFollow, SendAndWait, SubscribeTask
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.gateway.tasks import MOST_MISSES
-from synapse.store.memory import MemoryStore
 from tests.fakes.driver import FakeDriver
 from tests.fakes.gateway_world import BOUND, LAPTOP, World, everything, message, world
+from tests.fakes.memory_store import MemoryStore
 
 SECRET = "secret/store.db is locked"
 

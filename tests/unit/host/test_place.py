@@ -13,11 +13,11 @@ from synapse.config.settings import BUNDLED_PROFILES, Settings, load_settings
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken
 from synapse.core.override import override
-from synapse.core.store import IsAlive
+from synapse.core.store import IsAlive, Lease
 from synapse.host.identity import check_name, reserve, take_inbox
 from synapse.registry.files import FileRegistry, start_time
-from synapse.store.memory import MemoryStore
 from tests.fakes.clock import FakeClock
+from tests.fakes.memory_store import MemoryStore
 
 SETTINGS = Settings(profile_sources=(BUNDLED_PROFILES,))
 OTHER = f"{os.getppid()}:{start_time(os.getppid())}"
@@ -60,9 +60,9 @@ class HeldForAMoment(MemoryStore):
         self._times = times
 
     @override
-    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
+    async def acquire(self, inbox: str, holder: str, is_alive: IsAlive) -> Lease | None:
         self._times -= 1
-        return self._times < 0 and await super().claim_inbox(inbox, holder, is_alive)
+        return None if self._times >= 0 else await super().acquire(inbox, holder, is_alive)
 
 
 async def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
         other.agent_id, other.inbox = "synapse-codex-8120", "reviewer"
         other.pid, other.pid_started = os.getppid(), start_time(os.getppid()) or 0
         registry.write(other)
-        await store.claim_inbox("reviewer", OTHER, lambda _: True)
+        await store.acquire("reviewer", OTHER, lambda _: True)
         await asyncio.wait_for(take_inbox(entry(), store, registry), 0.5)
 
     with pytest.raises(NameTaken, match="synapse-codex-8120 goes by 'reviewer' already"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,18 +19,19 @@ from synapse.core.task import Task, TaskState
 from synapse.host import stopped as module
 from synapse.host.stopped import StoppedTasks
 from synapse.registry.files import UNKNOWN, start_time
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.admission import origin_metadata
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, message, numbered, opened
+from tests.fakes.leased_store import LeasedStore, nobody_lives
+from tests.fakes.leases import ANY_LEASE
 
 
 @asynccontextmanager
-async def left(home: Path) -> AsyncGenerator[tuple[StoppedTasks, SqliteStore, Task]]:
+async def left(home: Path) -> AsyncGenerator[tuple[StoppedTasks, LeasedStore, Task]]:
     """A task that its agent has left in its queue."""
-    store = await SqliteStore.open(home / "store.db")
+    store = await LeasedStore.open(home / "store.db")
     try:
-        task = await Journal(store).record(opened())
+        task = await Journal(store, ANY_LEASE).record(opened())
         yield StoppedTasks(store, load_settings(environ={"SYNAPSE_HOME": str(home)})), store, task
     finally:
         await store.close()
@@ -54,6 +57,31 @@ async def test_a_task_that_was_left_is_changed_where_that_is_allowed(tmp_path: P
             await unowned.change(ended, ChangeTask(task_id=TASK, state=TaskState.WORKING))
 
 
+async def test_many_changes_in_one_inbox_at_once_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LEASE_TRIES", 1)
+
+    async with left(tmp_path) as (unowned, store, task):
+        others = [await Journal(store, ANY_LEASE).record(opened(numbered(number), at=number)) for number in range(2, 6)]
+
+        ended = await asyncio.gather(*(unowned.take_back(one) for one in (task, *others)))
+
+        assert [one.state for one in ended] == [TaskState.CANCELED] * 5
+
+
+async def test_an_agent_of_the_same_process_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LEASE_PAUSE", 0.0)
+
+    async with left(tmp_path) as (unowned, store, task):
+        lease = await store.acquire(task.inbox, f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}", nobody_lives)
+        assert lease is not None
+
+        with pytest.raises(Conflict, match="runs"):
+            await unowned.take_back(task)
+        await store.verify(lease)
+
+
 async def test_an_agent_that_runs_after_all_changes_its_tasks_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +89,7 @@ async def test_an_agent_that_runs_after_all_changes_its_tasks_itself(
     init = f"1:{start_time(1) or UNKNOWN}"
 
     async with left(tmp_path) as (unowned, store, task):
-        assert await store.claim_inbox(task.inbox, init, lambda _: True)
+        assert await store.acquire(task.inbox, init, nobody_lives)
 
         with pytest.raises(Conflict, match="runs"):
             await unowned.change(task, DeleteTask(task_id=TASK))
@@ -73,9 +101,9 @@ async def test_everything_that_waits_is_found_however_much_it_is(
     monkeypatch.setattr(module, "_PAGE", 2)
 
     async with left(tmp_path) as (unowned, store, task):
-        more = [await Journal(store).record(opened(numbered(number), at=number)) for number in range(1, 5)]
+        more = [await Journal(store, ANY_LEASE).record(opened(numbered(number), at=number)) for number in range(1, 5)]
         system = {"sender": {"sender_id": "synapse-system"}}
-        await Journal(store).record(opened(numbered(9), at=9, metadata=system))
+        await Journal(store, ANY_LEASE).record(opened(numbered(9), at=9, metadata=system))
 
         assert [found.id for found in await unowned.waiting()] == [one.id for one in (task, *more)]
 
@@ -86,7 +114,7 @@ async def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeyp
     async with left(tmp_path) as (unowned, store, _task):
         for number in range(1, 5):
             agent = "synapse-claude-8100" if number == 4 else "synapse-codex-8120"
-            await Journal(store).record(opened(numbered(number), at=number, agent_id=agent))
+            await Journal(store, ANY_LEASE).record(opened(numbered(number), at=number, agent_id=agent))
 
         def is_codex(found: Task) -> bool:
             return found.agent_id == "synapse-codex-8120"

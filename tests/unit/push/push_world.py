@@ -10,10 +10,11 @@ from synapse.core.events import Update
 from synapse.core.push import Delivery, Push, PushConfig
 from synapse.core.task import TaskId
 from synapse.push.outbox import Notification, Posted, PushOutbox, RetrySchedule
-from synapse.store.memory import MemoryStore
 from synapse.tasks.journal import Journal
 from tests.fakes.clock import FakeClock
 from tests.fakes.facts import TASK
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.stores import settle
 from tests.fakes.webhooks import OK, Call, FakeWebhooks
 
@@ -42,7 +43,7 @@ class World:
 
     def __init__(self, answer: Callable[[Call], Posted] = lambda _: OK, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
-        self.journal = Journal(self.store)
+        self.journal = Journal(self.store, ANY_LEASE)
         self.clock = FakeClock()
         self.hooks = FakeWebhooks(answer)
         self.pauses: list[float] = []

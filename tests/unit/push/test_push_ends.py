@@ -9,8 +9,9 @@ from synapse.core.override import override
 from synapse.core.push import DeliveryState, Push
 from synapse.core.task import TaskState
 from synapse.push.outbox import Posted
-from synapse.store.memory import MemoryPushes, MemoryStore
 from tests.fakes.facts import hidden, moved, opened
+from tests.fakes.memory_pushes import MemoryPushes
+from tests.fakes.memory_store import MemoryStore
 from tests.unit.push.push_world import URL, World
 
 TOLD = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]

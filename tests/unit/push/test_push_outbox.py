@@ -13,8 +13,8 @@ from synapse.core.override import override
 from synapse.core.push import ID_HEADER, TOKEN_HEADER, DeliveryState
 from synapse.core.task import TaskId, TaskState
 from synapse.push.outbox import Posted, may_succeed
-from synapse.store.memory import MemoryStore
 from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.webhooks import OK, Call
 from tests.unit.push.push_world import INBOX, URL, World, config
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from synapse.core.store import TaskStore
-from synapse.store.memory import MemoryStore
-from synapse.store.sqlite import SqliteStore
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.memory_store import MemoryStore
+from tests.unit.store.stories import AnyStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[TaskStore]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AnyStore]:
     """Each kind of store in turn."""
-    opened_store = MemoryStore() if request.param == "memory" else await SqliteStore.open(tmp_path / "store.db")
+    opened_store = MemoryStore() if request.param == "memory" else await LeasedStore.open(tmp_path / "store.db")
     yield opened_store
     await opened_store.close()

@@ -47,7 +47,7 @@ def migrate(path: Path, number: int) -> None:
         return connection
 
     store_file.connect = watched
-    open_file(path, lock_timeout=10).close()
+    open_file(path, lock_timeout=10, is_alive=lambda _holder: False).close()
 
 
 def main(old: Path, folder: Path) -> None:

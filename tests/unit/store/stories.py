@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
-from synapse.core.store import TaskStore
 from synapse.core.task import Task
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.memory_store import MemoryStore
+
+AnyStore = MemoryStore | LeasedStore
 
 
-async def keep(store: TaskStore, *events: TaskEvent, digest: str = "", before: Sequence[TaskEvent] = ()) -> Task:
+async def keep(store: AnyStore, *events: TaskEvent, digest: str = "", before: Sequence[TaskEvent] = ()) -> Task:
     """Append events that follow those of `before`."""
     task = replay([*before, *events])
     await store.append(task, events, digest=digest)

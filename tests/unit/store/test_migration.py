@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import subprocess
 import sys
@@ -14,14 +15,17 @@ from typing import Final
 
 import pytest
 
+from synapse.core.errors import StoreInUse
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.message import Artifact, DataPart, FilePart, TextPart
-from synapse.core.store import KnownMessage, TaskQuery
+from synapse.core.store import KnownMessage, Lease, TaskQuery
 from synapse.core.task import ReceiptStep, TaskId, TaskState
 from synapse.store.file import APPLICATION_ID, migrations
 from synapse.store.sqlite import SqliteStore
 from tests.fakes.facts import TASK, after, handed, hidden, message, moved, numbered, opened, said, stepped
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.old_stores import bring_up_to
 
 ROWS: Final = Path(__file__).with_name("store_of_schema_3.sql")
 PARTS: Final = (
@@ -59,23 +63,22 @@ def path(tmp_path: Path) -> Path:
     file = tmp_path / "store.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        for number, script in migrations()[:3]:
-            connection.executescript(f"{script}; PRAGMA user_version = {number};")
+        bring_up_to(connection, 3)
         connection.executescript(f"{ROWS.read_text(encoding='utf-8')}; PRAGMA application_id = {APPLICATION_ID};")
     return file
 
 
 @asynccontextmanager
-async def look(path: Path) -> AsyncGenerator[SqliteStore]:
+async def look(path: Path) -> AsyncGenerator[LeasedStore]:
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         try:
             yield store
         finally:
             await store.close()
 
 
-async def compare(store: SqliteStore) -> None:
+async def compare(store: LeasedStore) -> None:
     """Check that every event, seq and task is what it was."""
     recorded = await store.read_after(0)
     assert [one.event for one in recorded] == list(LOG)
@@ -126,7 +129,7 @@ async def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
     async with look(path) as store:
         assert await store.find_message("codex@/proj", "local", "m-1") == KnownMessage(TASK, "first")
         assert await store.find_message("", "", "m-more") == KnownMessage(numbered(3), "follow-up")
-        assert not await store.claim_inbox("codex@/proj", "another", lambda _holder: True)
+        assert not await store.acquire("codex@/proj", "another", lambda _holder: True)
         (push,) = await store.pushes.of_task(TASK)
         assert (push.told, push.config.url) == (3, "https://example.com/h")
 
@@ -173,3 +176,73 @@ async def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_b
     for place in places:
         async with look(place / path.name) as store:
             await compare(store)
+
+
+@pytest.fixture(params=range(3, 7))
+def old(request: pytest.FixtureRequest, path: Path) -> Path:
+    """A store of each schema that is migrated, in which a host holds the inbox 'codex@/proj'."""
+    version: int = request.param
+    with closing(sqlite3.connect(path)) as connection:
+        bring_up_to(connection, version)
+    return path
+
+
+async def test_a_store_of_each_schema_opens_and_its_next_lease_has_the_first_epoch(old: Path) -> None:
+    async with look(old) as store:
+        await compare(store)
+        lease = await store.acquire("codex@/proj", "successor", lambda _holder: False)
+        assert lease == Lease("codex@/proj", "successor", 1)
+
+
+async def test_a_store_that_a_running_host_of_an_older_version_uses_is_left_as_it_is(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    asked: list[str] = []
+
+    def is_alive(holder: str, /) -> bool:
+        asked.append(holder)
+        return True
+
+    for _ in range(2):
+        with pytest.raises(StoreInUse, match=f"from schema {version} to {migrations()[-1][0]}, .*codex@/proj"):
+            await LeasedStore.open(old, is_alive=is_alive)
+
+    assert asked == ["holder", "holder"]
+    with closing(sqlite3.connect(old)) as running:
+        assert running.execute("PRAGMA user_version").fetchone() == (version,)
+        running.execute("INSERT OR REPLACE INTO inboxes (inbox, holder) VALUES ('codex@/proj', 'holder')")
+
+
+async def test_who_cannot_tell_whether_a_holder_lives_migrates_nothing(old: Path) -> None:
+    with pytest.raises(StoreInUse):
+        await SqliteStore.open(old)
+
+
+async def test_a_host_of_an_older_version_that_comes_late_cannot_begin_the_epochs_anew(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as running:
+        assert running.execute("SELECT holder FROM inboxes").fetchone()
+        async with look(old) as store:
+            await compare(store)
+
+        with pytest.raises(sqlite3.OperationalError, match="holder"):
+            running.execute("INSERT OR REPLACE INTO inboxes (inbox, holder) VALUES ('codex@/proj', 'late')")
+
+
+async def test_a_task_whose_metadata_was_written_with_escapes_is_found_by_it(tmp_path: Path) -> None:
+    metadata = {"of": "x\x7fy\N{SNOWMAN}", "user": "ada"}
+    event = opened(metadata=metadata)
+    path = tmp_path / "store.db"
+
+    async def find() -> None:
+        async with look(path) as store:
+            assert [task.id for task in (await store.list(TaskQuery(metadata=metadata))).tasks] == [TASK]
+            assert await store.load(TASK) == replay([event])
+
+    async with look(path) as store:
+        await store.append(replay([event]), [event])
+    await find()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (body,) = connection.execute("SELECT body FROM appends").fetchone()
+        assert "\N{SNOWMAN}" in body
+        connection.execute("UPDATE appends SET body = ?", (json.dumps(json.loads(body), separators=(",", ":")),))
+    await find()

@@ -13,9 +13,9 @@ from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.push import Delivery, DeliveryState, PushConfig
 from synapse.core.task import TaskState
-from synapse.store.memory import MemoryStore
-from synapse.store.sqlite import SqliteStore
 from tests.fakes.facts import TASK, after, moved, numbered, opened
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.memory_store import MemoryStore
 
 INBOX = "codex@/proj"
 CONFIG = PushConfig(
@@ -30,9 +30,9 @@ CONFIG = PushConfig(
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[MemoryStore | SqliteStore]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[MemoryStore | LeasedStore]:
     """Each kind of store in turn."""
-    opened_store = MemoryStore() if request.param == "memory" else await SqliteStore.open(tmp_path / "store.db")
+    opened_store = MemoryStore() if request.param == "memory" else await LeasedStore.open(tmp_path / "store.db")
     yield opened_store
     await opened_store.close()
 
@@ -41,7 +41,7 @@ def delivery(number: int, seq: int, state: DeliveryState = DeliveryState.DELIVER
     return Delivery(number=number, seq=seq, state=state, attempts=1, at=after(seq), **fields)
 
 
-async def test_a_configuration_comes_back_as_it_was_kept(store: MemoryStore | SqliteStore) -> None:
+async def test_a_configuration_comes_back_as_it_was_kept(store: MemoryStore | LeasedStore) -> None:
     saved = await store.pushes.save(TASK, INBOX, CONFIG, 7)
 
     assert saved.config == CONFIG
@@ -52,7 +52,7 @@ async def test_a_configuration_comes_back_as_it_was_kept(store: MemoryStore | Sq
     assert list(await store.pushes.of_task(numbered(2))) == []
 
 
-async def test_the_same_id_replaces_the_configuration_and_keeps_its_place(store: MemoryStore | SqliteStore) -> None:
+async def test_the_same_id_replaces_the_configuration_and_keeps_its_place(store: MemoryStore | LeasedStore) -> None:
     first = await store.pushes.save(TASK, INBOX, CONFIG, 3)
     again = await store.pushes.save(TASK, INBOX, replace(CONFIG, url="https://example.com/new"), 9)
     other = await store.pushes.save(TASK, INBOX, replace(CONFIG, id="d"), 9)
@@ -64,7 +64,7 @@ async def test_the_same_id_replaces_the_configuration_and_keeps_its_place(store:
 
 
 async def test_what_is_settled_moves_the_place_on_and_what_is_pending_does_not(
-    store: MemoryStore | SqliteStore,
+    store: MemoryStore | LeasedStore,
 ) -> None:
     number = (await store.pushes.save(TASK, INBOX, CONFIG, 0)).number
     failed = delivery(number, 4, DeliveryState.PENDING, status=500, error="no", next_try=after(90))
@@ -81,7 +81,7 @@ async def test_what_is_settled_moves_the_place_on_and_what_is_pending_does_not(
     assert (push.told, push.pending) == (4, None)
 
 
-async def test_open_pushes_are_those_of_the_inbox_that_are_not_finished(store: MemoryStore | SqliteStore) -> None:
+async def test_open_pushes_are_those_of_the_inbox_that_are_not_finished(store: MemoryStore | LeasedStore) -> None:
     one, two, three = [await store.pushes.save(numbered(n), INBOX, CONFIG, 0) for n in range(3)]
     await store.pushes.save(numbered(9), "other", CONFIG, 0)
     await store.pushes.finish(two.number, 12)
@@ -97,7 +97,7 @@ async def test_open_pushes_are_those_of_the_inbox_that_are_not_finished(store: M
 
 
 async def test_a_deleted_configuration_is_gone_with_its_deliveries_and_its_number_is_not_used_again(
-    store: MemoryStore | SqliteStore,
+    store: MemoryStore | LeasedStore,
 ) -> None:
     number = (await store.pushes.save(TASK, INBOX, CONFIG, 0)).number
     await store.pushes.record(delivery(number, 2))
@@ -112,7 +112,7 @@ async def test_a_deleted_configuration_is_gone_with_its_deliveries_and_its_numbe
 
 
 async def test_deliveries_are_listed_latest_first_and_silent_webhooks_before_them(
-    store: MemoryStore | SqliteStore,
+    store: MemoryStore | LeasedStore,
 ) -> None:
     told = await store.pushes.save(numbered(1), INBOX, CONFIG, 0)
     new = await store.pushes.save(numbered(2), INBOX, CONFIG, 0)
@@ -127,7 +127,7 @@ async def test_deliveries_are_listed_latest_first_and_silent_webhooks_before_the
     assert len(await store.pushes.deliveries(2)) == 2
 
 
-async def test_notifications_are_counted_by_what_became_of_them(store: MemoryStore | SqliteStore) -> None:
+async def test_notifications_are_counted_by_what_became_of_them(store: MemoryStore | LeasedStore) -> None:
     assert await store.pushes.counts() == {}
     push = await store.pushes.save(TASK, INBOX, CONFIG, 0)
     for seq, state in ((1, DeliveryState.DELIVERED), (2, DeliveryState.GIVEN_UP), (3, DeliveryState.DELIVERED)):
@@ -136,7 +136,7 @@ async def test_notifications_are_counted_by_what_became_of_them(store: MemorySto
     assert await store.pushes.counts() == {DeliveryState.DELIVERED: 2, DeliveryState.GIVEN_UP: 1}
 
 
-async def test_what_belongs_to_a_pruned_task_goes_with_it(store: MemoryStore | SqliteStore) -> None:
+async def test_what_belongs_to_a_pruned_task_goes_with_it(store: MemoryStore | LeasedStore) -> None:
     for task_id, at in ((numbered(1), 1.0), (numbered(2), 60.0)):
         log: list[TaskEvent] = [opened(task_id, at=at), moved(TaskState.COMPLETED, task_id, at=at)]
         await store.append(replay(log), log)

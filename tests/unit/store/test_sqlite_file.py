@@ -19,8 +19,8 @@ from synapse.core.lifecycle import replay
 from synapse.core.task import TaskState
 from synapse.store import file as store_file
 from synapse.store.file import filesystem_type, lock_path, migrations, refuse_network, store_error
-from synapse.store.sqlite import SqliteStore
 from tests.fakes.facts import TASK, handed, hidden, moved, numbered, opened
+from tests.fakes.leased_store import LeasedStore
 
 NEXT = migrations()[-1][0] + 1
 MOUNTS = """\
@@ -42,14 +42,14 @@ def mode(path: Path) -> int:
 async def refusal(path: Path) -> SynapseError:
     """What `open` says about the file."""
     with pytest.raises(SynapseError) as refused:
-        await SqliteStore.open(path, lock_timeout=0.3)
+        await LeasedStore.open(path, lock_timeout=0.3)
     return refused.value
 
 
 async def make(path: Path, *statements: str) -> None:
     """Make a store with one finished and one open task, then tamper with it."""
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         finished: list[TaskEvent] = [opened(), moved(TaskState.COMPLETED)]
         await store.append(replay(finished), finished)
         await store.append(replay([opened(numbered(2))]), [opened(numbered(2))])
@@ -64,7 +64,7 @@ async def test_a_new_store_is_private(tmp_path: Path) -> None:
     previous = os.umask(0)
     try:
         async with asyncio.timeout(20):
-            store = await SqliteStore.open(path)
+            store = await LeasedStore.open(path)
             await store.append(replay([opened()]), [opened()])
             assert mode(path.parent) == 0o700
             assert {mode(file) for file in path.parent.iterdir()} == {0o600}
@@ -91,7 +91,7 @@ async def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None
     await make(path)
 
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         assert (await store.load(TASK)).state is TaskState.COMPLETED
         assert await store.append(replay([opened("new")]), [opened("new")]) == 4
         await store.close()
@@ -151,7 +151,7 @@ async def test_damage_inside_is_found_by_a_check(tmp_path: Path) -> None:
     path.write_bytes(content)
 
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         with pytest.raises(StoreCorrupt):
             await store.check()
         await store.close()
@@ -162,7 +162,7 @@ async def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
     await make(path)
 
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         await store.check()
         await store.close()
 
@@ -187,7 +187,7 @@ async def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
     await make(path, statement)
 
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         with pytest.raises(error) as refused:
             await store.load(numbered(2))
         assert refused.value.hint
@@ -200,7 +200,7 @@ async def test_a_damaged_snapshot_is_told(tmp_path: Path) -> None:
     await make(path, "INSERT INTO snapshots VALUES (2, 2, '{\"id\": 1}')")
 
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         with pytest.raises(StoreCorrupt):
             await store.load(TASK)
         await store.close()
@@ -237,7 +237,7 @@ async def test_a_current_store_can_be_read_while_another_holds_the_lock(tmp_path
         descriptor = os.open(lock_path(path), os.O_RDWR)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            store = await SqliteStore.open(path, lock_timeout=0.2)
+            store = await LeasedStore.open(path, lock_timeout=0.2)
             assert (await store.load(TASK)).version == 2
             await store.close()
         finally:
@@ -251,7 +251,7 @@ async def test_a_store_of_an_older_version_is_migrated_once(tmp_path: Path, monk
 
     async with asyncio.timeout(20):
         for _ in range(2):
-            store = await SqliteStore.open(path)
+            store = await LeasedStore.open(path)
             assert (await store.load(TASK)).version == 2
             await store.close()
     with closing(sqlite3.connect(path)) as connection:
@@ -290,7 +290,7 @@ async def snapshots(path: Path, log: Sequence[TaskEvent], *cuts: int) -> list[in
     kept: list[int] = []
 
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         for start, stop in pairwise((0, *cuts)):
             await store.append(replay(log[:stop]), log[start:stop])
             assert await store.load(TASK) == replay(log[:stop])

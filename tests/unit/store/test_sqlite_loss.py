@@ -15,8 +15,8 @@ import pytest
 from synapse.core.errors import StoreLost
 from synapse.core.lifecycle import replay
 from synapse.core.store import TaskQuery
-from synapse.store.sqlite import SqliteStore
 from tests.fakes.facts import numbered, opened
+from tests.fakes.leased_store import LeasedStore
 
 Damage = Callable[[Path], None]
 
@@ -81,10 +81,10 @@ PUT_BACK: list[Damage] = [delete_all, delete_database, delete_folder, delete_log
 
 
 @asynccontextmanager
-async def a_store(path: Path) -> AsyncGenerator[SqliteStore]:
+async def a_store(path: Path) -> AsyncGenerator[LeasedStore]:
     """Open a store that has one task in it, and whose database holds all its tables."""
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         with closing(sqlite3.connect(path)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         await store.append(replay([opened()]), [opened()])
@@ -94,7 +94,7 @@ async def a_store(path: Path) -> AsyncGenerator[SqliteStore]:
             await store.close()
 
 
-async def append(store: SqliteStore, number: int) -> None:
+async def append(store: LeasedStore, number: int) -> None:
     fact = opened(numbered(number))
     await store.append(replay([fact]), [fact])
 
@@ -153,7 +153,7 @@ async def test_a_store_is_saved_beside_the_one_that_took_its_place(path: Path) -
 
 async def test_two_processes_with_the_same_deleted_store_leave_one(path: Path) -> None:
     async with a_store(path) as store:
-        second = await SqliteStore.open(path)
+        second = await LeasedStore.open(path)
         assert await second.last_seq() == 1
         delete_all(path)
         await second.close()
@@ -199,7 +199,7 @@ async def test_a_store_that_others_vacuum_and_checkpoint_is_not_lost(path: Path)
 async def test_the_end_of_a_lost_store_leaves_the_files_of_its_successor(path: Path) -> None:
     async with a_store(path) as lost:
         delete_all(path)
-        successor = await SqliteStore.open(path)
+        successor = await LeasedStore.open(path)
         await append(successor, 7)
         await lost.close()
 
@@ -228,7 +228,7 @@ async def test_a_lost_store_that_recovers_records_what_was_refused_meanwhile(pat
 
 async def test_the_second_process_that_recovers_takes_what_the_first_has_put_back(path: Path) -> None:
     async with a_store(path) as store:
-        second = await SqliteStore.open(path)
+        second = await LeasedStore.open(path)
         delete_all(path)
         assert await second.recover()
         await append(second, 2)

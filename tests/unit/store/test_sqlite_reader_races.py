@@ -17,9 +17,9 @@ import pytest
 
 from synapse.core.lifecycle import replay
 from synapse.core.override import override
-from synapse.store.sqlite import SqliteStore
 from synapse.store.threads import Reader
 from tests.fakes.facts import TASK, opened
+from tests.fakes.leased_store import LeasedStore
 
 BOUND = 10.0
 READER = "synapse-store-reader"
@@ -229,7 +229,7 @@ async def test_a_closed_store_holds_no_file(tmp_path: Path) -> None:
         return [file for file in files if file.startswith(os.path.realpath(path))]
 
     async with asyncio.timeout(2 * BOUND):
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         await store.append(replay([opened()]), [opened()])
         await store.load(TASK)
         assert held()

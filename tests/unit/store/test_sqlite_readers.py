@@ -17,9 +17,9 @@ from synapse.core.lifecycle import replay
 from synapse.core.store import TaskPage, TaskQuery
 from synapse.core.task import TaskId
 from synapse.store import reader as store_reader
-from synapse.store.sqlite import SqliteStore
 from synapse.store.threads import Reader
 from tests.fakes.facts import TASK, numbered, opened
+from tests.fakes.leased_store import LeasedStore
 
 BOUND = 20
 
@@ -58,7 +58,7 @@ async def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: TaskQuery
 ) -> None:
     async with asyncio.timeout(BOUND):
-        store = await SqliteStore.open(tmp_path / "store.db")
+        store = await LeasedStore.open(tmp_path / "store.db")
         gate = Gate()
 
         def list_slowly(_connection: sqlite3.Connection, _query: TaskQuery) -> TaskPage:
@@ -80,7 +80,7 @@ async def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
 
 async def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with asyncio.timeout(BOUND):
-        store = await SqliteStore.open(tmp_path / "store.db")
+        store = await LeasedStore.open(tmp_path / "store.db")
         gate = Gate()
         list_tasks = store_reader.list_tasks
 
@@ -175,7 +175,7 @@ async def test_a_reader_that_was_never_asked_closes_at_once(tmp_path: Path) -> N
 
 async def test_a_closed_store_is_not_read(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
-        store = await SqliteStore.open(tmp_path / "store.db")
+        store = await LeasedStore.open(tmp_path / "store.db")
         await store.close()
         for question in (store.load(numbered(1)), store.read_after(0), store.list(TaskQuery()), store.check()):
             with pytest.raises(StoreFailed, match="closed"):

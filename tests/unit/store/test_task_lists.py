@@ -6,13 +6,13 @@ import pytest
 
 from synapse.core.errors import InvalidRequest
 from synapse.core.events import TaskEvent
-from synapse.core.store import TaskQuery, TaskStore
+from synapse.core.store import TaskQuery
 from synapse.core.task import TaskId, TaskState
 from tests.fakes.facts import after, handed, hidden, moved, noted, numbered, opened
-from tests.unit.store.stories import keep
+from tests.unit.store.stories import AnyStore, keep
 
 
-async def test_the_list_is_newest_change_first_and_filters(store: TaskStore) -> None:
+async def test_the_list_is_newest_change_first_and_filters(store: AnyStore) -> None:
     await keep(store, opened("a", at=1, context_id="c"), moved(TaskState.WORKING, "a", at=9))
     await keep(store, opened("b", at=2, context_id="c", scope="other"))
     await keep(store, opened("c", at=3, parent_id="a", agent_id="x"))
@@ -36,7 +36,7 @@ async def test_the_list_is_newest_change_first_and_filters(store: TaskStore) -> 
     assert await ids(context_id="nothing") == []
 
 
-async def test_the_list_filters_by_what_the_metadata_says(store: TaskStore) -> None:
+async def test_the_list_filters_by_what_the_metadata_says(store: AnyStore) -> None:
     stranger = {"user": "ada", "request": {"project": "x", "deep": {"n": 1, "m": 2}}}
     await keep(store, opened("a", at=1, metadata=stranger), moved(TaskState.COMPLETED, "a", at=2))
     await keep(store, opened("b", at=3, metadata={"user": "bob", "flag": True, "of": 'x"y\N{SNOWMAN}'}))
@@ -59,7 +59,7 @@ async def test_the_list_filters_by_what_the_metadata_says(store: TaskStore) -> N
     assert await ids({"nobody": "has this"}) == []
 
 
-async def test_pages_of_a_filtered_list_lose_and_repeat_nothing(store: TaskStore) -> None:
+async def test_pages_of_a_filtered_list_lose_and_repeat_nothing(store: AnyStore) -> None:
     for number in range(12):
         metadata = {"user": "ada"} if number % 2 else {"user": "bob"}
         await keep(store, opened(numbered(number), at=number // 4, metadata=metadata))
@@ -76,7 +76,7 @@ async def test_pages_of_a_filtered_list_lose_and_repeat_nothing(store: TaskStore
     assert cursor == ""
 
 
-async def test_the_list_tells_expired_tasks_from_others(store: TaskStore) -> None:
+async def test_the_list_tells_expired_tasks_from_others(store: AnyStore) -> None:
     await keep(store, opened("a", at=1), moved(TaskState.FAILED, "a", at=2, reason="expired"))
     await keep(store, opened("b", at=3), moved(TaskState.FAILED, "b", at=4, reason="agent_exited"))
     await keep(store, opened("c", at=5))
@@ -93,7 +93,7 @@ async def test_the_list_tells_expired_tasks_from_others(store: TaskStore) -> Non
     assert await ids(expired=False, states=frozenset({TaskState.FAILED})) == ["d", "b"]
 
 
-async def test_the_total_follows_what_becomes_of_the_tasks(store: TaskStore) -> None:
+async def test_the_total_follows_what_becomes_of_the_tasks(store: AnyStore) -> None:
     async def total(**wanted: object) -> int:
         return (await store.list(TaskQuery(limit=1, **wanted))).total  # type: ignore[arg-type] # by name
 
@@ -112,7 +112,7 @@ async def test_the_total_follows_what_becomes_of_the_tasks(store: TaskStore) -> 
     assert await total() == 2
 
 
-async def test_the_listed_tasks_are_whole(store: TaskStore) -> None:
+async def test_the_listed_tasks_are_whole(store: AnyStore) -> None:
     log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), handed("a"), noted({"x": 1})]
     await keep(store, *log[:2])
     task = await keep(store, *log[2:], before=log[:2])
@@ -120,7 +120,7 @@ async def test_the_listed_tasks_are_whole(store: TaskStore) -> None:
     assert (await store.list(TaskQuery())).tasks == (task,)
 
 
-async def test_pages_lose_and_repeat_nothing(store: TaskStore) -> None:
+async def test_pages_lose_and_repeat_nothing(store: AnyStore) -> None:
     # Several share a moment, so the time alone does not tell where a page ends.
     for number in range(10):
         await keep(store, opened(numbered(number), at=number // 4))
@@ -136,7 +136,7 @@ async def test_pages_lose_and_repeat_nothing(store: TaskStore) -> None:
     assert seen == [numbered(number) for number in reversed(range(10))]
 
 
-async def test_a_full_last_page_has_no_next(store: TaskStore) -> None:
+async def test_a_full_last_page_has_no_next(store: AnyStore) -> None:
     for number in range(4):
         await keep(store, opened(numbered(number), at=number))
 
@@ -148,6 +148,6 @@ async def test_a_full_last_page_has_no_next(store: TaskStore) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1.2.3", "99999999999999999999.1", "."])
-async def test_a_cursor_that_is_not_ours_is_refused(store: TaskStore, cursor: str) -> None:
+async def test_a_cursor_that_is_not_ours_is_refused(store: AnyStore, cursor: str) -> None:
     with pytest.raises(InvalidRequest):
         await store.list(TaskQuery(cursor=cursor))

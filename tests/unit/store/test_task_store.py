@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from synapse.core.errors import TaskNotFound, VersionConflict
+from synapse.core.errors import LeaseLost, TaskNotFound, VersionConflict
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.message import Artifact, DataPart, FilePart, TextPart
-from synapse.core.store import KnownMessage, TaskQuery, TaskStore
+from synapse.core.store import KnownMessage, Lease, TaskQuery
 from synapse.core.task import ReceiptStep, TaskId, TaskState
 from tests.fakes.facts import TASK, after, handed, hidden, message, moved, numbered, opened, said, stepped
-from tests.unit.store.stories import keep
+from tests.unit.store.stories import AnyStore, keep
 
 
-async def test_what_was_appended_is_loaded(store: TaskStore) -> None:
+async def test_what_was_appended_is_loaded(store: AnyStore) -> None:
     log: list[TaskEvent] = [
         opened(),
         stepped(ReceiptStep.QUEUED),
@@ -33,7 +33,7 @@ async def test_what_was_appended_is_loaded(store: TaskStore) -> None:
     assert await store.load(TASK) == task == replay(log)
 
 
-async def test_every_kind_of_part_comes_back_as_it_was(store: TaskStore) -> None:
+async def test_every_kind_of_part_comes_back_as_it_was(store: AnyStore) -> None:
     parts = (
         TextPart(text="日本語 \ud800 \x00", name="n", media_type="text/plain", metadata={"a": [1, None, 0.1]}),
         FilePart(content=bytes(range(256)), name="f.bin", media_type="application/octet-stream"),
@@ -50,14 +50,14 @@ async def test_every_kind_of_part_comes_back_as_it_was(store: TaskStore) -> None
     assert await store.load(TASK) == task
 
 
-async def test_an_unknown_task_is_not_found(store: TaskStore) -> None:
+async def test_an_unknown_task_is_not_found(store: AnyStore) -> None:
     with pytest.raises(TaskNotFound):
         await store.load(TASK)
     assert await store.find("1") == []
     assert await store.read_after(0, task_id=TASK) in ([], ())
 
 
-async def test_seqs_rise_in_the_order_of_the_calls(store: TaskStore) -> None:
+async def test_seqs_rise_in_the_order_of_the_calls(store: AnyStore) -> None:
     order: list[int] = []
 
     async def write(number: int) -> int:
@@ -74,7 +74,7 @@ async def test_seqs_rise_in_the_order_of_the_calls(store: TaskStore) -> None:
     assert [one.seq for one in await store.read_after(0)] == seqs
 
 
-async def test_an_append_takes_its_place_when_it_is_called(store: TaskStore) -> None:
+async def test_an_append_takes_its_place_when_it_is_called(store: AnyStore) -> None:
     second: list[TaskEvent] = [opened(), moved(TaskState.WORKING)]
     first_done, second_done = store.append(replay(second[:1]), second[:1]), store.append(replay(second), second[1:])
 
@@ -85,7 +85,7 @@ async def test_an_append_takes_its_place_when_it_is_called(store: TaskStore) -> 
     assert (await store.load(TASK)).state is TaskState.WORKING
 
 
-async def test_a_stale_version_is_a_conflict_and_changes_nothing(store: TaskStore) -> None:
+async def test_a_stale_version_is_a_conflict_and_changes_nothing(store: AnyStore) -> None:
     task = await keep(store, opened(), moved(TaskState.COMPLETED))
 
     with pytest.raises(VersionConflict):
@@ -97,7 +97,7 @@ async def test_a_stale_version_is_a_conflict_and_changes_nothing(store: TaskStor
     assert len(await store.read_after(0)) == 2
 
 
-async def test_an_event_from_the_future_is_a_conflict(store: TaskStore) -> None:
+async def test_an_event_from_the_future_is_a_conflict(store: AnyStore) -> None:
     with pytest.raises(VersionConflict):
         await keep(store, moved(TaskState.WORKING), before=[opened()])
     assert await store.read_after(0) == []
@@ -107,7 +107,7 @@ async def test_an_event_from_the_future_is_a_conflict(store: TaskStore) -> None:
         await keep(store, handed("x"), before=[opened(), moved(TaskState.WORKING)])
 
 
-async def test_a_failing_append_does_not_fail_its_neighbours(store: TaskStore) -> None:
+async def test_a_failing_append_does_not_fail_its_neighbours(store: AnyStore) -> None:
     await keep(store, opened())
     events = [opened(numbered(number)) for number in range(5)]
 
@@ -120,7 +120,7 @@ async def test_a_failing_append_does_not_fail_its_neighbours(store: TaskStore) -
         assert (await store.load(event.task_id)).version == 1
 
 
-async def test_a_digest_claims_the_message_id_for_inbox_and_scope(store: TaskStore) -> None:
+async def test_a_digest_claims_the_message_id_for_inbox_and_scope(store: AnyStore) -> None:
     said_once = message(message_id="m")
     await keep(store, opened(message=said_once), digest="d")
 
@@ -136,7 +136,7 @@ async def test_a_digest_claims_the_message_id_for_inbox_and_scope(store: TaskSto
         await store.load(numbered(2))
 
 
-async def test_a_message_is_found_in_any_inbox_of_a_scope(store: TaskStore) -> None:
+async def test_a_message_is_found_in_any_inbox_of_a_scope(store: AnyStore) -> None:
     await keep(store, opened(numbered(1), inbox="a", scope="one", message=message(message_id="m")), digest="d")
     await keep(store, opened(numbered(2), inbox="b", scope="two", message=message(message_id="m")), digest="d")
     await keep(store, opened(numbered(3), inbox="b", scope="one", message=message(message_id="n")), digest="d")
@@ -149,14 +149,14 @@ async def test_a_message_is_found_in_any_inbox_of_a_scope(store: TaskStore) -> N
     assert await store.find_message("a", "", "n") is None
 
 
-async def test_a_follow_up_can_claim_its_message_id_too(store: TaskStore) -> None:
+async def test_a_follow_up_can_claim_its_message_id_too(store: AnyStore) -> None:
     await keep(store, opened())
     await keep(store, said("more"), stepped(ReceiptStep.QUEUED), before=[opened()], digest="d")
 
     assert await store.find_message("codex@/proj", "local", "m-more") == KnownMessage(TASK, "d")
 
 
-async def test_find_matches_a_prefix_newest_first(store: TaskStore) -> None:
+async def test_find_matches_a_prefix_newest_first(store: AnyStore) -> None:
     ids = [TaskId(name) for name in ("abc-1", "abd-2", "abc-3", "ab%-4")]
     for task_id in ids:
         await keep(store, opened(task_id))
@@ -170,7 +170,7 @@ async def test_find_matches_a_prefix_newest_first(store: TaskStore) -> None:
     assert await store.find("abc-1-longer") == []
 
 
-async def test_read_after_goes_on_where_it_stopped(store: TaskStore) -> None:
+async def test_read_after_goes_on_where_it_stopped(store: AnyStore) -> None:
     for number in (1, 2):
         await keep(store, opened(numbered(number)))
     log: list[TaskEvent] = [opened(numbered(1)), handed("a", numbered(1)), handed("b", numbered(1))]
@@ -185,7 +185,7 @@ async def test_read_after_goes_on_where_it_stopped(store: TaskStore) -> None:
     assert list(await store.read_after(2**80)) == []
 
 
-async def test_any_cut_of_the_log_gives_the_same_events(store: TaskStore) -> None:
+async def test_any_cut_of_the_log_gives_the_same_events(store: AnyStore) -> None:
     one: list[TaskEvent] = [opened(), stepped(ReceiptStep.TYPED), moved(TaskState.WORKING), handed("a")]
     two: list[TaskEvent] = [opened(numbered(2)), moved(TaskState.COMPLETED, numbered(2))]
     await keep(store, *one[:3])
@@ -201,7 +201,7 @@ async def test_any_cut_of_the_log_gives_the_same_events(store: TaskStore) -> Non
             assert list(await store.read_after(after_seq, task_id=TASK, limit=limit)) == mine[:limit]
 
 
-async def test_open_tasks_are_the_unfinished_ones_oldest_first(store: TaskStore) -> None:
+async def test_open_tasks_are_the_unfinished_ones_oldest_first(store: AnyStore) -> None:
     await keep(store, opened("late", at=5))
     await keep(store, opened("early", at=1), moved(TaskState.INPUT_REQUIRED, "early", at=9))
     await keep(store, opened("done", at=2), moved(TaskState.COMPLETED, "done", at=3))
@@ -210,25 +210,87 @@ async def test_open_tasks_are_the_unfinished_ones_oldest_first(store: TaskStore)
     assert [task.id for task in await store.open_tasks("codex@/proj")] == ["early", "late"]
 
 
-async def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(store: TaskStore) -> None:
+async def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(store: AnyStore) -> None:
     living = {"one"}
 
     def is_alive(holder: str, /) -> bool:
         return holder in living
 
-    assert await store.claim_inbox("codex", "one", is_alive)
-    assert await store.claim_inbox("codex", "one", is_alive)
-    assert not await store.claim_inbox("codex", "two", is_alive)
-    await store.release_inbox("codex", "two")
-    assert not await store.claim_inbox("codex", "two", is_alive)
+    assert await store.acquire("codex", "one", is_alive) == Lease("codex", "one", 1)
+    assert await store.acquire("codex", "one", is_alive) == Lease("codex", "one", 2)
+    assert await store.acquire("codex", "two", is_alive) is None
+    await store.release(Lease("codex", "two", 2))
+    assert await store.acquire("codex", "two", is_alive) is None
     living.clear()
-    assert await store.claim_inbox("codex", "two", is_alive)
-    await store.release_inbox("codex", "two")
+    lease = await store.acquire("codex", "two", is_alive)
+    assert lease == Lease("codex", "two", 3)
+    await store.release(Lease("codex", "two", 3))
     living.add("two")
-    assert await store.claim_inbox("codex", "three", is_alive)
+    assert await store.acquire("codex", "three", is_alive) == Lease("codex", "three", 4)
 
 
-async def test_what_is_kept_is_counted_for_each_inbox_and_scope(store: TaskStore) -> None:
+async def test_who_lost_its_lease_appends_nothing(store: AnyStore) -> None:
+    inbox = opened().inbox
+    first = await store.acquire(inbox, "one", lambda _: False)
+    assert first is not None
+    await store.append(replay([opened()]), [opened()], lease=first)
+    second = await store.acquire(inbox, "two", lambda _: False)
+    assert second is not None
+
+    with pytest.raises(LeaseLost, match="no longer holds the inbox"):
+        await store.verify(first)
+    with pytest.raises(LeaseLost):
+        await store.append(replay([opened(), moved(TaskState.WORKING)]), [moved(TaskState.WORKING)], lease=first)
+    await store.release(first)
+    await store.verify(second)
+    await store.append(replay([opened(), moved(TaskState.FAILED)]), [moved(TaskState.FAILED)], lease=second)
+
+    assert [one.event for one in await store.read_after(0)] == [opened(), moved(TaskState.FAILED)]
+
+
+async def test_a_holder_that_acquires_again_loses_its_earlier_lease(store: AnyStore) -> None:
+    earlier = await store.acquire(opened().inbox, "one", lambda _: True)
+    again = await store.acquire(opened().inbox, "one", lambda _: True)
+    assert earlier is not None
+    assert again is not None
+
+    with pytest.raises(LeaseLost):
+        await store.append(replay([opened()]), [opened()], lease=earlier)
+    await store.append(replay([opened()]), [opened()], lease=again)
+
+
+async def test_a_lease_is_good_for_its_own_inbox_and_until_it_is_released(store: AnyStore) -> None:
+    other = await store.acquire("other", "one", lambda _: True)
+    own = await store.acquire(opened().inbox, "one", lambda _: True)
+    assert other is not None
+    assert own is not None
+    await store.release(own)
+
+    for lease in (other, own):
+        with pytest.raises(LeaseLost):
+            await store.append(replay([opened()]), [opened()], lease=lease)
+    assert await store.read_after(0) == []
+
+
+async def test_one_lost_lease_fails_nobody_else_who_is_written_with_it(store: AnyStore) -> None:
+    lost = await store.acquire("lost", "one", lambda _: False)
+    await store.acquire("lost", "two", lambda _: False)
+    kept = await store.acquire(opened().inbox, "one", lambda _: False)
+    assert lost is not None
+    assert kept is not None
+    late, good = opened(numbered(2), inbox="lost"), opened()
+
+    refused, done = await asyncio.gather(
+        store.append(replay([late]), [late], lease=lost),
+        store.append(replay([good]), [good], lease=kept),
+        return_exceptions=True,
+    )
+
+    assert isinstance(refused, LeaseLost)
+    assert isinstance(done, int)
+
+
+async def test_what_is_kept_is_counted_for_each_inbox_and_scope(store: AnyStore) -> None:
     assert await store.stored_bytes() == 0
     await keep(store, opened("t"), moved(TaskState.WORKING, "t"))
     first = await store.stored_bytes()
@@ -241,7 +303,7 @@ async def test_what_is_kept_is_counted_for_each_inbox_and_scope(store: TaskStore
     assert await store.stored_bytes(inbox="nobody") == await store.stored_bytes(scope="key:2") == 0
 
 
-async def test_what_is_forgotten_counts_no_longer(store: TaskStore) -> None:
+async def test_what_is_forgotten_counts_no_longer(store: AnyStore) -> None:
     await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
     kept = await store.stored_bytes()
     await keep(store, opened("old"), moved(TaskState.COMPLETED, "old"))
@@ -251,7 +313,7 @@ async def test_what_is_forgotten_counts_no_longer(store: TaskStore) -> None:
     assert await store.stored_bytes() == kept
 
 
-async def test_prune_deletes_old_finished_tasks_only(store: TaskStore) -> None:
+async def test_prune_deletes_old_finished_tasks_only(store: AnyStore) -> None:
     old = [numbered(number) for number in range(250)]
     for task_id in old:
         await keep(store, opened(task_id), moved(TaskState.COMPLETED, task_id), digest="d")
@@ -270,3 +332,16 @@ async def test_prune_deletes_old_finished_tasks_only(store: TaskStore) -> None:
     assert await store.find_message("codex@/proj", "local", "message of open") is not None
     again = opened(old[0])
     assert await store.append(replay([again]), [again], digest="d") > last
+
+
+async def test_who_waits_for_events_is_woken_by_the_next_one(store: AnyStore) -> None:
+    assert await store.wait_after(0, 0) == 0
+    waiting = [asyncio.ensure_future(store.wait_after(0, 60)) for _ in range(3)]
+    await keep(store, opened())
+    assert await asyncio.gather(*waiting) == [1, 1, 1]
+
+    assert await store.wait_after(0, 60) == 1
+    assert await store.wait_after(1, 0.01) == 1
+    later = asyncio.ensure_future(store.wait_after(1, 60))
+    await keep(store, moved(TaskState.WORKING), moved(TaskState.COMPLETED), before=[opened()])
+    assert await later == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import sqlite3
 import threading
 from collections import deque
 from pathlib import Path
@@ -16,12 +17,15 @@ from synapse.core.errors import StoreFailed, StoreFull
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.override import override
+from synapse.core.store import Lease
 from synapse.store import writer as store_writer
-from synapse.store.file import open_file
+from synapse.store.file import open_file, query
 from synapse.store.loss import StoreFiles
-from synapse.store.sqlite import SqliteStore
 from synapse.store.writer import Writer, encode
 from tests.fakes.facts import message, numbered, opened
+from tests.fakes.leased_store import LeasedStore
+
+LEASE = Lease(opened().inbox, "one", 1)
 
 
 class NoRoomForLocks:
@@ -42,7 +46,7 @@ async def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with asyncio.timeout(20):
-        store = await SqliteStore.open(tmp_path / "store.db")
+        store = await LeasedStore.open(tmp_path / "store.db")
         monkeypatch.setattr(store_writer, "fcntl", NoRoomForLocks())
         with pytest.raises(StoreFailed, match="No locks available"):
             await asyncio.wait_for(store.append(replay([opened()]), [opened()]), 5)
@@ -51,9 +55,14 @@ async def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
         await store.close()
 
 
+def take_lease(connection: sqlite3.Connection) -> None:
+    """Make `LEASE` the current lease of its inbox."""
+    connection.execute(query("acquire"), (LEASE.inbox, LEASE.holder, LEASE.epoch))
+
+
 def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    writer.submit(encode(replay(events), events, "", done))
+    writer.submit(encode(replay(events), events, LEASE, "", done))
     return done
 
 
@@ -62,6 +71,7 @@ async def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_
 
     async with asyncio.timeout(20):
         connection = open_file(path, lock_timeout=1)
+        take_lease(connection)
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 20}")
         writer = Writer(StoreFiles(path), connection, lock_timeout=1)
@@ -99,6 +109,7 @@ async def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhil
     async with asyncio.timeout(20):
         path = tmp_path / "store.db"
         connection = open_file(path, lock_timeout=5)
+        take_lease(connection)
         writer = Writer(StoreFiles(path), connection, lock_timeout=5)
         works = writer._queue = Expiring()  # pyright: ignore[reportPrivateUsage] # the race is inside
         gone = submit(writer, opened())

@@ -11,10 +11,11 @@ import pytest
 from synapse.core.errors import FeedLagged, TaskNotFound
 from synapse.core.events import StateChanged, Update
 from synapse.core.task import TaskState
-from synapse.store.memory import MemoryStore
 from synapse.tasks.feed import Feed
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened, said
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 
 BOUND = 5.0
 
@@ -24,7 +25,7 @@ class Host:
 
     def __init__(self, store: MemoryStore | None = None, buffer: int = 1024) -> None:
         self.store = store or MemoryStore()
-        self.journal = Journal(self.store)
+        self.journal = Journal(self.store, ANY_LEASE)
         self.feed = Feed(self.journal, self.store, buffer=buffer)
         self.heard: list[Update] = []
         self.journal.listen(self.heard.append)

@@ -14,10 +14,12 @@ from synapse.core.errors import StoreFull
 from synapse.core.events import TaskEvent
 from synapse.core.override import override
 from synapse.core.requests import GetStatus
+from synapse.core.store import Lease
 from synapse.core.task import Task
-from synapse.store.memory import MemoryStore
 from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.questions import PERMISSION, asked, asks
 from tests.fakes.stores import settle
 
@@ -30,9 +32,11 @@ class FullStore(MemoryStore):
     is_full = False
 
     @override
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
         if not self.is_full:
-            return super().append(task, events, digest=digest)
+            return super().append(task, events, lease=lease, digest=digest)
         failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         failed.set_exception(StoreFull("no space left for store.db", hint="free some space: `df -h`"))
         return failed

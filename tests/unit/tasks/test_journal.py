@@ -14,9 +14,10 @@ from synapse.core.errors import (
 )
 from synapse.core.events import Update
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.store.memory import MemoryStore
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, handed, hidden, moved, noted, numbered, opened, raised, stepped
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.stores import ForgetfulStore, SlowStore, settle
 
 
@@ -28,7 +29,7 @@ def heard_by(journal: Journal) -> list[Update]:
 
 async def test_a_record_is_durable_and_announced_before_the_caller_goes_on() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     updates = heard_by(journal)
     recording = asyncio.ensure_future(journal.record(opened(), stepped(ReceiptStep.TYPED)))
     await settle()
@@ -47,7 +48,7 @@ async def test_a_record_is_durable_and_announced_before_the_caller_goes_on() -> 
 
 async def test_events_that_come_while_others_are_on_their_way_go_together_next() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     updates = heard_by(journal)
 
     done = [
@@ -68,7 +69,7 @@ async def test_events_that_come_while_others_are_on_their_way_go_together_next()
 
 async def test_readers_see_only_what_is_durable() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     first = journal.record_nowait(opened())
     store.commit()
     await first
@@ -84,7 +85,7 @@ async def test_readers_see_only_what_is_durable() -> None:
 
 
 async def test_updates_of_all_tasks_are_announced_in_the_order_of_their_seqs() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     updates = heard_by(journal)
 
     async def live(number: int) -> None:
@@ -100,8 +101,8 @@ async def test_updates_of_all_tasks_are_announced_in_the_order_of_their_seqs() -
 
 async def test_a_task_of_an_earlier_process_is_read_first() -> None:
     store = MemoryStore()
-    await Journal(store).record(opened())
-    journal = Journal(store)
+    await Journal(store, ANY_LEASE).record(opened())
+    journal = Journal(store, ANY_LEASE)
     updates = heard_by(journal)
 
     done = [journal.record_nowait(moved(TaskState.WORKING)), journal.record_nowait(handed("a"))]
@@ -112,11 +113,11 @@ async def test_a_task_of_an_earlier_process_is_read_first() -> None:
 
 async def test_one_record_is_about_one_task() -> None:
     with pytest.raises(ValueError, match="one task"):
-        Journal(MemoryStore()).record_nowait(opened(), opened(numbered(2)))
+        Journal(MemoryStore(), ANY_LEASE).record_nowait(opened(), opened(numbered(2)))
 
 
 async def test_a_listener_that_left_hears_nothing_more() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     updates: list[Update] = []
     leave = journal.listen(updates.append)
     await journal.record(opened())
@@ -127,7 +128,7 @@ async def test_a_listener_that_left_hears_nothing_more() -> None:
 
 
 async def test_a_listener_may_record() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     done: list[asyncio.Future[Any]] = []
 
     def look(update: Update) -> None:
@@ -142,7 +143,7 @@ async def test_a_listener_may_record() -> None:
 
 async def test_finished_tasks_leave_memory_and_are_read_from_the_store() -> None:
     store = SlowStore()
-    journal = Journal(store, keep_finished=2)
+    journal = Journal(store, ANY_LEASE, keep_finished=2)
     for number in range(4):
         journal.record_nowait(opened(numbered(number)), moved(TaskState.COMPLETED, numbered(number)))
     store.commit()
@@ -164,7 +165,7 @@ def tasks_in_memory() -> int:
 async def test_memory_does_not_grow_with_finished_tasks() -> None:
     # Other tests keep samples of their own.
     before = tasks_in_memory()
-    journal = Journal(ForgetfulStore(), keep_finished=8)
+    journal = Journal(ForgetfulStore(), ANY_LEASE, keep_finished=8)
     for number in range(500):
         await journal.record(opened(numbered(number)))
         await journal.record(moved(TaskState.COMPLETED, numbered(number)))
@@ -173,7 +174,7 @@ async def test_memory_does_not_grow_with_finished_tasks() -> None:
 
 
 async def test_a_finished_task_can_still_be_noted_and_hidden() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     await journal.record(opened(), moved(TaskState.COMPLETED))
 
     await journal.record(noted({"seen": True}))
@@ -184,10 +185,10 @@ async def test_a_finished_task_can_still_be_noted_and_hidden() -> None:
 
 async def test_a_new_holder_takes_the_open_tasks_over() -> None:
     store = MemoryStore()
-    before = Journal(store)
+    before = Journal(store, ANY_LEASE)
     await before.record(opened(numbered(1)), raised("decide", numbered(1)))
     await before.record(opened(numbered(2)), moved(TaskState.COMPLETED, numbered(2)))
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
 
     taken = await journal.adopt("codex@/proj")
 
@@ -198,7 +199,7 @@ async def test_a_new_holder_takes_the_open_tasks_over() -> None:
 
 
 async def test_a_short_id_is_resolved_and_an_ambiguous_one_lists_the_candidates() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     for task_id in ("abc-1", "abd-2", "abd"):
         await journal.record(opened(task_id))
     await journal.record(opened("abc-3"), hidden("abc-3"))
@@ -217,7 +218,7 @@ async def test_a_short_id_is_resolved_and_an_ambiguous_one_lists_the_candidates(
 
 
 async def test_the_whole_log_is_folded_event_by_event() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     heard = heard_by(journal)
     await journal.record(opened(), stepped(ReceiptStep.TYPED))
     for number in range(600):
@@ -229,11 +230,11 @@ async def test_the_whole_log_is_folded_event_by_event() -> None:
 
 async def test_a_snapshot_carries_the_seq_of_the_last_event() -> None:
     store = MemoryStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     await journal.record(opened(numbered(1)))
     await journal.record(opened(), handed("a"))
 
     assert await journal.snapshot(TASK) == Update(3, None, await journal.load(TASK))
-    assert await Journal(store).snapshot(TASK) == await journal.snapshot(TASK)
+    assert await Journal(store, ANY_LEASE).snapshot(TASK) == await journal.snapshot(TASK)
     with pytest.raises(TaskNotFound):
         await journal.snapshot(numbered(9))

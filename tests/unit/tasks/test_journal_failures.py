@@ -19,9 +19,10 @@ from synapse.core.errors import (
 from synapse.core.events import Update
 from synapse.core.lifecycle import apply, replay
 from synapse.core.task import TaskState
-from synapse.store.memory import MemoryStore
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, handed, message, moved, noted, numbered, opened, said
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.stores import SlowStore, settle
 
 
@@ -33,7 +34,7 @@ def heard_by(journal: Journal) -> list[Update]:
 
 async def test_what_the_lifecycle_refuses_is_not_recorded() -> None:
     store = MemoryStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     await journal.record(opened(), moved(TaskState.COMPLETED))
 
     with pytest.raises(IllegalTransition):
@@ -47,7 +48,7 @@ async def test_what_the_lifecycle_refuses_is_not_recorded() -> None:
 
 async def test_a_refusal_never_rests_on_what_is_not_durable() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     first = journal.record_nowait(opened())
     working = journal.record_nowait(moved(TaskState.WORKING))
     ended = journal.record_nowait(moved(TaskState.COMPLETED))
@@ -65,7 +66,7 @@ async def test_a_refusal_never_rests_on_what_is_not_durable() -> None:
 
 
 async def test_the_loser_of_a_race_is_refused_once_the_winner_is_durable() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     journal.record_nowait(opened())
     journal.record_nowait(moved(TaskState.COMPLETED))
     cancel = journal.record_nowait(moved(TaskState.CANCELED))
@@ -78,7 +79,7 @@ async def test_the_loser_of_a_race_is_refused_once_the_winner_is_durable() -> No
 
 async def test_a_failure_fails_everything_that_was_built_on_it() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     updates = heard_by(journal)
     first = journal.record_nowait(opened())
     store.commit()
@@ -100,7 +101,7 @@ async def test_a_failure_fails_everything_that_was_built_on_it() -> None:
 
 async def test_after_a_failure_the_task_goes_on_from_what_is_stored() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     first = journal.record_nowait(opened())
     store.commit()
     await first
@@ -119,7 +120,7 @@ async def test_after_a_failure_the_task_goes_on_from_what_is_stored() -> None:
 
 async def test_a_version_conflict_is_read_again_and_applied_once_more() -> None:
     store = MemoryStore()
-    mine, other = Journal(store), Journal(store)
+    mine, other = Journal(store, ANY_LEASE), Journal(store, ANY_LEASE)
     await mine.record(opened())
     await other.record(noted({"other": 1}))
 
@@ -136,7 +137,7 @@ async def test_a_version_conflict_is_read_again_and_applied_once_more() -> None:
 
 async def test_a_second_version_conflict_is_given_up() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     first = journal.record_nowait(opened())
     store.commit()
     await first
@@ -156,7 +157,7 @@ async def test_a_second_version_conflict_is_given_up() -> None:
 
 async def test_two_processes_on_one_task_lose_and_repeat_nothing() -> None:
     store = MemoryStore()
-    journals = [Journal(store), Journal(store)]
+    journals = [Journal(store, ANY_LEASE), Journal(store, ANY_LEASE)]
     heard = [heard_by(journal) for journal in journals]
     await journals[0].record(opened())
 
@@ -171,7 +172,7 @@ async def test_two_processes_on_one_task_lose_and_repeat_nothing() -> None:
 
 async def test_an_event_that_cannot_be_stored_does_not_fail_those_before_it() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     done = [journal.record_nowait(event) for event in (opened(), handed("a"), handed("bad"), handed("b"))]
     store.commit()
     await settle()
@@ -189,7 +190,7 @@ async def test_an_event_that_cannot_be_stored_does_not_fail_those_before_it() ->
 
 async def test_an_event_that_lost_a_race_between_processes_is_judged_anew() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     first = journal.record_nowait(opened())
     store.commit()
     task = await first
@@ -203,7 +204,7 @@ async def test_an_event_that_lost_a_race_between_processes_is_judged_anew() -> N
 
 
 async def test_a_claimed_message_id_is_a_conflict_at_once() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     await journal.record(opened(message=message()), digest="d")
 
     again = journal.record_nowait(opened(numbered(2), message=message()), digest="d")
@@ -215,7 +216,7 @@ async def test_a_claimed_message_id_is_a_conflict_at_once() -> None:
 
 
 async def test_an_event_of_an_unknown_task_is_refused() -> None:
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     done = [journal.record_nowait(handed("a")), journal.record_nowait(handed("b"))]
 
     for one in done:
@@ -225,7 +226,7 @@ async def test_an_event_of_an_unknown_task_is_refused() -> None:
 
 async def test_giving_up_the_wait_does_not_take_the_event_back() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     updates = heard_by(journal)
     waiting = asyncio.ensure_future(journal.record(opened()))
     await settle()
@@ -242,7 +243,7 @@ async def test_giving_up_the_wait_does_not_take_the_event_back() -> None:
 async def test_a_listener_may_try_what_is_refused() -> None:
     mishaps: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: mishaps.append(context))
-    journal = Journal(MemoryStore())
+    journal = Journal(MemoryStore(), ANY_LEASE)
     refused: list[asyncio.Future[Any]] = []
     journal.listen(lambda update: refused.append(journal.record_nowait(moved(TaskState.WORKING))))
     await journal.record(opened(), moved(TaskState.COMPLETED))
@@ -256,7 +257,7 @@ async def test_a_listener_may_try_what_is_refused() -> None:
 
 async def test_a_store_that_stops_fails_those_who_wait() -> None:
     store = SlowStore()
-    journal = Journal(store)
+    journal = Journal(store, ANY_LEASE)
     waiting = journal.record_nowait(opened())
     store.stop()
 

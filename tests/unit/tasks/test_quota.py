@@ -12,11 +12,11 @@ from synapse.core.errors import QuotaExceeded
 from synapse.core.message import DataPart, FilePart, TextPart
 from synapse.core.requests import ChangeTask, CreateTask, ForAgent, GetTask, SendAndWait, SendMessage
 from synapse.core.task import TaskState
-from synapse.store.memory import MemoryStore
 from synapse.tasks.quota import REMEMBERED_SECONDS, Quota, size_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.desk import CLAUDE, ME, Desk, say, working
 from tests.fakes.gateway_world import BOB_NAME, LAPTOP, PHONE, message, world
+from tests.fakes.memory_store import MemoryStore
 
 LONG = "x" * 3000
 

@@ -10,11 +10,12 @@ from synapse.core.errors import StoreLocked
 from synapse.core.events import Recorded, Update
 from synapse.core.override import override
 from synapse.core.task import TaskId, TaskState
-from synapse.store.memory import MemoryStore
 from synapse.tasks import feed
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_store import MemoryStore
 
 BOUND = 5.0
 
@@ -27,6 +28,8 @@ class WatchedStore(MemoryStore):
         self.looks = 0
         self.is_locked = False
         self._looked = asyncio.Event()
+        self._waits_after = 0
+        self._waits = asyncio.Event()
 
     @override
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
@@ -36,6 +39,19 @@ class WatchedStore(MemoryStore):
             if self.is_locked:
                 raise StoreLocked
         return await super().read_after(seq, task_id=task_id, limit=limit)
+
+    @override
+    async def wait_after(self, seq: int, seconds: float) -> int:
+        self._waits_after = seq
+        self._waits.set()
+        return await super().wait_after(seq, seconds)
+
+    async def read_up_to(self, seq: int) -> None:
+        """Return when somebody has read the log up to `seq`, and waits for more."""
+        async with asyncio.timeout(BOUND):
+            while self._waits_after < seq:
+                self._waits.clear()
+                await self._waits.wait()
 
     async def next_look(self) -> None:
         """Return when somebody has begun to look at the log once more."""
@@ -49,11 +65,11 @@ class Gateway:
 
     def __init__(self) -> None:
         self.store = WatchedStore()
-        self.elsewhere = Journal(self.store)
+        self.elsewhere = Journal(self.store, ANY_LEASE)
         self.recorded: list[Update] = []
         self.elsewhere.listen(self.recorded.append)
         own = Journal(self.store)
-        self.tail = LogFollower(self.store, own, look_seconds=0.001)
+        self.tail = LogFollower(self.store, own, gather_seconds=0.001)
         self.feed = Feed(own, self.store, source=self.tail)
         self.tail.only(self.feed.has_readers_of)
 
@@ -144,8 +160,7 @@ async def test_what_nobody_wants_is_passed_over_and_joined_later_without_a_gap()
     await gateway.elsewhere.record(opened(numbered(2)))
     async with gateway.tail.running():
         await gateway.elsewhere.record(handed("a", numbered(1)))
-        await gateway.store.next_look()
-        await gateway.store.next_look()
+        await gateway.store.read_up_to(4)
         updates = gateway.follow(numbered(1))
         now = await anext(updates)
         assert (now.seq, now.task) == (4, gateway.recorded[3].task)
@@ -160,8 +175,38 @@ async def test_a_store_that_is_locked_for_a_while_loses_nobody_anything() -> Non
     updates = gateway.follow()
     await anext(updates)
     gateway.store.is_locked = True
-    await gateway.store.next_look()
+    looked = asyncio.ensure_future(gateway.store.next_look())
     await gateway.elsewhere.record(moved(TaskState.COMPLETED))
+    await looked
     gateway.store.is_locked = False
 
     assert await rest(updates) == gateway.recorded[1:]
+
+
+async def test_nobody_looks_while_nothing_is_recorded() -> None:
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened())
+    updates = gateway.follow()
+    await anext(updates)
+    await gateway.store.read_up_to(1)
+    looks = gateway.store.looks
+
+    await asyncio.wait({asyncio.ensure_future(asyncio.Event().wait())}, timeout=0.05)
+
+    assert gateway.store.looks == looks
+    await updates.aclose()
+
+
+async def test_events_that_were_pruned_before_anybody_read_them_are_not_waited_for() -> None:
+    class PrunedStore(WatchedStore):
+        """Its newest event is gone."""
+
+        @override
+        async def wait_after(self, seq: int, seconds: float) -> int:
+            await super().wait_after(seq, 0)
+            return 7 if seq < 7 else await super().wait_after(seq, seconds)
+
+    store = PrunedStore()
+    tail = LogFollower(store, Journal(store), gather_seconds=0)
+    async with tail.running():
+        await store.read_up_to(7)

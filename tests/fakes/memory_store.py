@@ -1,24 +1,22 @@
-"""Tasks that live as long as the process: for tests, and for agents that nobody wants to remember.
-
-Webhooks and what became of their notifications, for as long as the process lives.
-"""
+"""A TaskStore in dictionaries: fast, and nothing is durable."""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from synapse.core.errors import TaskNotFound, VersionConflict
+from synapse.core.errors import LeaseLost, TaskNotFound, VersionConflict
 from synapse.core.events import MessageAdded, Recorded, TaskEvent, TaskOpened
-from synapse.core.push import Delivery, DeliveryState, Push, PushConfig
-from synapse.core.store import IsAlive, KnownMessage, TaskPage, TaskQuery, is_wanted
+from synapse.core.store import IsAlive, KnownMessage, Lease, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import Task, TaskId
 from synapse.store.codec import encode_events
 from synapse.store.reader import Cursor
+from tests.fakes.leases import ANY_LEASE
+from tests.fakes.memory_pushes import MemoryPushes
 
 
 @dataclass(slots=True)
@@ -29,21 +27,27 @@ class _Kept:
 
 
 class MemoryStore:
-    """Keeps everything in dictionaries; nothing is durable."""
+    """Keeps tasks, events and leases in dictionaries, by the same rules as the store in SQLite."""
 
     def __init__(self) -> None:
         self._tasks: dict[TaskId, _Kept] = {}
         self._log: list[Recorded] = []
         self._messages: dict[tuple[str, str, str], KnownMessage] = {}
-        self._holders: dict[str, str] = {}
+        self._leases: dict[str, Lease] = {}
         self._opened = 0
         self._seq = 0
+        self._appended = asyncio.Event()
         self.pushes = MemoryPushes()
         """The webhooks of the tasks."""
 
-    def append(self, task: Task, events: Sequence[TaskEvent], *, digest: str = "") -> asyncio.Future[int]:
+    def append(
+        self, task: Task, events: Sequence[TaskEvent], *, lease: Lease = ANY_LEASE, digest: str = ""
+    ) -> asyncio.Future[int]:
         """Keep the events at once; see `TaskStore.append`."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if lease is not ANY_LEASE and (lease.inbox != task.inbox or self._leases.get(task.inbox) != lease):
+            done.set_exception(LeaseLost(f"this process no longer holds the inbox '{task.inbox}'"))
+            return done
         try:
             done.set_result(self._append(task, events, digest))
         except VersionConflict as conflict:
@@ -94,23 +98,38 @@ class MemoryStore:
         """The seq of the newest event; 0 when there is none."""
         return self._seq
 
+    async def wait_after(self, seq: int, seconds: float) -> int:
+        """Return the seq of the newest event once that is beyond `seq`, or after `seconds`."""
+        appended = self._appended
+        if self._seq <= seq:
+            # Not `wait_for`: in Python 3.11 it forgets a cancellation that comes together with the result.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await appended.wait()
+        return self._seq
+
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
         """The unfinished tasks of an inbox, oldest first."""
         kept = sorted(self._tasks.values(), key=lambda kept: (kept.task.created_at, kept.number))
         return [one.task for one in kept if one.task.inbox == inbox and not one.task.state.is_terminal]
 
-    async def claim_inbox(self, inbox: str, holder: str, is_alive: IsAlive) -> bool:
-        """Take the lease of an inbox unless a living holder has it; the same holder may claim again."""
-        current = self._holders.get(inbox)
-        if current is not None and current != holder and is_alive(current):
-            return False
-        self._holders[inbox] = holder
-        return True
+    async def acquire(self, inbox: str, holder: str, is_alive: IsAlive) -> Lease | None:
+        """Return a new lease of the inbox; None while another living holder has one."""
+        current = self._leases.get(inbox, Lease(inbox, "", 0))
+        if current.holder not in ("", holder) and is_alive(current.holder):
+            return None
+        lease = self._leases[inbox] = Lease(inbox, holder, current.epoch + 1)
+        return lease
 
-    async def release_inbox(self, inbox: str, holder: str) -> None:
-        """Give the lease back, if this holder has it."""
-        if self._holders.get(inbox) == holder:
-            del self._holders[inbox]
+    async def verify(self, lease: Lease) -> None:
+        """Raises LeaseLost unless `lease` is current."""
+        if lease is not ANY_LEASE and self._leases.get(lease.inbox) != lease:
+            raise LeaseLost(f"this process no longer holds the inbox '{lease.inbox}'")
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; does nothing when it is lost."""
+        if self._leases.get(lease.inbox) == lease:
+            self._leases[lease.inbox] = replace(lease, holder="")
 
     async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
         """How many bytes of events are kept, as the other store would have them."""
@@ -135,6 +154,13 @@ class MemoryStore:
         """Nothing can happen to it."""
         return ""
 
+    async def check(self) -> None:
+        """There is nothing that could be damaged."""
+
+    async def recover(self) -> bool:
+        """Nothing can happen to it."""
+        return True
+
     async def close(self) -> None:
         """There is nothing to close."""
 
@@ -155,6 +181,8 @@ class MemoryStore:
         recorded = [Recorded(self._seq + index, event) for index, event in enumerate(events, 1)]
         self._seq += len(recorded)
         self._log += recorded
+        self._appended.set()
+        self._appended = asyncio.Event()
         kept.log += recorded
         kept.task = task
         return recorded[0].seq
@@ -187,82 +215,3 @@ def _fits(task: Task, query: TaskQuery) -> bool:
     if not is_wanted(task, query):
         return False
     return query.updated_after is None or task.updated_at > query.updated_after
-
-
-class MemoryPushes:
-    """A PushStore in dictionaries."""
-
-    def __init__(self) -> None:
-        self._pushes: dict[int, Push] = {}
-        self._finished: set[int] = set()
-        self._deliveries: dict[tuple[int, int], Delivery] = {}
-        self._last = 0
-
-    async def save(self, task_id: TaskId, inbox: str, config: PushConfig, told: int) -> Push:
-        known = self._find(task_id, config.id)
-        if known is None:
-            self._last += 1
-            push = Push(number=self._last, task_id=task_id, inbox=inbox, config=config, told=told)
-        else:
-            push = replace(known, config=config)
-        self._pushes[push.number] = push
-        self._finished.discard(push.number)
-        return push
-
-    async def of_task(self, task_id: TaskId) -> Sequence[Push]:
-        return [push for push in self._pushes.values() if push.task_id == task_id]
-
-    async def open_after(self, inbox: str, number: int) -> Sequence[Push]:
-        beyond = (push for push in self._pushes.values() if push.number > number)
-        return [push for push in beyond if push.inbox == inbox and push.number not in self._finished]
-
-    async def load(self, number: int) -> Push | None:
-        push = self._pushes.get(number)
-        if push is None:
-            return None
-        waiting = (one for one in self._deliveries_of(number) if one.seq > push.told)
-        return replace(push, pending=next((one for one in waiting if one.state is DeliveryState.PENDING), None))
-
-    async def delete(self, task_id: TaskId, config_id: str) -> None:
-        self._forget(lambda push: push.task_id == task_id and push.config.id == config_id)
-
-    async def record(self, delivery: Delivery) -> bool:
-        push = self._pushes.get(delivery.number)
-        if push is None:
-            return False
-        if delivery.state is not DeliveryState.PENDING:
-            self._pushes[push.number] = replace(push, told=max(push.told, delivery.seq))
-        self._deliveries[push.number, delivery.seq] = delivery
-        return True
-
-    async def finish(self, number: int, told: int) -> None:
-        push = self._pushes.get(number)
-        if push is not None:
-            self._pushes[number] = replace(push, told=max(push.told, told))
-            self._finished.add(number)
-
-    async def deliveries(self, limit: int) -> Sequence[tuple[Push, Delivery | None]]:
-        pushes = sorted(self._pushes.values(), key=lambda push: push.number, reverse=True)
-        new = [push for push in pushes if push.number not in self._finished and not self._deliveries_of(push.number)]
-        last = sorted(self._deliveries.values(), key=lambda one: (one.at, one.number, one.seq), reverse=True)
-        return [*((push, None) for push in new), *((self._pushes[one.number], one) for one in last)][:limit]
-
-    async def counts(self) -> Mapping[DeliveryState, int]:
-        return Counter(one.state for one in self._deliveries.values())
-
-    def forget_tasks(self, task_ids: set[TaskId]) -> None:
-        """What belongs to tasks that were pruned goes with them."""
-        self._forget(lambda push: push.task_id in task_ids)
-
-    def _find(self, task_id: TaskId, config_id: str) -> Push | None:
-        of_task = (push for push in self._pushes.values() if push.task_id == task_id)
-        return next((push for push in of_task if push.config.id == config_id), None)
-
-    def _deliveries_of(self, number: int) -> list[Delivery]:
-        return [one for one in self._deliveries.values() if one.number == number]
-
-    def _forget(self, is_meant: Callable[[Push], bool]) -> None:
-        gone = {push.number for push in self._pushes.values() if is_meant(push)}
-        self._pushes = {number: push for number, push in self._pushes.items() if number not in gone}
-        self._deliveries = {key: one for key, one in self._deliveries.items() if key[0] not in gone}
-        self._finished -= gone
