@@ -25,13 +25,12 @@ from synapse.core.driver import Driver
 from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
 from synapse.core.message import Message
-from synapse.core.registry import Registry
+from synapse.core.registry import HostClient, Registry
 from synapse.core.task import Task
 from synapse.core.types import Clock, SinceStart
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.external.agents import Externals
 from synapse.host.agent_command import command_path, launch_folder
-from synapse.net.hosts import HostCourier
 from synapse.push.service import open_pushing
 from synapse.store.sqlite import SqliteStore
 from synapse.tasks import recovery
@@ -64,7 +63,14 @@ class AgentRuntime:
     """One agent's parts; `service` is what can be asked of it. Its inbox is taken by whoever makes this."""
 
     def __init__(
-        self, me: AgentEntry, agent: RunningAgent, *, store: SqliteStore, registry: Registry, settings: Settings
+        self,
+        me: AgentEntry,
+        agent: RunningAgent,
+        *,
+        store: SqliteStore,
+        registry: Registry,
+        hosts: HostClient,
+        settings: Settings,
     ) -> None:
         self._me = me
         self._agent = agent
@@ -75,7 +81,7 @@ class AgentRuntime:
         self._since_start = SinceStart(self._clock)
         self._journal = Journal(store)
         self._feed = Feed(self._journal, store)
-        self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
+        self._replies = Replies(me, self._journal, hosts, self._clock)
         self._worker = AgentWorker(
             agent.driver,
             self._journal,
@@ -123,7 +129,8 @@ class AgentRuntime:
     async def instruct(self) -> None:
         """Tell the agent who it is."""
         command = command_path(launch_folder(self._settings.home, self._me.agent_id))
-        await self._intake.instruct(initial_instructions(self._me, self._registry.entries(), str(command)))
+        agents = await self._registry.agents()
+        await self._intake.instruct(initial_instructions(self._me, agents, str(command)))
 
     async def resume(self, left: recovery.RecoveryPlan) -> None:
         """Go on with what an earlier host left, and take the replies that it missed.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from synapse.config.settings import Settings
 from synapse.core.errors import StoreLost
 from synapse.registry.files import GATEWAY, FileRegistry, gateways
@@ -15,7 +17,7 @@ async def open_store(settings: Settings) -> SqliteStore:
         StoreLost: it is missing, and agents that run have it open: what they stored would be cut off by a new one.
         StoreFailed: it cannot be opened.
     """
-    require_no_lost_store(settings)
+    await asyncio.to_thread(require_no_lost_store, settings)
     return await SqliteStore.open(settings.store)
 
 

@@ -26,7 +26,7 @@ from synapse.core.types import deadline_after
 from synapse.host.agent import agent_quota
 from synapse.host.identity import holders_of
 from synapse.host.open_store import open_store
-from synapse.registry.files import UNKNOWN, FileRegistry, start_time
+from synapse.registry.files import FileRegistry, own_start_time
 from synapse.store.sqlite import SqliteStore
 from synapse.tasks import outcomes
 from synapse.tasks.admission import message_digest, sender_in, sender_of
@@ -210,7 +210,7 @@ class StoppedTasks:
 
 
 def _holder() -> str:
-    return f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}"
+    return f"{os.getpid()}:{own_start_time()}"
 
 
 @asynccontextmanager

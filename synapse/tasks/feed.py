@@ -12,6 +12,8 @@ What other processes record, as it becomes durable: the end of the shared log, r
     nobody follows ─► the first comes: where does the log end? ─► looking, a few ms apart ─► the last leaves
 
 A gateway hears of everything in this way, also of what it records itself: one order for all, that of the seqs.
+
+The states of one agent as a stream: the log of its tasks does not have them.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Final, Protocol
 
+from synapse.core.agent import EXITED
+from synapse.core.driver import AgentStatus, Driver
 from synapse.core.errors import FeedLagged, SynapseError, TaskNotFound
 from synapse.core.events import Recorded, StateChanged, TaskOpened, Update
 from synapse.core.store import TaskStore
@@ -355,3 +359,32 @@ class LogFollower:
     def _tell(self, update: Update) -> None:
         for listener in tuple(self._listeners):
             listener(update)
+
+
+MOST_WAITING: Final = 64
+"""A reader that is further behind misses the oldest changes."""
+
+
+async def follow_status(driver: Driver) -> AsyncGenerator[AgentStatus, None]:
+    """Yield what the agent does now, then each change of its state; end when it has exited."""
+    changes: deque[AgentStatus] = deque(maxlen=MOST_WAITING)
+    something = asyncio.Event()
+
+    def listen(status: AgentStatus) -> None:
+        changes.append(status)
+        something.set()
+
+    stop_listening = driver.watch(listen)
+    try:
+        changes.append(driver.view().status)
+        last = ""
+        while last != EXITED:
+            if not changes:
+                something.clear()
+                await something.wait()
+            status = changes.popleft()
+            if status.state != last:
+                last = status.state
+                yield status
+    finally:
+        stop_listening()
