@@ -19,7 +19,7 @@ from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, decod
 from synapse.attach.person import PersonTerminal
 from synapse.core.errors import AgentFailed, ConnectionForbidden
 from synapse.net.hosts import terminal_refusal
-from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.keys import Key, KeyKind, KeyParser
 
 _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
@@ -227,4 +227,4 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
 
 
 def _is_pressed(key: Key, letter: str) -> bool:
-    return key.kind is Kind.CONTROL and key.text == letter
+    return key.kind is KeyKind.CONTROL and key.text == letter

@@ -254,7 +254,7 @@ def _is_denial(question: Question, choice: Choice) -> bool:
 
 def _own_choice(opened: OpenQuestion, choice: Choice) -> Choice | None:
     """The same choice among the options that the program told; None when it told none that means this one alone."""
-    told = opened.told.question if opened.told else None
+    told = opened.report.question if opened.report else None
     if told is None or choice.text or not opened.is_renumbered:
         return choice
     chosen = next(option for option in opened.question.options if option.key == choice.option)

@@ -18,7 +18,7 @@ from synapse.drivers.pty.watcher import ScreenWatcher
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.profile import Profile
 from synapse.terminal.questions import OpenQuestion, QuestionTracker
-from synapse.terminal.signals.report import Saying, SignalKind, SignalReport
+from synapse.terminal.signals.report import SignalKind, SignalReport, TextSoFar
 from synapse.terminal.turn import InterruptRetry, Settled
 
 SUBMITTED: Final = "submitted"
@@ -61,7 +61,7 @@ class SignalBuffer:
         """What the program said last since then."""
         self.passed_on = ""
         """How much of what it says in our turn was passed on."""
-        self._saying: Saying | None = None
+        self._saying: TextSoFar | None = None
 
     def begin(self, typed: str) -> None:
         """A message is about to be typed; what was said before is not about it."""
@@ -73,11 +73,11 @@ class SignalBuffer:
         self._signals.append(signal)
 
     def report(self, report: SignalReport) -> None:
-        self.has_told, self.told_last = True, report.told
-        is_end = report.told in (SignalKind.ANSWERED, SignalKind.FAILED)
-        self.add(Signal(report.source, report.told, report.text if is_end else report.detail, report))
+        self.has_told, self.told_last = True, report.kind
+        is_end = report.kind in (SignalKind.ANSWERED, SignalKind.FAILED)
+        self.add(Signal(report.source, report.kind, report.text if is_end else report.detail, report))
 
-    def say(self, saying: Saying) -> bool:
+    def say(self, saying: TextSoFar) -> bool:
         """Take what it has said so far; True if everything before was passed on."""
         was_passed_on = self.said == self.passed_on
         self._saying = saying
@@ -141,18 +141,18 @@ class PtyContext:
     def asked(self, look: Look) -> OpenQuestion | None:
         """What is asked, by what is seen now."""
         claims = self.lookout.evidence.claims
-        is_told_by_title = any(claim.source is Source.TITLE and claim.state == WAITING for claim in claims)
-        opened = self.asking.see(look, self.now(), is_told_by_title=is_told_by_title)
+        title_says_waiting = any(claim.source is Source.TITLE and claim.state == WAITING for claim in claims)
+        opened = self.asking.observe(look, self.now(), title_says_waiting=title_says_waiting)
         self._note_closed(opened, look)
         return opened
 
     def _note_closed(self, opened: OpenQuestion | None, look: Look) -> None:
         """That a dialog was answered is told by nobody at once; it is seen to be gone."""
         before, self._told_open = self._told_open, opened
-        if before is None or before.told is None or before.dialog is None:
+        if before is None or before.report is None or before.dialog is None:
             return
         if (opened is None or opened.dialog is None) and look.state == WAITING:
-            self.lookout.evidence.report(before.told.source, "", "the dialog that it told of is gone", self.now())
+            self.lookout.evidence.report(before.report.source, "", "the dialog that it told of is gone", self.now())
 
 
 def end_of(status: int) -> str:

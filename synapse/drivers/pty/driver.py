@@ -24,10 +24,10 @@ from synapse.drivers.pty.watcher import ScreenWatcher
 from synapse.terminal.delivery import Delivery
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.gate import Shut, dialog_open, shut, shut_for_sending
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.questions import QuestionTracker
-from synapse.terminal.screen import Picture
-from synapse.terminal.signals.report import Saying, SignalReport
+from synapse.terminal.signals.report import SignalReport, TextSoFar
 from synapse.terminal.turn import InterruptRetry, TurnTracker
 
 __all__ = ["ANSWERED", "SUBMITTED", "PtyDriver"]
@@ -172,11 +172,11 @@ class PtyDriver:
         """Take what the program says of its turn; see `signals.adapter.Listener`."""
         self._lookout.evidence.report(report.source, report.state, report.detail, self._now())
         self._lookout.tell_state()
-        self._station.asking.hear(report)
+        self._station.asking.receive(report)
         self._station.heard.report(report)
         self._lookout.wake()
 
-    def say(self, saying: Saying) -> None:
+    def say(self, saying: TextSoFar) -> None:
         """Take what the program has said so far in its turn; see `signals.adapter.Listener`."""
         if self._station.heard.say(saying):
             # Later words wait for the next look, which comes by itself: not each of them is worth one.

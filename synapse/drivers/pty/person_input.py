@@ -12,10 +12,10 @@ from synapse.drivers.pty.notices import Notices
 from synapse.drivers.pty.pump import Pump, edits_lines
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.suspend import Suspending
-from synapse.terminal.mention import Action, Clear, Forward, MentionLine, Resolve, Say, Send
+from synapse.terminal.mention import Action, ClearLine, Forward, MentionLine, Notify, Resolve, Send
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
-from synapse.terminal.screen import Picture
 
 _MAY_BEGIN_LINE: Final = re.compile(rb"@|64")
 """An at sign, plain or as the number that the newer encodings have for it."""
@@ -80,7 +80,7 @@ class PersonInput:
         """
 
         def press() -> None:
-            self._perform([Clear(self._profile.clear_keys)])
+            self._perform([ClearLine(self._profile.clear_keys)])
             pressed()
 
         self._pump.call_soon(press)
@@ -184,13 +184,13 @@ class PersonInput:
             match action:
                 case Forward(data):
                     self._forward(data)
-                case Clear(data):
+                case ClearLine(data):
                     self._remnant = self._find_remnant()
                     self._pump.input.write(data)
                 case Send(target, text):
                     if self._routing is not None:
                         self._routing.send(target, text)
-                case Say(text):
+                case Notify(text):
                     self._notices.add(text)
                 case _:
                     assert_never(action)

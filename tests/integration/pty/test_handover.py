@@ -35,7 +35,7 @@ class FakeSender:
 
 
 def report(told: SignalKind, text: str = "") -> SignalReport:
-    return SignalReport(told=told, source=Source.SIGNAL, detail="its server says so", text=text)
+    return SignalReport(kind=told, source=Source.SIGNAL, detail="its server says so", text=text)
 
 
 def silent_program() -> Profile:
@@ -162,12 +162,12 @@ async def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_prog
         async with staged(agent("deaf"), silent_program()) as stage:
             events, following = await in_doubt(stage)
             assert stage.driver.drop() is False
-            assert names(events) == ["Typing", "Doubted"]
+            assert names(events) == ["Typing", "DeliveryUncertain"]
 
             stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
             stage.driver.report(report(SignalKind.ANSWERED, "hello too"))
             await asyncio.wait_for(following, BOUND)
-            assert names(events) == ["Typing", "Doubted", "Submitted", "TurnStarted", "Answered"]
+            assert names(events) == ["Typing", "DeliveryUncertain", "Submitted", "TurnStarted", "Answered"]
 
 
 async def test_a_person_may_end_the_doubt() -> None:

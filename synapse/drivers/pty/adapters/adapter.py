@@ -18,8 +18,8 @@ from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
-from synapse.terminal.signals.report import Record, Saying, SignalReport
+from synapse.terminal.picture import Picture
+from synapse.terminal.signals.report import Record, SignalReport, TextSoFar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Listener(Protocol):
 
     def report(self, report: SignalReport) -> None: ...
 
-    def say(self, saying: Saying) -> None:
+    def say(self, saying: TextSoFar) -> None:
         """Take what it has said so far in its turn."""
         ...
 

@@ -40,7 +40,7 @@ from synapse.drivers.pty.adapters.transcript import TranscriptFollower, can_tell
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
-from synapse.terminal.signals.report import Record, part, word
+from synapse.terminal.signals.report import Record, table_at, text_at
 
 NO_DAEMON: Final = "--no-daemon"
 
@@ -100,12 +100,12 @@ class CodexSignals:
         return sorted((sessions / day).glob("rollout-*.jsonl"), reverse=True)
 
     def _is_here(self, first: Record) -> bool:
-        is_new = word(first, "timestamp") >= self._around.started
+        is_new = text_at(first, "timestamp") >= self._around.started
         return codex.is_conversation(first) and is_new and codex.working_dir(first) == str(self._around.working_dir)
 
     def _take(self, record: Record) -> None:
         # A conversation that is resumed begins with what was said before.
-        if self._listener is None or word(record, "timestamp") < self._around.started:
+        if self._listener is None or text_at(record, "timestamp") < self._around.started:
             return
         report = codex.read_record(record)
         if report is not None:
@@ -270,8 +270,8 @@ def would_ask(working_dir: Path, codex_home: Path) -> bool:
     own = (folder / ".codex" for folder in folders)
     if not any(settings.is_dir() and settings != codex_home for settings in own):
         return False
-    projects = part(_config(codex_home), "projects")
-    return not any(part(projects, str(folder)) for folder in folders)
+    projects = table_at(_config(codex_home), "projects")
+    return not any(table_at(projects, str(folder)) for folder in folders)
 
 
 def _config(codex_home: Path) -> Record:

@@ -25,9 +25,9 @@ from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTak
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
-from synapse.terminal.signals.opencode import OpenCodeEvents, Shown, conversation_shown, reply_to
-from synapse.terminal.signals.report import Record, SignalKind, SignalReport, word
+from synapse.terminal.picture import Picture
+from synapse.terminal.signals.opencode import OpenCodeEvents, ShownConversation, conversation_shown, reply_to
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
 
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
 _USER: Final = "OPENCODE_SERVER_USERNAME"
@@ -118,7 +118,7 @@ class OpenCodeSignals:
             if self._sender is not None:
                 self._sender.hear(report)
             self._listener.report(report)
-        saying = self._events.take_saying()
+        saying = self._events.take_text()
         if saying is not None and self._listener is not None:
             self._listener.say(saying)
 
@@ -198,7 +198,7 @@ class OpenCodeSender:
 
     def hear(self, report: SignalReport) -> None:
         """Take what its events say: a message of ours may be among them."""
-        if report.told is not SignalKind.SUBMITTED or self._expected is None:
+        if report.kind is not SignalKind.SUBMITTED or self._expected is None:
             return
         text, seen = self._expected
         if report.is_about(text) and not seen.done():
@@ -211,11 +211,11 @@ class OpenCodeSender:
                 raise NotTaken(self._unknown)
             return await self._begin()
         match conversation_shown(self._picture(), last, await self._sessions()):
-            case Shown.SAME:
+            case ShownConversation.SAME:
                 return last
-            case Shown.NONE:
+            case ShownConversation.NONE:
                 return await self._begin()
-            case Shown.ANOTHER:
+            case ShownConversation.ANOTHER:
                 raise NotTaken("its terminal shows another conversation: the message is typed there")
 
     async def _sessions(self) -> list[Record]:
@@ -224,7 +224,7 @@ class OpenCodeSender:
 
     async def _begin(self) -> str:
         """Begin a conversation; it is in the list of its person's conversations like any other."""
-        session = word(_table(json_of(await self._ask("POST", "/session", {}))), "id")
+        session = text_at(_table(json_of(await self._ask("POST", "/session", {}))), "id")
         if not session:
             raise NotTaken("its server began no conversation")
         return session
@@ -262,7 +262,7 @@ async def _is_seen(seen: asyncio.Future[None]) -> bool:
 
 def _refusal(reply: HttpAnswer) -> str:
     error = _table(json_of(reply))
-    why = word(error, "data", "message") or word(error, "message")
+    why = text_at(error, "data", "message") or text_at(error, "message")
     return f"its server refused the message ({reply.status}){': ' if why else ''}{sanitise(why)}"
 
 
