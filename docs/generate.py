@@ -45,6 +45,7 @@ PURPOSES: Final = {
     "POST /signals": "a hook of the agent's own CLI reports; nobody else may",
     "GET /queue": "what waits, in the order of delivery",
     "GET /status": "IDLE or BUSY, the finer state, why, what each source says, and in `held` why messages wait",
+    "GET /status/subscribe": "events `status`: what the agent does now, then each change of its state, until it exits",
     "POST /commands": "a gateway asks on behalf of a caller that it has let in; on the Unix socket only",
     "POST /external/discover": "find an agent elsewhere by its card and remember it",
     "GET /external/agents": "the known external agents",

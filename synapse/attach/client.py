@@ -17,15 +17,8 @@ from websockets.sync.client import ClientConnection, unix_connect
 
 from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, decode_to_viewer, encode
 from synapse.attach.person import PersonTerminal
-from synapse.core.errors import (
-    AccessDenied,
-    AgentFailed,
-    ConnectionForbidden,
-    SynapseError,
-    UnsupportedOperation,
-    from_wire,
-)
-from synapse.core.json_text import decode_object, object_in
+from synapse.core.errors import AgentFailed, ConnectionForbidden
+from synapse.net.hosts import terminal_refusal
 from synapse.terminal.keys import Key, KeyKind, KeyParser
 
 _READ_SIZE: Final = 65536
@@ -33,7 +26,6 @@ _ESCAPE_SECONDS: Final = 0.03
 """A cut key sequence comes whole within this time."""
 _ANSWER_SECONDS: Final = 10.0
 """A host that says nothing for so long is stopped, or something else."""
-_NO_SUCH_ROUTE: Final = 404
 _HOST_CLOSED: Final = "the agent's host has closed the connection"
 _RESIZED: Final = bytes((signal.SIGWINCH,))
 _OVER: Final = b"\x00"
@@ -83,7 +75,7 @@ def attach(
             socket_path, "ws://localhost/attach", max_size=None, compression=None, open_timeout=patience
         )
     except InvalidStatus as refused:
-        raise _refusal(refused) from refused
+        raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
     except PermissionError as error:
         raise ConnectionForbidden(Path(socket_path).stem, f"it may not open connections ({error})") from error
     except (OSError, InvalidHandshake) as error:
@@ -99,23 +91,6 @@ def _why(error: OSError | InvalidHandshake) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "what listens there hangs up, or is no agent's host"
-
-
-def _refusal(refused: InvalidStatus) -> SynapseError:
-    if refused.response.status_code == _NO_SUCH_ROUTE:
-        return UnsupportedOperation(
-            "this agent has no terminal to attach to", hint="`synapse status` says what it does"
-        )
-    told = _told(bytes(refused.response.body or b""), str(refused))
-    return AccessDenied(f"the agent's host refuses: {told}", hint=told.hint)
-
-
-def _told(body: bytes, otherwise: str) -> SynapseError:
-    """Return the error that a host has answered with; a body that is not JSON is its sentence."""
-    try:
-        return from_wire(object_in(decode_object(body), "error"), otherwise)
-    except ValueError:
-        return SynapseError(body.decode(errors="replace").strip() or otherwise)
 
 
 class _Attachment:

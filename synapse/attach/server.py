@@ -66,8 +66,8 @@ class WatchedTerminal(Protocol):
     def resize(self, columns: int, rows: int) -> None: ...
 
 
-class Channel(Protocol):
-    """A connection. `receive` returns None when it is closed; `send` raises ConnectionError then."""
+class ViewerChannel(Protocol):
+    """A viewer's connection. `receive` returns None when it is closed; `send` raises ConnectionError then."""
 
     async def accept(self) -> None: ...
 
@@ -97,7 +97,7 @@ class AttachServer:
         self._seats: list[_Seat] = []
         self._typist: _Seat | None = None
 
-    async def __call__(self, channel: Channel, caller: Caller) -> None:
+    async def __call__(self, channel: ViewerChannel, caller: Caller) -> None:
         """Hold one conversation until the viewer leaves or the program ends.
 
         Raises:
@@ -122,7 +122,7 @@ class AttachServer:
         """Begin anew with a picture of what is there now."""
         self._terminal.watch(seat.viewer.receive, lambda picture: seat.viewer.begin(_PLAIN + picture))
 
-    async def _serve(self, channel: Channel, seat: _Seat) -> None:
+    async def _serve(self, channel: ViewerChannel, seat: _Seat) -> None:
         works = [
             asyncio.ensure_future(work)
             for work in (self._show(channel, seat), self._tell(channel, seat), self._hear(channel, seat))
@@ -143,7 +143,7 @@ class AttachServer:
             if isinstance(outcome, Exception) and not isinstance(outcome, ConnectionError):
                 raise outcome
 
-    async def _show(self, channel: Channel, seat: _Seat) -> None:
+    async def _show(self, channel: ViewerChannel, seat: _Seat) -> None:
         """Pass the program's output on; returns after the last of it."""
         while (data := await seat.viewer.take()) is not None:
             if seat.viewer.is_behind:
@@ -151,18 +151,18 @@ class AttachServer:
             elif data:
                 await channel.send(data)
 
-    async def _tell(self, channel: Channel, seat: _Seat) -> None:
+    async def _tell(self, channel: ViewerChannel, seat: _Seat) -> None:
         while True:
             await channel.send(encode(await seat.told.get()))
 
-    async def _hear(self, channel: Channel, seat: _Seat) -> None:
+    async def _hear(self, channel: ViewerChannel, seat: _Seat) -> None:
         keyboard = Keyboard(self._terminal.type_keys)
         try:
             await self._listen(channel, seat, keyboard)
         finally:
             keyboard.close()
 
-    async def _listen(self, channel: Channel, seat: _Seat, keyboard: Keyboard) -> None:
+    async def _listen(self, channel: ViewerChannel, seat: _Seat, keyboard: Keyboard) -> None:
         while (said := await channel.receive()) is not None:
             if isinstance(said, str):
                 frame = decode_to_host(said)

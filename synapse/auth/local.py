@@ -1,7 +1,7 @@
 """Who is connected, and may they act: proven by the kernel, not claimed in the request.
 
-    Unix socket   SO_PEERCRED gives uid and pid; the process and its ancestors are read when the connection is accepted
-                  (see lineage) and tell an agent from a person
+    Unix socket   SO_PEERCRED gives uid and pid; the process and its ancestors are read as soon as the connection is
+                  accepted (see lineage), in a thread, and tell an agent from a person
     TCP           the uid of the peer's socket (see tcp_owner); neither an agent nor a person is proven
     otherwise     a bearer token
 
@@ -15,7 +15,8 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ from synapse.core.errors import ForeignOrigin, Unauthenticated
 from synapse.dialects.dialect import Headers
 from synapse.server.asgi import Scope
 from synapse.server.lineage import standing_of, terminal_doubt
-from synapse.server.peer import NOBODY, PEER, Peer
+from synapse.server.peer import NOBODY, PEER, Peer, read_in_thread
 
 
 def loopback_hosts(port: int) -> frozenset[str]:
@@ -55,6 +56,11 @@ class LocalAuth:
         self._entries = entries
         self._token = token.encode("utf-8")
         self._terminal_decides = terminal_decides
+
+    @property
+    def reads_processes(self) -> bool:
+        """Whether `admit` looks at processes, so that it does not belong into an event loop."""
+        return self._terminal_decides
 
     def admit(self, scope: Scope) -> Caller:
         """Return on whose behalf the request runs.
@@ -116,6 +122,31 @@ class LocalAuth:
             else f"this connection belongs to another user (uid {peer.uid})"
         )
         raise Unauthenticated(why, hint="send the agent's token as `Authorization: Bearer …`")
+
+
+class LocalAdmission:
+    """Lets `gate` judge a process once it knows what it judges by: the process, and the agents that run.
+
+    Neither is read in the event loop; `read_agents` brings `entries` of the gate up to date.
+    """
+
+    def __init__(self, gate: LocalAuth, read_agents: Callable[[], Awaitable[object]]) -> None:
+        self._gate = gate
+        self._read_agents = read_agents
+
+    def __call__(self, scope: Scope) -> Caller | Awaitable[Caller]:
+        """Return on whose behalf a request runs; see `LocalAuth.admit`."""
+        peer: Peer = scope["state"].get(PEER, NOBODY)
+        if peer.caller is not None or not peer.via_socket:
+            return self._gate.admit(scope)
+        return self._admit_process(peer, scope)
+
+    async def _admit_process(self, peer: Peer, scope: Scope) -> Caller:
+        await peer.read()
+        await self._read_agents()
+        if self._gate.reads_processes:
+            return await read_in_thread(partial(self._gate.admit, scope))
+        return self._gate.admit(scope)
 
 
 FILE: Final = "token"

@@ -45,6 +45,7 @@ ACTION_OF: Final[Mapping[type[Request], str]] = {
     requests.SubscribeTask: READ,
     requests.FollowTask: READ,
     requests.GetStatus: READ,
+    requests.FollowStatus: READ,
     requests.AddExternal: REGISTER,
     requests.ListExternals: READ,
     requests.RemoveExternal: REGISTER,

@@ -22,6 +22,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
@@ -173,8 +174,6 @@ _SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", None)
 class SystemClock:
     """Implements core.clock.Clock with the machine's clocks."""
 
-    _boot_id: str | None = None
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 
@@ -184,12 +183,12 @@ class SystemClock:
     def boot_time(self) -> BootTime:
         if _SINCE_BOOT is None:
             return BootTime("", time.monotonic())
-        if self._boot_id is None:
-            self._boot_id = _read_boot_id()
-        return BootTime(self._boot_id, time.clock_gettime(_SINCE_BOOT))
+        return BootTime(_boot_id(), time.clock_gettime(_SINCE_BOOT))
 
 
-def _read_boot_id() -> str:
+@cache
+def _boot_id() -> str:
+    """The boot's own id, read once."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, ValueError):

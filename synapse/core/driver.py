@@ -5,7 +5,7 @@ Why messages wait for an agent that is not at work on one of them: a reason, sin
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -174,6 +174,17 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatus:
+    """What an agent does, why that is believed, and since when."""
+
+    state: str
+    """One of AGENT_STATES in `core.agent`."""
+    why: str
+    source: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView:
     """What is known of the agent now: its state (see `core.agent`), why, since when, and all that was seen."""
 
@@ -191,11 +202,40 @@ class AgentView:
     question: Question | None = None
     """What its program asks a person now, in a turn or before the first one."""
 
+    @property
+    def status(self) -> AgentStatus:
+        """The part of it that a stream of states tells."""
+        return AgentStatus(state=self.state, why=self.why, source=self.source, since=self.since)
+
+
+StatusListener = Callable[[AgentStatus], None]
+
+
+class StatusListeners:
+    """The listeners of one driver."""
+
+    def __init__(self) -> None:
+        self._listeners: list[StatusListener] = []
+
+    def add(self, listener: StatusListener) -> Callable[[], None]:
+        """Call `listener` whenever `tell` is called, until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def tell(self, status: Callable[[], AgentStatus]) -> None:
+        """Pass on what `status` returns; it is not called while nobody listens."""
+        for listener in tuple(self._listeners):
+            listener(status())
+
 
 class Driver(Protocol):
     """Runs one agent. One turn at a time: the worker serialises."""
 
     def view(self) -> AgentView: ...
+
+    def watch(self, listener: StatusListener) -> Callable[[], None]:
+        """Call `listener` with each change of the agent's state, until the returned function is called."""
+        ...
 
     async def wait_ready(self) -> None:
         """Return when a message can be taken.

@@ -224,6 +224,11 @@ class GetStatus:
     """Ask what the agent is doing, and how that is known."""
 
 
+@dataclass(frozen=True, slots=True)
+class FollowStatus:
+    """Follow what the agent does: its AgentStatus now, then each change of its state."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddExternal:
     """Discover an agent elsewhere by its card and remember it under an alias (from the card when empty)."""
@@ -352,6 +357,7 @@ Request = (
     | SubscribeTask
     | FollowTask
     | GetStatus
+    | FollowStatus
     | AddExternal
     | ListExternals
     | RemoveExternal

@@ -111,12 +111,12 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRoute:
-    """One question with a stream of updates as the answer; an update that is encoded as None is not told."""
+    """One question with a stream as the answer: of updates, in most cases. What is encoded as None is not told."""
 
     method: str
     path: str
     decode: Callable[[WireRequest], Request]
-    encode: Callable[[Update], WireEvent | None]
+    encode: Callable[[Any], WireEvent | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

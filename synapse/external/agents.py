@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -134,7 +135,7 @@ class Externals:
 
     async def list(self) -> tuple[ExternalAgent, ...]:
         """The known external agents, by alias."""
-        return tuple(self._book.agents())
+        return tuple(await asyncio.to_thread(self._book.agents))
 
     async def remove(self, request: RemoveExternal) -> ExternalAgent:
         """Forget an agent. Raises ExternalAgentNotFound."""

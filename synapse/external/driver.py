@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +25,8 @@ from synapse.core.driver import (
     Failed,
     HoldReason,
     InputRequested,
+    StatusListener,
+    StatusListeners,
     Submitted,
     Turn,
     TurnEvent,
@@ -99,6 +101,7 @@ class RemoteDriver:
         self._canceling: set[asyncio.Task[None]] = set()
         self._left = False
         self._since = clock.now()
+        self._listeners = StatusListeners()
 
     def view(self) -> AgentView:
         state, why = (WORKING, "it was sent a message") if self._running else (READY, "it can be sent a message")
@@ -111,6 +114,9 @@ class RemoteDriver:
             gate=f"{self._agent.alias} does not answer at {self._agent.url}" if is_lost else "",
             gate_reason=HoldReason.UNREACHABLE if is_lost else None,
         )
+
+    def watch(self, listener: StatusListener) -> Callable[[], None]:
+        return self._listeners.add(listener)
 
     async def wait_ready(self) -> None:
         """It is asked when there is something to ask: only then it shows whether it is there."""
@@ -127,15 +133,19 @@ class RemoteDriver:
             return
         thread = replace(thread, trace=turn.trace)
         conversation = Conversation(self._agent, self._client, _as_ours(turn), thread, self._clock, self._patience)
-        self._running = _Running(turn, conversation)
-        self._since = self._clock.now()
+        running = _Running(turn, conversation)
+        self._run(running)
         try:
-            async with aclosing(self._events(self._running)) as events:
+            async with aclosing(self._events(running)) as events:
                 async for event in events:
                     yield event
         finally:
-            self._running = None
-            self._since = self._clock.now()
+            self._run(None)
+
+    def _run(self, running: _Running | None) -> None:
+        self._running = running
+        self._since = self._clock.now()
+        self._listeners.tell(lambda: self.view().status)
 
     async def interrupt(self) -> bool:
         """Cancel the task over there; the turn ends once that is answered, whatever the answer is."""

@@ -92,7 +92,7 @@ class AgentAutostart:
     async def keep(self) -> None:
         """Never returns by itself."""
         while True:
-            if any(entry.name == self._agent.id for entry in self._registry.entries()):
+            if any(entry.name == self._agent.id for entry in await self._registry.agents()):
                 await _pause(WATCH_SECONDS)
                 continue
             began = self._clock.monotonic()

@@ -30,7 +30,7 @@ from synapse.core.extension import Extensions, read_extensions
 from synapse.core.requests import lacking
 from synapse.core.types import Clock
 from synapse.host.identity import NAME_RULE, HostIdentity, is_name, take_socket
-from synapse.registry.files import GATEWAY, UNKNOWN, FileRegistry, gateways, own_namespace, start_time
+from synapse.registry.files import GATEWAY, FileRegistry, gateways, own_namespace, own_start_time
 from synapse.server.listener import LOOPBACK, bind_port
 from synapse.server.middleware import Addresses
 
@@ -249,7 +249,7 @@ def take_gateway_place(config: GatewayConfig, settings: Settings, clock: Clock, 
         GATEWAY,
         port=port,
         pid=os.getpid(),
-        pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_started=own_start_time(),
         pid_namespace=own_namespace(),
         socket=str(unix.path),
         endpoint=config.public_url or own_url(config.host, port, tls=tls),

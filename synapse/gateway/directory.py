@@ -1,4 +1,4 @@
-"""The agents that have hosts of their own, as a gateway sees them: who is in the registry, asked over Unix sockets.
+"""The agents that have hosts of their own, as a gateway sees them: who is in the registry, asked by a HostClient.
 
 Who can be asked at a gateway, under which name, and how each is asked.
 
@@ -10,95 +10,57 @@ An agent's name here is its given name, else its agent id. Agents come and go: w
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Protocol
 
-import msgspec
-
-from synapse.client.http import NoAnswer
 from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.errors import AgentNotResponding, OutcomeUnknown
+from synapse.core.driver import AgentStatus
+from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import Extensions, from_text, joined
-from synapse.core.requests import CommandResult, Request, SendMessage
+from synapse.core.requests import CommandResult, Request
 from synapse.core.task import Task
-from synapse.core.types import Clock
-from synapse.dialects.synapse.commands import PATH, decode_done, decode_failure, encode_command
-from synapse.net.hosts import HostClient
-from synapse.registry.files import FileRegistry
-
-FRESH_SECONDS: Final = 1.0
-"""How long it is believed that a host lives which has not taken its entry away."""
-STATUS_SECONDS: Final = 2.0
+from synapse.registry.local import LocalRegistry
 
 
 class LocalAgents:
-    """Implements `AgentSource` over the registry. Reading it costs a file for each agent, so that is done only when
-    the folder has changed, and once a second for hosts that could not say goodbye. Those that live in the gateway `me`
-    itself are no hosts.
-    """
+    """Implements `AgentSource` over the registry. Agents that live in the gateway `me` itself are left out."""
 
-    def __init__(self, registry: FileRegistry, client: HostClient, clock: Clock, *, me: str) -> None:
+    def __init__(self, registry: LocalRegistry, hosts: AgentHosts, *, me: str) -> None:
         self._me = me
         self._registry = registry
-        self._folder = registry.folder
-        self._client = client
-        self._clock = clock
+        self._hosts = hosts
+        self._entries: tuple[AgentEntry, ...] = ()
         self._agents: tuple[GatewayAgent, ...] = ()
-        self._changed = 0
-        self._read_at = float("-inf")
+
+    async def refresh(self) -> None:
+        """Read the registry if it has changed. Raises OSError."""
+        entries = await self._registry.agents()
+        if entries is not self._entries:
+            self._entries = entries
+            self._agents = tuple(self._agent(entry) for entry in entries if entry.gateway != self._me)
+
+    def is_current(self) -> bool:
+        return self._registry.is_fresh() and self._registry.latest is self._entries
 
     def __call__(self) -> tuple[GatewayAgent, ...]:
-        now, changed = self._clock.monotonic(), _changed(self._folder)
-        if changed != self._changed or now - self._read_at > FRESH_SECONDS:
-            self._agents = tuple(self._agent(one) for one in self._registry.entries() if one.gateway != self._me)
-            self._changed, self._read_at = changed, now
         return self._agents
 
     def _agent(self, entry: AgentEntry) -> GatewayAgent:
-        return GatewayAgent(
-            entry=entry,
-            command=partial(self._command, entry),
-            state=partial(self._state, entry),
-            extensions=from_text(entry.extensions),
-        )
-
-    async def _command(self, entry: AgentEntry, request: Request, caller: Caller) -> CommandResult:
-        try:
-            answer = await self._client.ask(entry.socket, "POST", PATH, encode_command(request, caller))
-            if answer.status >= 400:
-                raise decode_failure(answer.body)
-            return decode_done(answer.body)
-        except (NoAnswer, ValueError) as silence:
-            # Whoever asks next looks into the registry again.
-            self._read_at = float("-inf")
-            if isinstance(silence, NoAnswer) and not silence.sent:
-                raise AgentNotResponding(entry.agent_id, entry.port, entry.agent_type) from silence
-            message_id = request.message.message_id if isinstance(request, SendMessage) else ""
-            raise OutcomeUnknown(entry.agent_id, entry.port, entry.agent_type, message_id) from silence
-
-    async def _state(self, entry: AgentEntry) -> str:
-        try:
-            answer = await self._client.ask(entry.socket, "GET", "/status", seconds=STATUS_SECONDS)
-            status: dict[str, Any] = msgspec.json.decode(answer.body, type=dict[str, Any])
-        except (NoAnswer, ValueError):
-            return EXITED
-        return str(status.get("state", EXITED))
+        return GatewayAgent(entry=entry, hosts=self._hosts, extensions=from_text(entry.extensions))
 
 
-def _changed(folder: str) -> int:
-    try:
-        # Each request comes by here more than once, and `Path.stat` takes half as long again.
-        return os.stat(folder).st_mtime_ns  # noqa: PTH116 - see above
-    except OSError:
-        return 0
+class AgentHosts(Protocol):
+    """The part of `core.registry.HostClient` that a gateway's directory uses."""
 
+    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+        """Raises a SynapseError."""
+        ...
 
-Command = Callable[[Request, Caller], Awaitable[CommandResult]]
-"""Asks an agent's owner for something on behalf of a caller; raises a SynapseError."""
+    async def status(self, agent: AgentEntry, /) -> AgentStatus:
+        """Raises AgentNotResponding."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +68,8 @@ class GatewayAgent:
     """One agent as a gateway knows it."""
 
     entry: AgentEntry
-    command: Command = field(repr=False)
-    state: Callable[[], Awaitable[str]] = field(repr=False)
-    """Tells what the agent does now, one of AGENT_STATES in `core.agent`."""
+    hosts: AgentHosts = field(repr=False)
+    """Asks the process that runs it."""
     title: str = ""
     """Its name for people; empty when its entry says all."""
     description: str = ""
@@ -122,6 +83,17 @@ class GatewayAgent:
     def name(self) -> str:
         return gateway_name(self.entry)
 
+    async def command(self, request: Request, caller: Caller) -> CommandResult:
+        """Let the agent's owner do `request` on behalf of `caller`. Raises a SynapseError."""
+        return await self.hosts.command(self.entry, request, caller)
+
+    async def state(self) -> str:
+        """Return what the agent does now, one of AGENT_STATES in `core.agent`; EXITED when nobody answers for it."""
+        try:
+            return (await self.hosts.status(self.entry)).state
+        except AgentNotResponding:
+            return EXITED
+
 
 def gateway_name(entry: AgentEntry) -> str:
     """What an agent is called at the gateway."""
@@ -129,13 +101,27 @@ def gateway_name(entry: AgentEntry) -> str:
 
 
 class AgentSource(Protocol):
-    """Some agents that are here now."""
+    """Some agents that are here."""
 
-    def __call__(self) -> Iterable[GatewayAgent]: ...
+    async def refresh(self) -> None:
+        """Find out who is here now. Raises OSError."""
+        ...
+
+    def is_current(self) -> bool:
+        """Whether a `refresh` would find nothing new; never waits."""
+        ...
+
+    def __call__(self) -> Iterable[GatewayAgent]:
+        """Return who was here at the last `refresh`; never waits."""
+        ...
 
 
 class GatewayDirectory:
-    """Finds agents. Of two with the same name the one of the earlier source counts."""
+    """Finds agents. Of two with the same name the one of the earlier source counts.
+
+    It answers from what the last `refresh` has found: whoever handles a request refreshes first, and the answer is
+    then worded without waiting.
+    """
 
     def __init__(
         self,
@@ -149,6 +135,15 @@ class GatewayDirectory:
         self._sources = sources
         self._extensions: Mapping[str, Extensions] = {} if extensions is None else extensions
         self._lacks: Mapping[str, tuple[str, ...]] = {} if lacks is None else lacks
+
+    async def refresh(self) -> None:
+        """Find out who is here now. Raises OSError."""
+        for source in self._sources:
+            await source.refresh()
+
+    def is_current(self) -> bool:
+        """Whether a `refresh` would find nothing new; never waits."""
+        return all(source.is_current() for source in self._sources)
 
     def agents(self) -> tuple[GatewayAgent, ...]:
         """Everybody who is here, by name."""

@@ -20,6 +20,7 @@ from synapse.core.errors import (
     NoAgentThere,
     SynapseError,
 )
+from synapse.core.registry import HostClient, Registry
 from synapse.core.requests import AddExternal, ExternalAgent, RegisterAgent, RemoveExternal
 from synapse.core.store import TaskStore
 from synapse.core.types import Clock
@@ -29,7 +30,7 @@ from synapse.external.driver import FileThreads, RemoteDriver
 from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, resident_entry
 from synapse.host.agent import RunningAgent
-from synapse.registry.files import FileRegistry, gateways
+from synapse.registry.local import LocalRegistry
 from synapse.tasks.recovery import last_prompt
 
 log = logging.getLogger(__name__)
@@ -38,20 +39,24 @@ log = logging.getLogger(__name__)
 class GatewayExternals:
     """Implements `service.gateway.Registration`; it knows the same agents as `synapse external list`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that an agent in this process needs, and who else is here
         self,
         settings: Settings,
         store: TaskStore,
-        registry: FileRegistry,
+        registry: LocalRegistry,
         residents: InProcessAgents,
         clock: Clock,
         *,
+        hosts: HostClient,
+        gateways: Registry,
         doors: InProcessSockets,
     ) -> None:
         self._doors = doors
         self._settings = settings
         self._store = store
         self._registry = registry
+        self._hosts = hosts
+        self._gateways = gateways
         self._residents = residents
         self._clock = clock
         self._book = book_under(settings.home)
@@ -66,7 +71,7 @@ class GatewayExternals:
 
         Raises StoreFailed.
         """
-        self._seen = self._fingerprint()
+        self._seen = await self._fingerprint()
         await self._follow_book()
 
     async def recheck(self) -> None:
@@ -74,7 +79,7 @@ class GatewayExternals:
 
         An agent runs in one gateway at a time: when a gateway is gone, its agents are taken over.
         """
-        now = self._fingerprint()
+        now = await self._fingerprint()
         if now == self._seen:
             return
         # Before it is read: what cannot be read now is not read again until it has changed.
@@ -117,9 +122,9 @@ class GatewayExternals:
             await self._retire(agent)
         return known
 
-    def _fingerprint(self) -> object:
-        others = frozenset(one.agent_id for one in gateways(self._settings.home).entries())
-        return self._book.fingerprint(), others - {self._doors.gateway}
+    async def _fingerprint(self) -> object:
+        others = frozenset(one.agent_id for one in await self._gateways.agents())
+        return await asyncio.to_thread(self._book.fingerprint), others - {self._doors.gateway}
 
     async def _follow_book(self) -> None:
         """Show exactly those that are known. Raises StoreFailed."""
@@ -138,7 +143,7 @@ class GatewayExternals:
     async def _refuse_taken(self, name: str) -> None:
         ours = [agent.entry for agent in self._residents() if agent.entry.agent_type != AGENT_TYPE]
         # Those that live here, and have a door to the registry, are all in the first of the two.
-        others = [entry for entry in self._registry.entries() if entry.gateway != self._doors.gateway]
+        others = [entry for entry in await self._registry.agents() if entry.gateway != self._doors.gateway]
         if name and any(gateway_name(entry) == name for entry in (*ours, *others)):
             raise NameTaken(f"an agent of this machine is named '{name}'", hint="choose another id")
         await self._refuse_heir(name)
@@ -161,6 +166,7 @@ class GatewayExternals:
             running,
             store=self._store,
             registry=self._registry,
+            hosts=self._hosts,
             settings=self._settings,
             open_door=None if agent.guarded else self._doors.open,
         )

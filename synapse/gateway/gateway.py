@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from synapse import __version__
 from synapse.auth.authenticators import Ticket
 from synapse.auth.gateway import GatewayAuth, build_gateway_auth, gateway_names, new_tickets
-from synapse.auth.local import LocalAuth, loopback_hosts
+from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
@@ -49,8 +49,9 @@ from synapse.host.open_store import open_store
 from synapse.host.scripted import AGENT_TYPE as SCRIPTED
 from synapse.host.scripted import play
 from synapse.host.stopped import StoppedTasks
-from synapse.net.hosts import HostClient
-from synapse.registry.files import FileRegistry, gateways
+from synapse.net.hosts import open_host_client
+from synapse.registry.files import gateways
+from synapse.registry.local import LocalRegistry, open_registry
 from synapse.server.acceptor import ConnectionLimits, limits_within
 from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits, Scope, ServedApp
@@ -86,17 +87,25 @@ class Gateway:
         self._me = plan.place.entry
         self._store = store
         self._clock = SystemClock()
-        self._registry = FileRegistry(plan.settings.registry)
-        self._client = HostClient(self._clock.monotonic)
+        self._registry = open_registry(plan.settings.registry, self._clock.monotonic)
+        self._gateways = LocalRegistry(gateways(plan.settings.home), self._clock.monotonic)
+        self._hosts = open_host_client(self._registry, self._clock, self._registry.recheck)
         self._residents = InProcessAgents()
         self._doors = InProcessSockets(self._me, self._registry, plan.settings)
-        hosts = LocalAgents(self._registry, self._client, self._clock, me=self._me.agent_id)
+        agents = LocalAgents(self._registry, self._hosts, me=self._me.agent_id)
         # A host before a resident: nobody registers an agent from elsewhere in the place of one that runs here.
         told = {agent.id: agent.extensions for agent in plan.config.agents}
         lacks = {agent.id: agent.lacks for agent in plan.config.agents}
-        self.directory = GatewayDirectory(hosts, self._residents, extensions=told, lacks=lacks)
+        self.directory = GatewayDirectory(agents, self._residents, extensions=told, lacks=lacks)
         self._externals = GatewayExternals(
-            plan.settings, store, self._registry, self._residents, self._clock, doors=self._doors
+            plan.settings,
+            store,
+            self._registry,
+            self._residents,
+            self._clock,
+            hosts=self._hosts,
+            gateways=self._gateways,
+            doors=self._doors,
         )
         self._tickets = new_tickets()
         self._metrics = Metrics()
@@ -119,13 +128,14 @@ class Gateway:
         servers = self._servers()
         try:
             await self._start_residents()
+            await self.directory.refresh()
             self._check_default_agent()
             async with asyncio.TaskGroup() as group:
                 serving = [group.create_task(server.serve()) for server in servers]
                 for server in servers:
                     await server.wait_started()
                 tune_gc()
-                gateways(self._settings.home).write(self._me)
+                await self._gateways.publish(self._me)
                 keepers = [group.create_task(keeper.keep()) for keeper in self._keepers()]
                 keepers.append(group.create_task(self._sweep()))
                 keepers.append(group.create_task(servers[1].keep_in_place(self._plan.place.unix)))
@@ -136,16 +146,16 @@ class Gateway:
                 with suppress(StoreFailed):
                     # As in a host: what its residents wait to record.
                     await self._store.recover()
-                gateways(self._settings.home).remove(self._me.agent_id)
+                await self._gateways.withdraw(self._me.agent_id)
                 for server in servers:
                     server.stop()
                 await asyncio.wait(serving)
                 for keeping in keepers:
                     keeping.cancel()
         finally:
-            gateways(self._settings.home).remove(self._me.agent_id)
+            await self._gateways.withdraw(self._me.agent_id)
             await self._residents.stop()
-            self._client.close()
+            self._hosts.close()
 
     async def _start_residents(self) -> None:
         for agent in self._config.agents:
@@ -173,6 +183,7 @@ class Gateway:
             playing,
             store=self._store,
             registry=self._registry,
+            hosts=self._hosts,
             settings=self._settings,
             open_door=self._doors.open,
         )
@@ -203,15 +214,19 @@ class Gateway:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), SWEEP_SECONDS)
-            self.service.recheck()
-            self._stay_listed()
+            try:
+                await self.service.recheck()
+            except OSError as error:
+                log.warning("registry_not_read", extra={"error": str(error)})
+            await self._stay_listed()
             await self._externals.recheck()
 
-    def _stay_listed(self) -> None:
+    async def _stay_listed(self) -> None:
         """Write our entry, and those of the residents with a door, again where their files are lost."""
         try:
-            gateways(self._settings.home).restore(self._me)
-            self._doors.restore()
+            if await self._gateways.find(self._me.agent_id) is None:
+                await self._gateways.publish(self._me)
+            await self._doors.restore()
         except OSError as error:
             log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
@@ -296,6 +311,7 @@ class Gateway:
             self._plan.access,
             service=ObservedService(CountedStreams(self.service, self._streams), "grpc", self._metrics.count),
             gate=self.gate,
+            admitted=self._knowing_agents,
             public_url=self._me.endpoint,
             max_message_bytes=self._settings.max_body_bytes,
         )
@@ -337,21 +353,40 @@ class Gateway:
 
     def _admission(self) -> Callable[[Scope], Caller | Awaitable[Caller]]:
         """Who comes over the Unix socket is this user, as at a host; everybody else comes through the gate."""
-        own = LocalAuth(
+        gate = LocalAuth(
             uid=os.getuid(),
             hosts=loopback_hosts(self._me.port),
-            entries=self._registry.entries,
+            entries=lambda: self._registry.latest,
             terminal_decides=self._settings.terminal_decides,
         )
+        own = LocalAdmission(gate, self._registry.agents)
 
         def admit(scope: Scope) -> Caller | Awaitable[Caller]:
             peer: Any = scope["state"].get(PEER)
             if peer is None or not peer.via_socket:
-                return self.gate.admit(scope)
-            caller = own.admit(scope)
-            return caller if caller.may_decide else replace(caller, actions=_AN_AGENTS_ACTIONS)
+                return self._knowing_agents(self.gate.admit(scope))
+            caller = own(scope)
+            return self._knowing_agents(_limited(caller) if isinstance(caller, Caller) else _limited_later(caller))
 
         return admit
+
+    def _knowing_agents(self, admitted: Caller | Awaitable[Caller]) -> Caller | Awaitable[Caller]:
+        """Find out who is here before a request is read: what its agent declares decides how it is answered."""
+        return admitted if self.directory.is_current() else self._refreshed(admitted)
+
+    async def _refreshed(self, admitted: Caller | Awaitable[Caller]) -> Caller:
+        caller = admitted if isinstance(admitted, Caller) else await admitted
+        await self.directory.refresh()
+        return caller
+
+
+def _limited(caller: Caller) -> Caller:
+    """An agent that comes over the Unix socket may do less than a person there."""
+    return caller if caller.may_decide else replace(caller, actions=_AN_AGENTS_ACTIONS)
+
+
+async def _limited_later(admitted: Awaitable[Caller]) -> Caller:
+    return _limited(await admitted)
 
 
 def describe(agent: GatewayAgent, state: str) -> ListedAgent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -30,18 +30,20 @@ _PEER: Final = re.compile(r"ipv[46]:\[?(?P<host>[^\]]+?)\]?:(?P<port>\d+)")
 class GrpcDoor:
     """The second port of a gateway. It is taken when this is made, which has to be in the event loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is served, and to whom
         self,
         config: GatewayConfig,
         access: AccessSettings,
         *,
         service: Service,
         gate: GatewayAuth,
+        admitted: Callable[[Caller | Awaitable[Caller]], Caller | Awaitable[Caller]] = lambda caller: caller,
         public_url: str,
         max_message_bytes: int,
     ) -> None:
-        """Raises PortTaken."""
+        """`admitted` may put off whoever the gate admits. Raises PortTaken."""
         self._gate = gate
+        self._admitted = admitted
         self._host = "127.0.0.1" if config.host == "localhost" else config.host
         with _quietly():
             from synapse.server.grpc_server import GrpcLimits, GrpcServer  # noqa: PLC0415 - a tenth of a second
@@ -70,7 +72,7 @@ class GrpcDoor:
         owner = NOBODY
         if host == self._host and ":" not in host:
             owner = Peer(via_socket=False, uid=owner_of((host, port), (self._host, self.port)))
-        return self._gate.admit_headers(headers, path=path, peer=host, owner=owner)
+        return self._admitted(self._gate.admit_headers(headers, path=path, peer=host, owner=owner))
 
 
 @contextmanager

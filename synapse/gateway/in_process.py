@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Final
 
 from synapse import __version__
-from synapse.auth.local import LocalAuth, loopback_hosts
+from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
+from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding, SynapseError
 from synapse.core.extension import to_text
+from synapse.core.registry import HostClient
 from synapse.core.requests import CommandResult, OnBehalfOf, Request
 from synapse.core.store import Lease, TaskStore
 from synapse.core.types import Clock
@@ -32,7 +34,8 @@ from synapse.gateway.directory import GatewayAgent
 from synapse.host.agent import AgentRuntime, RunningAgent
 from synapse.host.identity import check_name, leave_inbox, take_inbox, take_socket
 from synapse.host.routes import DialectChoice, host_dialects
-from synapse.registry.files import UNKNOWN, FileRegistry, own_namespace, start_time
+from synapse.registry.files import own_namespace, own_start_time
+from synapse.registry.local import LocalRegistry
 from synapse.server.app import HttpApp, Service
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
@@ -56,13 +59,14 @@ def _no_door(_entry: AgentEntry, _agent: RunningAgent, _service: TaskService) ->
 class InProcessAgent:
     """One agent in this process, from `start` to `stop`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the agent, and all that its parts need
         self,
         entry: AgentEntry,
         agent: RunningAgent,
         *,
         store: TaskStore,
-        registry: FileRegistry,
+        registry: LocalRegistry,
+        hosts: HostClient,
         settings: Settings,
         open_door: OpenDoor | None = None,
     ) -> None:
@@ -74,6 +78,7 @@ class InProcessAgent:
         self._agent = agent
         self._store = store
         self._registry = registry
+        self._hosts = hosts
         self._settings = settings
         self._service: TaskService | None = None
         self._stopping = asyncio.Event()
@@ -87,8 +92,7 @@ class InProcessAgent:
     def as_agent(self) -> GatewayAgent:
         return GatewayAgent(
             entry=self.entry,
-            command=self._command,
-            state=self._state,
+            hosts=self,
             title=self._agent.title,
             description=self._agent.description,
             input_modes=self._agent.input_modes,
@@ -109,6 +113,7 @@ class InProcessAgent:
                 store=self._store,
                 lease=lease,
                 registry=self._registry,
+                hosts=self._hosts,
                 settings=self._settings,
             )
             left = await parts.left()
@@ -156,14 +161,16 @@ class InProcessAgent:
             started.set()
             await leave_inbox(lease, self._store)
 
-    async def _command(self, request: Request, caller: Caller) -> CommandResult:
+    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+        """Do what a host does that is sent a command; see `core.registry.HostClient`."""
         if self._service is None:
-            raise AgentNotResponding(self.entry.agent_id, self.entry.port, self.entry.agent_type)
+            raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
         done: CommandResult = await self._service.handle(OnBehalfOf(caller, request), _GATEWAY)
         return done
 
-    async def _state(self) -> str:
-        return self._agent.driver.view().state
+    async def status(self, _agent: AgentEntry) -> AgentStatus:
+        """Return what the agent does now."""
+        return self._agent.driver.view().status
 
 
 class InProcessAgents:
@@ -171,6 +178,12 @@ class InProcessAgents:
 
     def __init__(self) -> None:
         self._residents: dict[str, InProcessAgent] = {}
+
+    async def refresh(self) -> None:
+        """Who is here is known at any moment."""
+
+    def is_current(self) -> bool:
+        return True
 
     def __call__(self) -> Sequence[GatewayAgent]:
         return [resident.as_agent() for resident in self._residents.values() if resident.is_here]
@@ -206,7 +219,7 @@ def resident_entry(name: str, agent_type: str, clock: Clock, *, endpoint: str = 
         agent_type,
         name=name,
         pid=os.getpid(),
-        pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_started=own_start_time(),
         pid_namespace=own_namespace(),
         endpoint=endpoint,
         working_dir=str(Path.cwd()),
@@ -221,7 +234,7 @@ GRACE_SECONDS = 1
 class InProcessSockets:
     """The doors of one gateway's residents; `gateway` is its own entry."""
 
-    def __init__(self, gateway: AgentEntry, registry: FileRegistry, settings: Settings) -> None:
+    def __init__(self, gateway: AgentEntry, registry: LocalRegistry, settings: Settings) -> None:
         self._gateway = gateway
         self._registry = registry
         self._settings = settings
@@ -236,7 +249,7 @@ class InProcessSockets:
     async def open(self, entry: AgentEntry, agent: RunningAgent, service: Service) -> AsyncGenerator[None]:
         """Let commands in until the end of the block. An agent that cannot have a door lives without."""
         try:
-            listener = self._listen(entry)
+            listener = await asyncio.to_thread(self._listen, entry)
         except SynapseError as error:
             log.warning("resident_not_listed", extra={"agent": entry.agent_id, "error": str(error)})
             yield
@@ -249,21 +262,22 @@ class InProcessSockets:
         try:
             await server.wait_started()
             # Only now: whoever sees the entry may send.
-            self._registry.write(entry)
+            await self._registry.publish(entry)
             self._open.append(entry)
             yield
         finally:
             self._open = [one for one in self._open if one is not entry]
-            self._registry.remove(entry.agent_id)
+            await self._registry.withdraw(entry.agent_id)
             keeping.cancel()
             server.stop()
             await asyncio.wait({serving})
             listener.close()
 
-    def restore(self) -> None:
+    async def restore(self) -> None:
         """Write the entries again whose files are lost. Raises OSError."""
-        for entry in self._open:
-            self._registry.restore(entry)
+        for entry in tuple(self._open):
+            if await self._registry.find(entry.agent_id) is None and entry in self._open:
+                await self._registry.publish(entry)
 
     def _listen(self, entry: AgentEntry) -> UnixListener:
         """Raises InvalidRequest for a name that means others on a command line; PortTaken or InvalidSettings."""
@@ -275,13 +289,13 @@ class InProcessSockets:
         gate = LocalAuth(
             uid=os.getuid(),
             hosts=loopback_hosts(self._gateway.port),
-            entries=self._registry.entries,
+            entries=lambda: self._registry.latest,
             terminal_decides=self._settings.terminal_decides,
         )
         app = HttpApp(
             service,
             dialects,
-            admit=gate.admit,
+            admit=LocalAdmission(gate, self._registry.agents),
             choose=DialectChoice(dialects),
             limits=HttpLimits(max_body_bytes=self._settings.max_body_bytes),
         )

@@ -104,6 +104,7 @@ class GatewayService:
         """
         check_access(request, caller)
         with hide_store_details():
+            await self._directory.refresh()
             await self._take_room(request, caller)
             return await self._handle(request, caller)
 
@@ -137,8 +138,9 @@ class GatewayService:
             return await self._tasks.handle("", request, caller)
         return await method(request, caller)
 
-    def recheck(self) -> None:
+    async def recheck(self) -> None:
         """Find what no event tells: streams and waits that have lost their reason. Called every few seconds."""
+        await self._directory.refresh()
         self._tasks.recheck()
 
     async def _list_agents(self, _request: ListAgents, caller: Caller) -> tuple[ListedAgent, ...]:
@@ -153,6 +155,7 @@ class GatewayService:
 
     async def _register(self, request: RegisterAgent, caller: Caller) -> ListedAgent:
         registered = await self._registration.register(request, caller)
+        await self._directory.refresh()
         return await self._get_agent(GetAgent(registered.alias), caller)
 
     async def _remove(self, request: RemoveAgent, _caller: Caller) -> ExternalAgent:

@@ -25,14 +25,13 @@ from synapse.core.driver import Driver
 from synapse.core.errors import AgentExited, StoreFailed, SynapseError
 from synapse.core.extension import Extensions
 from synapse.core.message import Message
-from synapse.core.registry import Registry
+from synapse.core.registry import HostClient, Registry
 from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task
 from synapse.core.types import Clock, SinceStart
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.external.agents import Externals
 from synapse.host.agent_command import command_path, launch_folder
-from synapse.net.hosts import HostCourier
 from synapse.push.service import open_pushing
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
@@ -63,7 +62,7 @@ FAREWELL_SECONDS: Final = 2.0
 class AgentRuntime:
     """One agent's parts; `service` is what can be asked of it. The caller has acquired the inbox, and releases it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the parts of an agent are built from
         self,
         me: AgentEntry,
         agent: RunningAgent,
@@ -71,6 +70,7 @@ class AgentRuntime:
         store: TaskStore,
         lease: Lease,
         registry: Registry,
+        hosts: HostClient,
         settings: Settings,
     ) -> None:
         self._me = me
@@ -82,7 +82,7 @@ class AgentRuntime:
         self._since_start = SinceStart(self._clock)
         self._journal = Journal(store, lease)
         self._feed = Feed(self._journal, store)
-        self._replies = Replies(self._journal, HostCourier(me, registry), self._clock)
+        self._replies = Replies(me, self._journal, hosts, self._clock)
         self._worker = AgentWorker(
             agent.driver,
             self._journal,
@@ -134,7 +134,8 @@ class AgentRuntime:
     async def instruct(self) -> None:
         """Tell the agent who it is."""
         command = command_path(launch_folder(self._settings.home, self._me.agent_id))
-        await self._intake.instruct(initial_instructions(self._me, self._registry.entries(), str(command)))
+        agents = await self._registry.agents()
+        await self._intake.instruct(initial_instructions(self._me, agents, str(command)))
 
     async def resume(self, left: recovery.RecoveryPlan) -> None:
         """Go on with what an earlier host left, and take the replies that it missed.

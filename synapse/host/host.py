@@ -19,8 +19,8 @@ import signal
 from contextlib import suppress
 from typing import Any, Final
 
-from synapse.auth.local import LocalAuth, loopback_hosts, own_token
-from synapse.config.process import Limit, open_file_limit, raise_file_limit, set_file_limit
+from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts, own_token
+from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit, set_file_limit
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import LeaseLost
@@ -31,7 +31,8 @@ from synapse.host.background import begin_again
 from synapse.host.identity import HostIdentity, leave_inbox, take_inbox
 from synapse.host.open_store import open_store
 from synapse.host.routes import DialectChoice, host_dialects
-from synapse.registry.files import FileRegistry, controlling_terminal
+from synapse.registry.files import controlling_terminal
+from synapse.registry.local import LocalRegistry, open_registry
 from synapse.server.acceptor import limits_within
 from synapse.server.app import HttpApp, Service
 from synapse.server.asgi import HttpLimits
@@ -50,7 +51,7 @@ class Host:
     """One agent and everything that serves it."""
 
     def __init__(
-        self, place: HostIdentity, store: TaskStore, lease: Lease, registry: FileRegistry, settings: Settings
+        self, place: HostIdentity, store: TaskStore, lease: Lease, registry: LocalRegistry, settings: Settings
     ) -> None:
         self._place = place
         self._lease = lease
@@ -71,25 +72,18 @@ class Host:
         # Behind the start: the program has the limit that its user gave it.
         self.given_limit = raise_file_limit()
         self._me.cli_pid = agent.cli_pid
-        self._me.terminal = controlling_terminal(agent.cli_pid)
+        self._me.terminal = await asyncio.to_thread(controlling_terminal, agent.cli_pid)
         self._me.takes = agent.acceptance.as_text
         self._me.extensions = to_text(agent.extensions)
         self._me.lacks = " ".join(agent.lacks)
         try:
             return await self._serve(agent, instructions=instructions)
         finally:
-            self._registry.remove(self._me.agent_id)
+            await self._registry.withdraw(self._me.agent_id)
             await agent.stop()
 
     async def _serve(self, agent: RunningAgent, *, instructions: bool) -> int:
-        parts = AgentRuntime(
-            self._me,
-            agent,
-            store=self._store,
-            lease=self._lease,
-            registry=self._registry,
-            settings=self._settings,
-        )
+        parts = self._parts(agent)
         left = await parts.left()
         server = self._server(agent, parts.service)
         stop = stop_signal(AGAIN)
@@ -103,7 +97,7 @@ class Host:
             if instructions:
                 await parts.instruct()
             # Only now: whoever sees the entry may send, and comes behind the instructions.
-            self._registry.write(self._me)
+            await self._registry.publish(self._me)
             jobs.append(group.create_task(self._stay_listed()))
             replaced = group.create_task(parts.lease_lost())
             jobs.append(replaced)
@@ -123,7 +117,7 @@ class Host:
             agent.say_goodbye(parts.still_waiting())
             for job in jobs:
                 job.cancel()
-            self._registry.remove(self._me.agent_id)
+            await self._registry.withdraw(self._me.agent_id)
             server.stop()
             await serving
         if is_replaced:
@@ -140,10 +134,26 @@ class Host:
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), LOOK_SECONDS)
             try:
-                if self._registry.restore(self._me):
+                if await self._registry.find(self._me.agent_id) is None:
+                    await self._registry.publish(self._me)
                     log.warning("registry_entry_restored", extra={"agent": self._me.agent_id})
             except OSError as error:
                 log.warning("registry_entry_not_restored", extra={"error": str(error)})
+
+    def _parts(self, agent: RunningAgent) -> AgentRuntime:
+        # Of what it loads an agent's start needs nothing: the agent has been started by now.
+        from synapse.net.hosts import open_host_client  # noqa: PLC0415 - see above
+
+        hosts = open_host_client(self._registry, SystemClock(), self._registry.recheck)
+        return AgentRuntime(
+            self._me,
+            agent,
+            store=self._store,
+            lease=self._lease,
+            registry=self._registry,
+            hosts=hosts,
+            settings=self._settings,
+        )
 
     def _server(self, agent: RunningAgent, service: TaskService) -> Server:
         # uvicorn and the dialect cost a tenth of a second to import: the agent has been started by now.
@@ -169,7 +179,7 @@ async def run_host(place: HostIdentity, start: StartAgent, settings: Settings, *
     Raises StoreFailed, NameTaken, CommandMissing or AgentFailed before the agent has begun, and LeaseLost when another
     process took its inbox over.
     """
-    registry = FileRegistry(settings.registry)
+    registry = open_registry(settings.registry, SystemClock().monotonic)
     try:
         store = await open_store(settings)
         try:
@@ -216,7 +226,7 @@ MOST_UNPROVEN_PER_USER: Final = 32
 
 
 def open_server(
-    place: HostIdentity, agent: RunningAgent, service: Service, registry: FileRegistry, settings: Settings
+    place: HostIdentity, agent: RunningAgent, service: Service, registry: LocalRegistry, settings: Settings
 ) -> Server:
     """Return the server of a host; it listens already, and answers once it is served."""
     entry = place.entry
@@ -227,14 +237,14 @@ def open_server(
         uid=os.getuid(),
         hosts=loopback_hosts(entry.port),
         # Ourselves in any case: our file is not there yet, and somebody may remove it.
-        entries=lambda: (*registry.entries(), entry),
+        entries=lambda: (*registry.latest, entry),
         token=own_token(settings.home),
         terminal_decides=settings.terminal_decides,
     )
     app = HttpApp(
         service,
         dialects,
-        admit=gate.admit,
+        admit=LocalAdmission(gate, registry.agents),
         choose=DialectChoice(dialects),
         websockets=agent.websockets,
         limits=HttpLimits(max_body_bytes=settings.max_body_bytes),

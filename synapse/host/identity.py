@@ -18,7 +18,8 @@ from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidRequest, NameTaken, PortTaken, StoreFailed
 from synapse.core.store import IsAlive, Lease, TaskStore
 from synapse.core.types import Clock
-from synapse.registry.files import UNKNOWN, FileRegistry, is_alive, is_running, own_namespace, start_time
+from synapse.registry.files import FileRegistry, is_alive, is_running, own_namespace, own_start_time
+from synapse.registry.local import LocalRegistry
 from synapse.server.listener import UnixListener, bind_first_free, bind_port, listen_in, listen_in_first, socket_folders
 
 _MOST_SAME: Final = 100
@@ -73,7 +74,7 @@ def reserve(
         name=name,
         port=number,
         pid=os.getpid(),
-        pid_started=start_time(os.getpid()) or UNKNOWN,
+        pid_started=own_start_time(),
         pid_namespace=own_namespace(),
         socket=str(unix.path),
         endpoint=f"http://localhost:{number}",
@@ -108,7 +109,7 @@ def _wished_port(port: int, settings: Settings) -> socket.socket:
         raise (PortTaken(f"port {port} is taken by {holder}", hint=error.hint) if holder else error) from None
 
 
-async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry) -> Lease:
+async def take_inbox(entry: AgentEntry, store: TaskStore, registry: LocalRegistry) -> Lease:
     """Acquire the lease of the agent's inbox: its given name, or its profile in its folder.
 
     A second agent of the same profile in the same folder gets an inbox of its own; a name is had by one at a time.
@@ -117,7 +118,7 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry
         NameTaken: another running agent has the name.
     """
     holder = f"{entry.pid}:{entry.pid_started}"
-    holds = holders_of(registry)
+    holds = holders_of(registry.files)
     first, *others = _inboxes(entry)
     lease = await _acquire_patiently(first, holder, store, registry)
     for wished in others:
@@ -126,17 +127,17 @@ async def take_inbox(entry: AgentEntry, store: TaskStore, registry: FileRegistry
         entry.inbox = lease.inbox
         return lease
     # The first agent of a profile in a folder goes by the profile's name without being given it.
-    holders = (one for one in registry.entries() if one.name == entry.name or one.inbox == first)
+    holders = (one for one in await registry.agents() if one.name == entry.name or one.inbox == first)
     other = next((one.agent_id for one in holders), "another agent")
     raise NameTaken(f"{other} goes by '{entry.name}' already", hint="choose another --name  (synapse list)")
 
 
-async def _acquire_patiently(inbox: str, holder: str, store: TaskStore, registry: FileRegistry) -> Lease | None:
+async def _acquire_patiently(inbox: str, holder: str, store: TaskStore, registry: LocalRegistry) -> Lease | None:
     """Acquire an inbox; a command that leaves a message there (`send --queue`) holds it for a moment only."""
-    holds = holders_of(registry)
+    holds = holders_of(registry.files)
     for _ in range(_LEASE_TRIES):
         lease = await store.acquire(inbox, holder, holds)
-        if lease is not None or any(one.inbox == inbox for one in registry.entries()):
+        if lease is not None or any(one.inbox == inbox for one in await registry.agents()):
             return lease
         await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
     return None
@@ -160,7 +161,8 @@ def _inboxes(entry: AgentEntry) -> list[str]:
 
 
 def holders_of(registry: FileRegistry) -> IsAlive:
-    """Tells of holders, written as `pid:start time` and perhaps `:purpose`, whether they live.
+    """Tells of holders, written as `pid:start time` and perhaps `:purpose`, whether they live. The store asks in its
+    own thread.
 
     A process that cannot be seen from here, as in a sandbox with pids of its own, lives if its entry says so.
     """

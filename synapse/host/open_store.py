@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from synapse.config.settings import Settings
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
@@ -20,12 +22,13 @@ async def open_store(settings: Settings) -> TaskStore:
         StoreInUse: it has to be migrated, and agents that run an older Synapse hold leases in it.
         StoreFailed: it cannot be opened.
     """
-    require_no_lost_store(settings)
+    await asyncio.to_thread(require_no_lost_store, settings)
     registry = FileRegistry(settings.registry)
     try:
         return await SqliteStore.open(settings.store, is_alive=holders_of(registry))
     except StoreInUse as error:
-        names = list(dict.fromkeys(_name_to_stop(entry) for entry in registry.entries() if entry.inbox))
+        entries = await asyncio.to_thread(registry.entries)
+        names = list(dict.fromkeys(_name_to_stop(entry) for entry in entries if entry.inbox))
         if len(names) == 1 and names[0] != GATEWAY:
             raise StoreInUse(str(error), hint=f"`synapse restart {names[0]}` starts it with this version") from error
         if names:

@@ -28,7 +28,7 @@ from synapse.core.types import deadline_after
 from synapse.host.agent import agent_quota
 from synapse.host.identity import holders_of
 from synapse.host.open_store import open_store
-from synapse.registry.files import UNKNOWN, FileRegistry, start_time
+from synapse.registry.files import FileRegistry, own_start_time
 from synapse.tasks import outcomes
 from synapse.tasks.admission import message_digest, sender_in, sender_of
 from synapse.tasks.changes import changes, deletion
@@ -220,7 +220,7 @@ _LEASES: Final = count(1)
 
 def _new_holder() -> str:
     """A holder that is no other, not even of this process: an agent that a gateway runs itself keeps its lease."""
-    return f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}:{next(_LEASES)}"
+    return f"{os.getpid()}:{own_start_time()}:{next(_LEASES)}"
 
 
 @asynccontextmanager

@@ -206,6 +206,17 @@ def start_time(pid: int) -> "int | None":
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+_OWN: "dict[int, int]" = {}
+
+
+def own_start_time() -> int:
+    """When this process started, or UNKNOWN. It is read once: no event loop waits for it twice."""
+    pid = os.getpid()
+    if pid not in _OWN:
+        _OWN[pid] = start_time(pid) or UNKNOWN
+    return _OWN[pid]
+
+
 def is_running(pid: int, started: int) -> bool:
     """Whether `pid` runs and is the process that started at `started` (UNKNOWN: any that has the pid)."""
     if pid <= 0:

@@ -95,7 +95,8 @@ class Server:
             if not unix.is_missing():
                 continue
             try:
-                await self._uvicorn.listen_also(unix.renew())
+                # It looks whether somebody else listens there by now.
+                await self._uvicorn.listen_also(await asyncio.to_thread(unix.renew))
             except (OSError, InvalidSettings) as error:
                 log.warning("socket_not_renewed", extra={"path": str(unix.path), "error": str(error)})
             else:

@@ -22,8 +22,9 @@ import select
 import socket
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from synapse.core.agent import AgentEntry
@@ -134,20 +135,18 @@ def agent_of(processes: Iterable[Process], entries: Iterable[AgentEntry]) -> str
     return ""
 
 
-def peer_lineage(connection: socket.socket, pid: int) -> Lineage:
-    """Read the lineage of the process that connected; `pid` is what SO_PEERCRED says of it."""
+def peer_process(connection: socket.socket, pid: int) -> Callable[[], Lineage]:
+    """Take hold of the process that connected; return the function that reads its lineage, once, in any thread.
+
+    `pid` is what SO_PEERCRED says of it. From now on no other process can be taken for it.
+    """
     if pid <= 0:
-        return Lineage(doubt="it runs in another PID namespace")
+        return partial(Lineage, doubt="it runs in another PID namespace")
     try:
         process = _peer_pidfd(connection, pid)
     except OSError:
-        return Lineage(doubt=_EXITED)
-    if process is None:
-        return _read_twice(pid)
-    try:
-        return _read_certain(pid, process)
-    finally:
-        os.close(process)
+        return partial(Lineage, doubt=_EXITED)
+    return partial(_read_twice, pid) if process is None else partial(_read_certain, pid, process)
 
 
 def own_lineage() -> Lineage:
@@ -192,11 +191,17 @@ def _peer_pidfd(connection: socket.socket, pid: int) -> int | None:
 
 
 def _read_certain(pid: int, process: int) -> Lineage:
-    """Read what is certain to be about the process of the pidfd: a pid is not given away while its process runs."""
-    lineage = read_lineage(pid)
-    poll = select.poll()
-    poll.register(process, select.POLLIN)
-    return Lineage(doubt=_EXITED) if poll.poll(0) else lineage
+    """Read what is certain to be about the process of the pidfd: a pid is not given away while its process runs.
+
+    The pidfd is closed.
+    """
+    try:
+        lineage = read_lineage(pid)
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        return Lineage(doubt=_EXITED) if poll.poll(0) else lineage
+    finally:
+        os.close(process)
 
 
 def _read_twice(pid: int) -> Lineage:

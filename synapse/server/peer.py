@@ -6,18 +6,22 @@ has a real inode counts: a socket that was closed after sending shows uid 0 and 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
 import struct
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from synapse.core.caller import Caller
-from synapse.server.lineage import UNKNOWN, Lineage, peer_lineage
+from synapse.server.lineage import UNKNOWN, Lineage, peer_process
 
 Place = tuple[str, int]
+T = TypeVar("T")
 
 _ESTABLISHED: Final = 1
 _SOCK_DIAG: Final = 4
@@ -90,6 +94,8 @@ def _hexadecimal_mapped(place: Place) -> str:
     return f"{0:016X}{mark:08X}{_hexadecimal(place)}"
 
 
+# Of its own: the loop's other threads may wait for seconds, as for a host that does not answer.
+_READERS: Final = ThreadPoolExecutor(2, "peers")
 PEER: Final = "peer"
 """The key of the connection's Peer in the scope's `state`."""
 
@@ -97,30 +103,55 @@ PEER: Final = "peer"
 class Peer:
     """The other end of one connection. What is found out about it is kept as long as the connection."""
 
-    __slots__ = ("caller", "lineage", "pid", "uid", "via_socket")
+    __slots__ = ("_reading", "caller", "lineage", "pid", "uid", "via_socket")
 
-    def __init__(self, *, via_socket: bool, uid: int | None = None, pid: int = 0, lineage: Lineage = UNKNOWN) -> None:
+    def __init__(
+        self,
+        *,
+        via_socket: bool,
+        uid: int | None = None,
+        pid: int = 0,
+        lineage: Lineage = UNKNOWN,
+        reading: asyncio.Future[Lineage] | None = None,
+    ) -> None:
+        """`reading` brings the lineage; until `read` has returned it is not known."""
         self.via_socket = via_socket
         self.uid = uid
         self.pid = pid
         self.lineage = lineage
         self.caller: Caller | None = None
+        self._reading = reading
+
+    async def read(self) -> None:
+        """Wait until the lineage of the process is known."""
+        if self._reading is not None:
+            # It is the connection's, not of whichever request asks first.
+            self.lineage = await asyncio.shield(self._reading)
+            self._reading = None
 
 
 NOBODY: Final = Peer(via_socket=False)
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return what the kernel says of the other end, when the connection is new."""
+    """Return what the kernel says of the other end of a new connection. To be called in the event loop."""
     if connection.family != socket.AF_UNIX:
         return Peer(via_socket=False, uid=_tcp_owner(connection))
     if sys.platform != "linux":
         return Peer(via_socket=True)
     size = struct.calcsize("3i")
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    # At once: later it may have exited, and who has exited is nobody's process.
-    lineage = peer_lineage(connection, pid) if uid == os.getuid() else UNKNOWN
-    return Peer(via_socket=True, uid=uid, pid=pid, lineage=lineage)
+    if uid != os.getuid():
+        return Peer(via_socket=True, uid=uid, pid=pid)
+    # At once: later it may have exited, and who has exited is nobody's process. Not in the loop: it takes a tenth of a
+    # millisecond when nothing else runs, and as long as the disk's users let it when much does.
+    read = peer_process(connection, pid)
+    return Peer(via_socket=True, uid=uid, pid=pid, reading=read_in_thread(read))
+
+
+def read_in_thread(read: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `read`, which looks at processes, outside of the event loop."""
+    return asyncio.get_running_loop().run_in_executor(_READERS, read)
 
 
 def _tcp_owner(connection: socket.socket) -> int | None:

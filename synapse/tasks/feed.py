@@ -12,6 +12,8 @@ What any process records, as it becomes durable: the end of the shared log, read
     nobody follows ─► the first comes: where does the log end? ─► the store wakes it ─► read ─► … ─► the last leaves
 
 A gateway hears of everything in this way, also of what it records itself: one order for all, that of the seqs.
+
+The states of one agent as a stream: the log of its tasks does not have them.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Final, Protocol
 
+from synapse.core.agent import EXITED
+from synapse.core.driver import AgentStatus, Driver
 from synapse.core.errors import FeedLagged, SynapseError, TaskNotFound
 from synapse.core.events import Recorded, StateChanged, TaskOpened, Update
 from synapse.core.store import TaskStore
@@ -360,3 +364,32 @@ async def _wait_until(moment: float) -> None:
     seconds = moment - loop.time()
     if seconds > 0:
         await asyncio.wait((loop.create_future(),), timeout=seconds)
+
+
+MOST_WAITING: Final = 64
+"""A reader that is further behind misses the oldest changes."""
+
+
+async def follow_status(driver: Driver) -> AsyncGenerator[AgentStatus, None]:
+    """Yield what the agent does now, then each change of its state; end when it has exited."""
+    changes: deque[AgentStatus] = deque(maxlen=MOST_WAITING)
+    something = asyncio.Event()
+
+    def listen(status: AgentStatus) -> None:
+        changes.append(status)
+        something.set()
+
+    stop_listening = driver.watch(listen)
+    try:
+        changes.append(driver.view().status)
+        last = ""
+        while last != EXITED:
+            if not changes:
+                something.clear()
+                await something.wait()
+            status = changes.popleft()
+            if status.state != last:
+                last = status.state
+                yield status
+    finally:
+        stop_listening()

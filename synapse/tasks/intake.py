@@ -158,7 +158,7 @@ class Intake:
     async def create(self, request: CreateTask, caller: Caller) -> Task:
         """Open a task that only waits for a reply. Raises QuotaExceeded."""
         await self._take_room(request)
-        _, metadata = self._origin(request, caller)
+        _, metadata = await self._origin(request, caller)
         return await self._journal.record(self._opened(request, caller, metadata))
 
     async def instruct(self, text: str) -> Task:
@@ -239,7 +239,7 @@ class Intake:
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
         deadline = self._deadline(request)
-        sender, metadata = self._origin(request, caller)
+        sender, metadata = await self._origin(request, caller)
         opened = self._opened(request, caller, metadata, deadline)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
         is_plain = admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
@@ -321,7 +321,7 @@ class Intake:
             raise TaskNotFound(request.in_reply_to)
         sender, _ = sender_of(request.sender, caller, ())
         asked = task.metadata.get(WAITS_FOR)
-        if asked and caller.is_agent and not self._was_asked(task, caller):
+        if asked and caller.is_agent and not await self._was_asked(task, caller):
             raise SenderMismatch(f"{asked} was asked, so {sender.sender_id} cannot answer", hint="send a new message")
         followed = self._feed.is_followed(task.id)
         now = self._clock.now()
@@ -338,8 +338,9 @@ class Intake:
             await self._open(replace(request, in_reply_to=""), author or caller, counts=False)
         return task
 
-    def _was_asked(self, task: Task, caller: Caller) -> bool:
-        return any(was_asked(task, one) for one in self._registry.entries() if one.agent_id == caller.agent_id)
+    async def _was_asked(self, task: Task, caller: Caller) -> bool:
+        agents = await self._registry.agents()
+        return any(was_asked(task, one) for one in agents if one.agent_id == caller.agent_id)
 
     async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await self._store.find_message(self._me.inbox, scope, message.message_id)
@@ -367,7 +368,7 @@ class Intake:
         circle = await circle_closed_by(task, self._store)
         if not circle:
             return
-        known = {entry.agent_id: short_name(entry) for entry in self._registry.entries()}
+        known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
         error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in circle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
@@ -411,12 +412,12 @@ class Intake:
             return message
         return replace(message, message_id=MessageId(self._new_id()))
 
-    def _origin(self, request: SendMessage | CreateTask, caller: Caller) -> tuple[str, dict[str, Any]]:
+    async def _origin(self, request: SendMessage | CreateTask, caller: Caller) -> tuple[str, dict[str, Any]]:
         """The sender's id, and the metadata of the task."""
-        # The registry is a folder of files: it is read only when there is an agent to describe.
+        # The registry may have to be read: it is asked only when there is an agent to describe.
         claimed = request.sender.sender_id if request.sender else ""
         described = caller.is_agent or claimed not in ("", PERSON)
-        sender, verified = sender_of(request.sender, caller, self._registry.entries() if described else ())
+        sender, verified = sender_of(request.sender, caller, await self._registry.agents() if described else ())
         check_id("metadata.sender_task_id", request.metadata.get("sender_task_id"))
         claims = {key: value for key, value in request.metadata.items() if key not in _NOT_CLAIMED}
         metadata = {**claims, **origin_metadata(sender, verified=verified)}

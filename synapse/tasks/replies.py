@@ -13,10 +13,12 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Protocol
 
+from synapse.core.agent import AgentEntry
 from synapse.core.driver import Answered
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.events import MetadataChanged
 from synapse.core.message import Part, TextPart
+from synapse.core.registry import AgentReply
 from synapse.core.requests import Replied, Reply, Sender
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.text import typed_sender
@@ -31,12 +33,10 @@ REPLIED = "replied"
 """The task's metadata key that says how its sender was answered: `explicit` or `inferred`."""
 
 
-class Courier(Protocol):
-    """Carries a reply to the host of the agent that waits for it."""
+class ReplyDelivery(Protocol):
+    """The part of `core.registry.HostClient` that brings replies to the agents that wait for them."""
 
-    async def carry(
-        self, to: Sender, sender_task_id: str, parts: tuple[Part, ...], *, failed: bool, inferred: bool
-    ) -> None:
+    async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
         """Raises TaskNotFound when nobody waits (any more), AgentNotFound or AgentNotResponding when it is gone."""
         ...
 
@@ -51,9 +51,10 @@ class _Owed:
 class Replies:
     """Answers the senders of this agent's requests."""
 
-    def __init__(self, journal: Journal, courier: Courier, clock: Clock) -> None:
+    def __init__(self, me: AgentEntry, journal: Journal, hosts: ReplyDelivery, clock: Clock) -> None:
+        self._me = Sender(sender_id=me.agent_id, sender_type=me.agent_type, sender_endpoint=me.endpoint)
         self._journal = journal
-        self._courier = courier
+        self._hosts = hosts
         self._clock = clock
         self._owed: asyncio.Queue[_Owed] = asyncio.Queue()
         self._requests: dict[str, Task] = {}
@@ -168,10 +169,11 @@ class Replies:
             log.warning("reply_not_noted", extra={"task": task.id, "error": error.code})
 
     async def _carry(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
-        """Bring the reply to the sender's host; a sender without one follows our own task and needs no courier."""
+        """Bring the reply to the sender's host; a sender without one follows our own task."""
         waiting = sender_task_id(task)
         if waiting:
-            await self._courier.carry(sender_in(task.metadata), waiting, parts, failed=failed, inferred=inferred)
+            reply = AgentReply(sender=self._me, in_reply_to=waiting, parts=parts, failed=failed, inferred=inferred)
+            await self._hosts.deliver_reply(sender_in(task.metadata), reply)
 
 
 def final_words(task: Task) -> tuple[Part, ...]:

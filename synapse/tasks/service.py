@@ -24,7 +24,7 @@ from typing import Any
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.driver import Driver
+from synapse.core.driver import AgentStatus, Driver
 from synapse.core.errors import (
     AccessDenied,
     NothingAsked,
@@ -47,6 +47,7 @@ from synapse.core.requests import (
     CreateTask,
     DeletePushConfig,
     DeleteTask,
+    FollowStatus,
     FollowTask,
     GetPushConfig,
     GetStatus,
@@ -75,7 +76,7 @@ from synapse.external.agents import Externals
 from synapse.push.service import PushConfigs
 from synapse.tasks.admission import USER
 from synapse.tasks.changes import TaskChanges
-from synapse.tasks.feed import Feed
+from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
@@ -240,6 +241,7 @@ class TaskService:
             SubscribeTask: self._subscribe,
             FollowTask: self._follow,
             GetStatus: self._status,
+            FollowStatus: self._follow_status,
             AddExternal: self._add_external,
             ListExternals: self._list_externals,
             RemoveExternal: self._remove_external,
@@ -341,6 +343,9 @@ class TaskService:
             attention=tuple(task for task in self._journal.open_tasks() if task.attention),
             store_fault=self._store.fault(),
         )
+
+    async def _follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
+        return follow_status(self._driver)
 
     async def _read(self, task_id: TaskId) -> Task | None:
         """The task, or None when the store fails: what an agent does can be told without it."""

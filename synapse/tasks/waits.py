@@ -121,17 +121,17 @@ class LostAgents:
     async def give_up(self) -> None:
         """Fail what has waited too long for an agent that is not here."""
         now = self._clock.monotonic()
-        missing = self._missing()
+        missing = await self._missing()
         self._missed = {task.id: self._missed.get(task.id, now) for task in missing}
         for task in missing:
             if now - self._missed[task.id] >= GRACE_SECONDS:
                 await self._fail(task)
 
-    def _missing(self) -> list[Task]:
+    async def _missing(self) -> list[Task]:
         waiting = [task for task in self._journal.open_tasks() if not task.queued and task.metadata.get(WAITS_FOR)]
         if not waiting:
             return []
-        here = self._registry.entries()
+        here = await self._registry.agents()
         return [task for task in waiting if not any(was_asked(task, entry) for entry in here)]
 
     async def _fail(self, task: Task) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvloop
 
-from synapse.auth.local import LocalAuth, loopback_hosts
+from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.core.agent import AgentEntry
 from synapse.dialects.dialect import Dialect
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
@@ -46,6 +46,10 @@ def nobody() -> Sequence[AgentEntry]:
     return ()
 
 
+async def nothing_to_read() -> None:
+    """Who runs is known without a look."""
+
+
 @contextmanager
 def served(
     folder: Path,
@@ -66,7 +70,13 @@ def served(
 
     async def serve() -> None:
         service = make_service(entry)
-        app = HttpApp(service, [dialect_of(entry)], admit=gate.admit, websockets=websockets, limits=limits)
+        app = HttpApp(
+            service,
+            [dialect_of(entry)],
+            admit=LocalAdmission(gate, nothing_to_read),
+            websockets=websockets,
+            limits=limits,
+        )
         server = Server(app, [tcp, unix.socket])
         loop = asyncio.get_running_loop()
         hosts.append(ServedHost(entry, service, loop, lambda: void(loop.call_soon_threadsafe(server.stop))))

@@ -1,4 +1,4 @@
-"""A courier that remembers what it was given."""
+"""The delivery of replies, without hosts: it remembers what it was given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass
 
 from synapse.core.errors import AgentNotResponding, TaskNotFound
-from synapse.core.message import Part, text_of
+from synapse.core.message import text_of
+from synapse.core.registry import AgentReply
 from synapse.core.requests import Sender
 
 
@@ -28,13 +29,12 @@ class FakeCourier:
         self.nobody_answers = False
         self.something = asyncio.Event()
 
-    async def carry(
-        self, to: Sender, sender_task_id: str, parts: tuple[Part, ...], *, failed: bool, inferred: bool
-    ) -> None:
+    async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
         self.something.set()
         if self.nobody_answers:
             raise AgentNotResponding(to.sender_id, 8100, to.sender_type)
         if self.nobody_waits:
-            raise TaskNotFound(sender_task_id)
+            raise TaskNotFound(reply.in_reply_to)
         self.inboxes.append(to.inbox)
-        self.carried.append(Carried(to.sender_id, sender_task_id, text_of(parts), failed, inferred))
+        text = text_of(reply.parts)
+        self.carried.append(Carried(to.sender_id, reply.in_reply_to, text, reply.failed, reply.inferred))

@@ -47,13 +47,16 @@ _IDS = itertools.count(1)
 class FixedRegistry:
     """Claude and Codex are here."""
 
-    def entries(self) -> Sequence[AgentEntry]:
+    async def agents(self) -> Sequence[AgentEntry]:
         return (ME, CLAUDE)
 
-    def write(self, entry: AgentEntry) -> None:
+    async def find(self, agent_id: str) -> AgentEntry | None:
+        return next((one for one in await self.agents() if one.agent_id == agent_id), None)
+
+    async def publish(self, entry: AgentEntry) -> None:
         raise AssertionError(f"nobody registers {entry.agent_id} in these tests")
 
-    def remove(self, agent_id: str) -> None:
+    async def withdraw(self, agent_id: str) -> None:
         raise AssertionError(f"nobody removes {agent_id} in these tests")
 
 
@@ -88,7 +91,7 @@ class Desk:
         self.courier = FakeCourier()
         self.journal = Journal(self.store, lease)
         self.feed = Feed(self.journal, self.store)
-        self.replies = Replies(self.journal, self.courier, self.clock)
+        self.replies = Replies(me, self.journal, self.courier, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
         self.doubts = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(

@@ -13,6 +13,8 @@ from synapse.core.driver import (
     HoldReason,
     QuestionRaised,
     Resumed,
+    StatusListener,
+    StatusListeners,
     Submitted,
     Turn,
     TurnEvent,
@@ -57,6 +59,7 @@ class FakeDriver:
         self.restless_since: datetime | None = None
         self.since = FakeClock().now()
         self._answered = asyncio.Event()
+        self.listeners = StatusListeners()
         self.on_typing: Callable[[], None] = lambda: None
 
     def view(self) -> AgentView:
@@ -72,6 +75,9 @@ class FakeDriver:
             restless_since=self.restless_since,
             question=self.question,
         )
+
+    def watch(self, listener: StatusListener) -> Callable[[], None]:
+        return self.listeners.add(listener)
 
     async def wait_ready(self) -> None:
         if self.exited:

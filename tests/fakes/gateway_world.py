@@ -10,7 +10,7 @@ from typing import Any
 
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered, InputRequested, Submitted, TurnEvent
+from synapse.core.driver import AgentStatus, Answered, InputRequested, Submitted, TurnEvent
 from synapse.core.events import Update
 from synapse.core.extension import Extensions
 from synapse.core.message import TextPart
@@ -91,7 +91,7 @@ class World:
         self.told: dict[str, Extensions] = {}
         """What is told about agents at the gateway."""
         self.registration, self.unclaimed = FakeRegistration(), FakeUnclaimed()
-        self.directory = GatewayDirectory(self._agents, extensions=self.told)
+        self.directory = GatewayDirectory(self, extensions=self.told)
         journal = Journal(self.store)
         tail = LogFollower(self.store, journal, gather_seconds=0.001)
         feed = Feed(journal, self.store, source=tail)
@@ -105,21 +105,27 @@ class World:
     async def _bytes_of(self, scope: str) -> int:
         return await self.store.stored_bytes(scope=scope)
 
-    def _agents(self) -> list[GatewayAgent]:
-        return [self._agent(name) for name in self.desks]
+    async def refresh(self) -> None:
+        """Who is here is known at any moment."""
 
-    def _agent(self, name: str) -> GatewayAgent:
-        async def command(request: Request, caller: Caller) -> CommandResult:
-            done: CommandResult = await self.desks[name].service.handle(
-                OnBehalfOf(caller, request), Caller(via_socket=True)
-            )
-            return replace(done, direct=name in self._direct)
+    def is_current(self) -> bool:
+        return True
 
-        async def state() -> str:
-            return READY
+    def __call__(self) -> list[GatewayAgent]:
+        return [
+            GatewayAgent(entry=self.entries[name], hosts=self, extensions=self.extensions.get(name, ()))
+            for name in self.desks
+        ]
 
-        declared = self.extensions.get(name, ())
-        return GatewayAgent(entry=self.entries[name], command=command, state=state, extensions=declared)
+    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+        name = next(name for name, entry in self.entries.items() if entry is agent)
+        done: CommandResult = await self.desks[name].service.handle(
+            OnBehalfOf(caller, request), Caller(via_socket=True)
+        )
+        return replace(done, direct=name in self._direct)
+
+    async def status(self, agent: AgentEntry) -> AgentStatus:
+        return AgentStatus(state=READY, why="", source="script", since=FakeClock().now())
 
     def answer_directly(self, name: str) -> None:
         """Let this agent answer with plain messages."""

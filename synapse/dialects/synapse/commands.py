@@ -1,4 +1,6 @@
-"""What a gateway asks of a host for somebody whom it has let in: the words of `POST /commands`, for both ends.
+"""What other processes of this user ask of a host, for both ends: commands, the agent's state, and replies.
+
+`POST /commands` is what a gateway asks for somebody whom it has let in:
 
     {"caller": {…}, "request": {"type": "CancelTask", …}}   ─►   {"taskId": …, "version": …}
 
@@ -15,11 +17,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from synapse.core.agent import EXITED
 from synapse.core.caller import Caller
+from synapse.core.driver import AgentStatus
 from synapse.core.errors import InvalidRequest, SynapseError, from_wire, to_wire
 from synapse.core.json_text import object_in
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.core.push import PushConfig
+from synapse.core.registry import AgentReply
 from synapse.core.requests import (
     AnswerQuestion,
     CancelTask,
@@ -36,9 +41,13 @@ from synapse.core.requests import (
     SetPushConfig,
 )
 from synapse.dialects.dialect import Call, WireAnswer, WireRequest
-from synapse.dialects.synapse.encode import status_of, to_json
+from synapse.dialects.synapse.encode import message_object, status_of, to_json
 
 PATH: Final = "/commands"
+STATUS: Final = "/status"
+STATUS_STREAM: Final = "/status/subscribe"
+"""Hosts of earlier versions do not have it."""
+REPLY: Final = "/tasks/send"
 
 _PLAIN: Final[Mapping[str, type[Any]]] = {
     kind.__name__: kind
@@ -103,9 +112,17 @@ class _Done(msgspec.Struct):
     configs: tuple[PushConfig, ...] | None = None
 
 
+class _Status(msgspec.Struct):
+    since: datetime
+    state: str = EXITED
+    why: str = ""
+    source: str = ""
+
+
 _COMMAND: Final = msgspec.json.Decoder(_Command)
 _TYPED: Final = msgspec.json.Decoder(_Typed)
 _DONE: Final = msgspec.json.Decoder(_Done)
+_STATUS: Final = msgspec.json.Decoder(_Status)
 
 
 def encode_command(request: Request, caller: Caller) -> bytes:
@@ -155,6 +172,31 @@ def decode_done(body: bytes) -> CommandResult:
     done = _DONE.decode(body)
     result: Any = done.configs if done.config is None else done.config
     return CommandResult(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
+
+
+def decode_agent_status(body: bytes) -> AgentStatus:
+    """What an agent does, from `GET /status` or an event of its stream. Raises ValueError."""
+    told = _STATUS.decode(body)
+    return AgentStatus(state=told.state, why=told.why, source=told.source, since=told.since)
+
+
+def encode_reply(reply: AgentReply) -> bytes:
+    """The body of the `POST /tasks/send` that brings a reply to the host of the waiting agent."""
+    sender = reply.sender
+    metadata: dict[str, Any] = {
+        "sender": {
+            "sender_id": sender.sender_id,
+            "sender_type": sender.sender_type,
+            "sender_endpoint": sender.sender_endpoint,
+        },
+        "in_reply_to": reply.in_reply_to,
+    }
+    if reply.failed:
+        metadata["failed"] = True
+    if reply.inferred:
+        metadata["inferred"] = True
+    message = Message(message_id=MessageId(""), role=Role.AGENT, parts=reply.parts)
+    return to_json({"message": message_object(message), "metadata": metadata})
 
 
 def encode_failure(error: SynapseError) -> WireAnswer:

@@ -20,6 +20,7 @@ from synapse.core.requests import (
     AnswerQuestion,
     CancelTask,
     CreateTask,
+    FollowStatus,
     GetStatus,
     GetTask,
     ListExternals,
@@ -347,6 +348,10 @@ def decode_signal(wire: WireRequest) -> ReportSignal:
 
 def decode_status(_wire: WireRequest) -> GetStatus:
     return GetStatus()
+
+
+def decode_follow_status(_wire: WireRequest) -> FollowStatus:
+    return FollowStatus()
 
 
 def decode_discover(wire: WireRequest) -> AddExternal:

@@ -1,6 +1,6 @@
 """From core facts to wire words: plain functions, field by field.
 
-Updates of the feed as the events of a stream: `snapshot` first, then one for each thing that happened.
+The events of the two streams of a host: the updates of a task (`snapshot` first), and the states of the agent.
 
 How the synapse dialect says that something is wrong: `{"error": {"code", "message", "hint"}}` and an HTTP status.
 """
@@ -17,7 +17,7 @@ import msgspec
 
 from synapse.core import errors
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
-from synapse.core.driver import HoldReason, Sighting
+from synapse.core.driver import AgentStatus, HoldReason, Sighting
 from synapse.core.errors import SynapseError, describe
 from synapse.core.events import (
     ArtifactAdded,
@@ -342,6 +342,12 @@ def encode_update(update: Update) -> WireEvent:
     name, fields = described(update.event)
     event: Wire = {"type": name, "at": instant(update.event.at), **fields}
     return WireEvent(str(update.seq), name, to_json({"event": event, "task": task}))
+
+
+def encode_agent_status(status: AgentStatus) -> WireEvent:
+    """The event of a stream that tells what the agent does; its fields are those of `GET /status`."""
+    told = {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
+    return WireEvent("", "status", to_json(told))
 
 
 def described(event: TaskEvent) -> tuple[str, Wire]:

@@ -23,7 +23,7 @@ from synapse.dialects.dialect import (
     WireRequest,
 )
 from synapse.dialects.synapse import commands, decode, encode
-from synapse.dialects.synapse.encode import Wire, encode_error, encode_update
+from synapse.dialects.synapse.encode import Wire, encode_agent_status, encode_error, encode_update
 
 CARD_PATH: Final = "/.well-known/agent.json"
 
@@ -65,6 +65,9 @@ _HOST: Final[tuple[AnyRoute, ...]] = (
     CallRoute(method="POST", path="/signals", ask=_ask_signal),
     Route(method="GET", path="/queue", decode=decode.decode_status, encode=encode.encode_queue),
     Route(method="GET", path="/status", decode=decode.decode_status, encode=encode.encode_status),
+    StreamRoute(
+        method="GET", path=commands.STATUS_STREAM, decode=decode.decode_follow_status, encode=encode_agent_status
+    ),
     CallRoute(method="POST", path=commands.PATH, ask=commands.ask),
 )
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from synapse.core.agent import AGENT_STATES, READY, WORKING
-from synapse.core.driver import DEGRADED, AgentView, Sighting, Submitted, Turn, TurnEvent
+from synapse.core.driver import DEGRADED, AgentView, Sighting, StatusListener, Submitted, Turn, TurnEvent
 from synapse.core.question import Choice
 from synapse.core.types import Clock
 from synapse.drivers.pty.adapters.adapter import Sender
@@ -83,6 +83,10 @@ class PtyDriver:
             ),
             question=asked.question if asked else None,
         )
+
+    def watch(self, listener: StatusListener) -> Callable[[], None]:
+        """Call `listener` with each change of the agent's state; see core.driver.Driver."""
+        return self._lookout.listeners.add(listener)
 
     async def wait_ready(self) -> None:
         """Return when a message can be taken.
@@ -159,6 +163,7 @@ class PtyDriver:
         """
         if kind in AGENT_STATES:
             self._lookout.evidence.report(Source(source), kind, detail, self._now())
+            self._lookout.tell_state()
         else:
             self._station.heard.add(Signal(source, kind, detail))
         self._lookout.wake()
@@ -166,6 +171,7 @@ class PtyDriver:
     def report(self, report: SignalReport) -> None:
         """Take what the program says of its turn; see `signals.adapter.Listener`."""
         self._lookout.evidence.report(report.source, report.state, report.detail, self._now())
+        self._lookout.tell_state()
         self._station.asking.receive(report)
         self._station.heard.report(report)
         self._lookout.wake()
@@ -264,6 +270,7 @@ class PtyDriver:
 
     def _program_ended(self, exited: asyncio.Future[int]) -> None:
         self._lookout.evidence.exited(end_of(exited.result()), self._now())
+        self._lookout.tell_state()
         self._lookout.wake()
 
     def _now(self) -> float:

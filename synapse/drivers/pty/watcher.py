@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
+from synapse.core.driver import AgentStatus, StatusListeners
 from synapse.core.types import Clock
 from synapse.drivers.pty.pump import Pump, edits_lines
 from synapse.drivers.pty.screen import LockedScreen
@@ -54,6 +56,8 @@ class ScreenWatcher:
         self._costs = (0.0, 0.0)
         """What the last two looks at something new took."""
         self._latest: Look | None = None
+        self.listeners = StatusListeners()
+        self._told_state = ""
         self._logged_state = ""
         self._log_budget = (_LOG_BURST, clock.monotonic())
         """How many changes of state may be logged, as of when."""
@@ -92,11 +96,23 @@ class ScreenWatcher:
         self._looked_at = now
         self._latest = look
         self._log_state(now)
+        self.tell_state()
         if is_new:
             self._costs = (self._costs[1], self._clock.monotonic() - begun)
             # Whoever looks takes the edge that the others wait for.
             self.wake()
         return look
+
+    def tell_state(self) -> None:
+        """Tell the listeners if the agent's state is another than the last time."""
+        if self.evidence.verdict.state != self._told_state:
+            self._told_state = self.evidence.verdict.state
+            self.listeners.tell(self._status)
+
+    def _status(self) -> AgentStatus:
+        verdict = self.evidence.verdict
+        since = self._clock.now() - timedelta(seconds=self._clock.monotonic() - verdict.since)
+        return AgentStatus(state=verdict.state, why=verdict.why, source=verdict.source, since=since)
 
     def _log_state(self, now: float) -> None:
         verdict = self.evidence.verdict

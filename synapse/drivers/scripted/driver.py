@@ -30,6 +30,8 @@ from synapse.core.driver import (
     Refused,
     Resumed,
     Sighting,
+    StatusListener,
+    StatusListeners,
     Submitted,
     Turn,
     TurnEvent,
@@ -77,6 +79,7 @@ class ScriptedDriver:
         self._numbers = itertools.count(1)
         self._answered = asyncio.Event()
         self._answer = ""
+        self._listeners = StatusListeners()
         self._view = self._before = _Sight(READY, _IDLE, clock.now())
         self._admitted = asyncio.Event()
         if script.startup is None:
@@ -88,6 +91,9 @@ class ScriptedDriver:
         state, why, since, question = self._view
         sighting = Sighting(source=SOURCE, state=state, detail=why, at=since)
         return AgentView(state=state, why=why, source=SOURCE, since=since, sightings=(sighting,), question=question)
+
+    def watch(self, listener: StatusListener) -> Callable[[], None]:
+        return self._listeners.add(listener)
 
     async def wait_ready(self) -> None:
         await self._admitted.wait()
@@ -153,7 +159,7 @@ class ScriptedDriver:
         if question is None or question.id != question_id:
             raise QuestionGone
         self._answer = label_of(question, chosen(question, option=choice.option, text=choice.text))
-        self._view = self._before
+        self._show(self._before)
         self._admitted.set()
         self._answered.set()
         return "signal"
@@ -214,11 +220,15 @@ class ScriptedDriver:
         posed = replace(question, id=f"{SOURCE}-{next(self._numbers)}")
         self._answered.clear()
         self._before = self._view
-        self._view = _Sight(WAITING, f"asks: {posed.title}", self._clock.now(), posed)
+        self._show(_Sight(WAITING, f"asks: {posed.title}", self._clock.now(), posed))
         return posed
 
     def _enter(self, state: str, why: str) -> None:
-        self._view = _Sight(state, why, self._clock.now())
+        self._show(_Sight(state, why, self._clock.now()))
+
+    def _show(self, sight: _Sight) -> None:
+        self._view = sight
+        self._listeners.tell(lambda: self.view().status)
 
 
 class _Sight(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
-from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
+from tests.conformance.real_hosts import COMMAND, EXTENSIONS, PATIENCE, environ, scripted_host
 from tests.conformance.wire_client import WireClient
 from tests.integration.waiting import until
 
@@ -78,6 +78,23 @@ def test_nobody_gets_in_without_a_key(served: Served) -> None:
         reply = served.gateway.ask("GET", path)
         assert reply.status == 401, path
         assert "Bearer" in reply.headers["www-authenticate"]
+
+
+def test_an_agent_is_known_with_all_that_it_declares_from_its_first_request_on(served: Served) -> None:
+    served.read("/agents/list.json")
+    plan = "https://example.com/ext/plan/v1"
+    message = {"messageId": "plan-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    with scripted_host(served.gateway.home, EXTENSIONS, name="planner"):
+        first = served.gateway.ask(
+            "POST",
+            "/agents/planner/v1/message:send",
+            {"message": message},
+            key=served.laptop,
+            A2A_Version="1.0",
+            A2A_Extensions=plan,
+        )
+
+    assert (first.status, first.headers.get("a2a-extensions")) == (200, plan), first.body
 
 
 @pytest.mark.parametrize("agent", ["conf", "tck", "ada"])

@@ -20,9 +20,10 @@ from synapse.dialects.a2a_v0_3 import routes as errors_0_3
 from synapse.dialects.a2a_v1 import routes as errors_1_0
 from synapse.dialects.supervisor import routes as errors_supervisor
 from synapse.gateway.config import GatewayConfig, own_url, take_gateway_place
-from synapse.gateway.directory import FRESH_SECONDS, LocalAgents
-from synapse.net.hosts import HostClient
-from synapse.registry.files import FileRegistry, gateways
+from synapse.gateway.directory import GatewayAgent, LocalAgents
+from synapse.net.hosts import open_host_client
+from synapse.registry.files import gateways
+from synapse.registry.local import FRESH_SECONDS, open_registry
 from tests.conformance.in_memory_service import InMemoryService
 from tests.conformance.served_host import served
 from tests.fakes.clock import FakeClock
@@ -49,15 +50,26 @@ class CommandedService(InMemoryService):
         return CommandResult(task_id="t", version=3)
 
 
-async def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
-    registry = FileRegistry(tmp_path / "registry")
+class Hosts:
+    """The hosts in a registry, as a gateway sees them."""
 
+    def __init__(self, home: Path) -> None:
+        clock = FakeClock()
+        self.registry = open_registry(home / "registry", clock.monotonic)
+        self.client = open_host_client(self.registry, clock, self.registry.recheck)
+        self._agents = LocalAgents(self.registry, self.client, me="synapse-gateway-8000")
+
+    async def seen(self) -> tuple[GatewayAgent, ...]:
+        await self._agents.refresh()
+        return self._agents()
+
+
+async def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
     async def story(services: list[CommandedService], entry: AgentEntry) -> None:
-        client = HostClient(FakeClock().monotonic)
-        hosts = LocalAgents(registry, client, FakeClock(), me="synapse-gateway-8000")
-        assert hosts() == ()
-        registry.write(entry)
-        (agent,) = hosts()
+        hosts = Hosts(tmp_path)
+        assert await hosts.seen() == ()
+        await hosts.registry.publish(entry)
+        (agent,) = await hosts.seen()
 
         assert (agent.name, await agent.state()) == (entry.agent_id, READY)
         assert await agent.command(CancelTask("t"), LAPTOP) == CommandResult(task_id="t", version=3)
@@ -65,7 +77,7 @@ async def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> No
         with pytest.raises(TaskNotCancelable, match="it is done") as refused:
             await agent.command(CancelTask("done"), LAPTOP)
         assert refused.value.hint == "look"
-        client.close()
+        hosts.client.close()
 
     services: list[CommandedService] = []
 
@@ -78,25 +90,22 @@ async def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> No
 
 
 async def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp_path: Path) -> None:
-    registry = FileRegistry(tmp_path / "registry")
     # It seems to live, because its process does; nobody listens at its socket.
     entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "none"))
 
-    clock = FakeClock()
-    hosts = LocalAgents(registry, HostClient(clock.monotonic), clock, me="synapse-gateway-8000")
-    registry.write(entry)
-    (agent,) = hosts()
+    hosts = Hosts(tmp_path)
+    await hosts.registry.publish(entry)
+    (agent,) = await hosts.seen()
     assert await agent.state() == EXITED
     with pytest.raises(AgentNotResponding) as refused:
         await agent.command(CancelTask("t"), LAPTOP)
     assert not isinstance(refused.value, OutcomeUnknown), "nothing was sent"
-    registry.remove(entry.agent_id)
-    assert hosts() == ()
+    await hosts.registry.withdraw(entry.agent_id)
+    assert await hosts.seen() == ()
     assert FRESH_SECONDS <= 1
 
 
 async def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp_path: Path) -> None:
-    registry = FileRegistry(tmp_path / "registry")
     entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "silent"))
     said = Message(message_id=MessageId("my-id"), role=Role.USER, parts=(TextPart(text="hi"),))
 
@@ -104,12 +113,10 @@ async def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_op
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
 
-    clock = FakeClock()
-    client = HostClient(clock.monotonic)
-    hosts = LocalAgents(registry, client, clock, me="synapse-gateway-8000")
-    registry.write(entry)
+    hosts = Hosts(tmp_path)
+    await hosts.registry.publish(entry)
     async with await asyncio.start_unix_server(hang_up, entry.socket):
-        (agent,) = hosts()
+        (agent,) = await hosts.seen()
         with pytest.raises(OutcomeUnknown, match=r"is not responding\. It is not known whether it took") as sent:
             await agent.command(SendMessage(message=said, dialect="a2a_v1"), LAPTOP)
         with pytest.raises(OutcomeUnknown) as canceled:

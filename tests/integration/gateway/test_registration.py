@@ -25,7 +25,9 @@ from synapse.dialects.supervisor import routes as supervisor
 from synapse.external.client import open_externals
 from synapse.gateway.external import GatewayExternals
 from synapse.gateway.in_process import InProcessAgents, InProcessSockets
+from synapse.net.hosts import open_host_client
 from synapse.registry.files import UNKNOWN, FileRegistry, start_time
+from synapse.registry.local import open_registry
 from tests.fakes.desk import say
 from tests.fakes.facts import opened as waiting
 from tests.fakes.leased_store import LeasedStore
@@ -51,13 +53,26 @@ def running() -> int:
 async def opened(home: Path, *, allow: bool = False) -> AsyncGenerator[tuple[GatewayExternals, InProcessAgents]]:
     store = await LeasedStore.open(home / "store.db")
     residents = InProcessAgents()
-    registry = FileRegistry(home / "registry")
+    clock = SystemClock()
+    registry = open_registry(home / "registry", clock.monotonic)
     sockets = tempfile.TemporaryDirectory(prefix="s")
     settings = Settings(home=home, uds_dir=Path(sockets.name), sources={"uds_dir": "test"}, allow_private_agents=allow)
     try:
         async with asyncio.timeout(BOUND):
             doors = InProcessSockets(AgentEntry(GATEWAY, "gateway"), registry, settings)
-            yield GatewayExternals(settings, store, registry, residents, SystemClock(), doors=doors), residents
+            yield (
+                GatewayExternals(
+                    settings,
+                    store,
+                    registry,
+                    residents,
+                    clock,
+                    hosts=open_host_client(registry, clock, registry.recheck),
+                    gateways=open_registry(home / "gateways", clock.monotonic),
+                    doors=doors,
+                ),
+                residents,
+            )
     finally:
         await residents.stop()
         await store.close()

@@ -20,7 +20,8 @@ from synapse.core.task import Task, TaskId, TaskState
 from synapse.drivers.scripted.script import read_script
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, resident_entry
 from synapse.host.scripted import play
-from synapse.registry.files import FileRegistry
+from synapse.net.hosts import open_host_client
+from synapse.registry.local import open_registry
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.fakes.desk import say
 from tests.fakes.leased_store import LeasedStore
@@ -43,11 +44,13 @@ async def opened(home: Path) -> AsyncGenerator[LeasedStore]:
 
 
 def resident(home: Path, store: LeasedStore, name: str = "tck", script: Path = CONFORMANCE) -> InProcessAgent:
+    registry = open_registry(home / "registry", CLOCK.monotonic)
     return InProcessAgent(
         resident_entry(name, "scripted", CLOCK),
         play(read_script(script), CLOCK),
         store=store,
-        registry=FileRegistry(home / "registry"),
+        registry=registry,
+        hosts=open_host_client(registry, CLOCK, registry.recheck),
         settings=Settings(home=home),
     )
 

@@ -18,7 +18,9 @@ from synapse.core.json_text import object_in
 from synapse.drivers.scripted.script import read_script
 from synapse.gateway.in_process import InProcessAgent, InProcessSockets, resident_entry
 from synapse.host.scripted import play
+from synapse.net.hosts import open_host_client
 from synapse.registry.files import FileRegistry
+from synapse.registry.local import open_registry
 from tests.conformance.real_hosts import CONFORMANCE
 from tests.fakes.leased_store import LeasedStore
 
@@ -42,12 +44,13 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 
 
 def resident(name: str, store: LeasedStore, settings: Settings) -> InProcessAgent:
-    registry = FileRegistry(settings.registry)
+    registry = open_registry(settings.registry, CLOCK.monotonic)
     return InProcessAgent(
         resident_entry(name, "scripted", CLOCK),
         play(read_script(CONFORMANCE), CLOCK),
         store=store,
         registry=registry,
+        hosts=open_host_client(registry, CLOCK, registry.recheck),
         settings=settings,
         open_door=InProcessSockets(GATEWAY, registry, settings).open,
     )

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from synapse.client.http import NoAnswer
-from synapse.net.hosts import IDLE_SECONDS, HostClient
+from synapse.config.process import SystemClock
+from synapse.core.agent import EXITED, READY, WAITING, WORKING, AgentEntry
+from synapse.core.errors import AgentNotResponding
+from synapse.net.hosts import IDLE_SECONDS, UnixHostClient
+from tests.fakes.clock import FakeClock
+from tests.fakes.desk import FixedRegistry
 
 pytestmark = pytest.mark.integration
 
+BOUND = 10.0
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -59,24 +66,18 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-class Time:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def client_of(clock: FakeClock | None = None) -> UnixHostClient:
+    return UnixHostClient(FixedRegistry(), clock or FakeClock())
 
 
 async def test_connections_are_used_again_until_they_were_idle_for_too_long(tmp_path: Path) -> None:
-    time = Time()
-    client = HostClient(time)
+    clock = FakeClock()
+    client = client_of(clock)
     async with Hosts(tmp_path / "s") as host:
         for _ in range(3):
             assert await client.ask(host.path, "POST", "/commands", b"{1}") == (200, b"{}")
         assert host.connections == 1
-        time.now += IDLE_SECONDS + 0.1
+        clock.advance(IDLE_SECONDS + 0.1)
         await client.ask(host.path, "GET", "/status")
         assert host.connections == 2
         assert host.asked[0] == b"POST /commands HTTP/1.1 {1}"
@@ -85,7 +86,7 @@ async def test_connections_are_used_again_until_they_were_idle_for_too_long(tmp_
 
 
 async def test_requests_at_the_same_time_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    client = HostClient(Time())
+    client = client_of()
     async with Hosts(tmp_path / "s") as host:
         answers = await asyncio.gather(*(client.ask(host.path, "POST", "/x", b"{}") for _ in range(30)))
         assert [answer.status for answer in answers] == [200] * 30
@@ -100,7 +101,7 @@ async def test_a_connection_that_the_host_has_closed_is_not_used_again(tmp_path:
         await _head(reader)
         writer.write(OK.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"))
 
-    client = HostClient(Time())
+    client = client_of()
     async with Hosts(tmp_path / "s", once) as host:
         for _ in range(2):
             await client.ask(host.path, "GET", "/status")
@@ -109,7 +110,7 @@ async def test_a_connection_that_the_host_has_closed_is_not_used_again(tmp_path:
 
 async def test_nobody_there_is_an_error_that_says_nothing_was_sent(tmp_path: Path) -> None:
     with pytest.raises(NoAnswer) as silence:
-        await HostClient(Time()).ask(str(tmp_path / "none"), "GET", "/status")
+        await client_of().ask(str(tmp_path / "none"), "GET", "/status")
     assert not silence.value.sent
 
 
@@ -123,7 +124,7 @@ async def test_a_host_that_hangs_up_or_makes_no_sense_has_not_answered(tmp_path:
 
     async with Hosts(tmp_path / "s", odd) as host:
         with pytest.raises(NoAnswer) as silence:
-            await HostClient(Time()).ask(host.path, "GET", "/status")
+            await client_of().ask(host.path, "GET", "/status")
         assert silence.value.sent
 
 
@@ -133,5 +134,55 @@ async def test_a_host_that_says_nothing_is_given_up(tmp_path: Path) -> None:
 
     async with Hosts(tmp_path / "s", silent) as host:
         with pytest.raises(NoAnswer) as silence:
-            await HostClient(Time()).ask(host.path, "GET", "/status", seconds=0.05)
+            await client_of().ask(host.path, "GET", "/status", seconds=0.05)
         assert silence.value.timed_out
+
+
+def answer(body: object, status: bytes = b"200 OK") -> bytes:
+    content = json.dumps(body).encode()
+    return b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (status, len(content), content)
+
+
+async def test_a_host_of_an_earlier_version_is_asked_again_and_again_what_its_agent_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.net.hosts.POLL_SECONDS", 0.001)
+    states = [READY, READY, WORKING, WAITING, READY]
+
+    async def earlier(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await _head(reader):
+            if head.startswith(b"GET /status/subscribe "):
+                writer.write(answer({"error": {"code": "route_not_found"}}, b"404 Not Found"))
+            elif states:
+                told = {"state": states.pop(0), "why": "w", "source": "screen", "since": "2026-01-15T10:30:00.000Z"}
+                writer.write(answer(told | {"queue_depth": 0}))
+            else:
+                return
+
+    client = UnixHostClient(FixedRegistry(), SystemClock(), return_seconds=0)
+    async with asyncio.timeout(BOUND), Hosts(tmp_path / "s", earlier) as host:
+        agent = AgentEntry("synapse-codex-1", "codex", socket=host.path)
+        told = [status.state async for status in client.follow_status(agent)]
+    assert told == [READY, WORKING, WAITING, READY, EXITED]
+    client.close()
+
+
+async def test_a_host_that_goes_silent_in_the_middle_of_a_stream_is_said_not_to_respond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synapse.net.hosts.SILENCE_SECONDS", 0.05)
+    over = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _head(reader)
+        told = json.dumps({"state": READY, "why": "w", "source": "screen", "since": "2026-01-15T10:30:00.000Z"})
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        writer.write(f"id: \nevent: status\ndata: {told}\n\n".encode())
+        await over.wait()
+
+    async with asyncio.timeout(BOUND), Hosts(tmp_path / "s", silent) as host:
+        statuses = client_of().follow_status(AgentEntry("synapse-codex-1", "codex", socket=host.path))
+        assert (await anext(statuses)).state == READY
+        with pytest.raises(AgentNotResponding):
+            await anext(statuses)
+        over.set()

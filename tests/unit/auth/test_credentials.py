@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.auth.local import LocalAuth, loopback_hosts
+from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import ForeignOrigin, Unauthenticated
@@ -335,6 +336,31 @@ def test_a_page_of_our_own_is_not_foreign() -> None:
     gate().admit(scope(over_tcp(), HOST, (b"origin", b"http://localhost:8100")))
 
 
+@pytest.mark.parametrize("terminal_decides", [False, True])
+async def test_a_process_is_judged_once_it_and_the_agents_have_been_read_and_nobody_else_waits_for_that(
+    proc: Path, *, terminal_decides: bool
+) -> None:
+    read, may_go_on = asyncio.get_running_loop().create_future(), asyncio.Event()
+    admission = LocalAdmission(gate(terminal_decides=terminal_decides), may_go_on.wait)
+    peer = Peer(via_socket=True, uid=OUR_UID, pid=22, reading=read)
+    admitted = admission(scope(peer))
+    assert not isinstance(admitted, Caller)
+    waiting = asyncio.ensure_future(admitted)
+    assert isinstance(admission(scope(over_tcp(), HOST)), Caller)
+
+    read.set_result(read_lineage(22, str(proc)))
+    assert not (await asyncio.wait({waiting}, timeout=0.01))[0]
+    may_go_on.set()
+    assert (await waiting).agent_id == "synapse-codex-8120"
+    assert admission(scope(peer)) is peer.caller
+
+
+async def read_peer(connection: socket.socket) -> Peer:
+    peer = peer_of(connection)
+    await peer.read()
+    return peer
+
+
 def be_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let older kernels' calls fail as they fail there."""
 
@@ -349,11 +375,13 @@ def be_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
 @pytest.mark.parametrize("kernel", ["new", "before 6.5", "before 5.3"])
-def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+async def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer(
+    monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
     be_kernel(kernel, monkeypatch)
     left, right = socket.socketpair(socket.AF_UNIX)
     with closing(left), closing(right):
-        peer = peer_of(left)
+        peer = await read_peer(left)
 
     assert (peer.via_socket, peer.uid, peer.pid) == (True, os.getuid(), os.getpid())
     assert (peer.lineage.processes[0].pid, peer.lineage.doubt) == (os.getpid(), "")
@@ -361,7 +389,7 @@ def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer(monkeypatch: pytes
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
 @pytest.mark.parametrize("kernel", ["new", "before 6.5", "before 5.3"])
-def test_a_process_that_has_connected_and_exited_is_nobodys(
+async def test_a_process_that_has_connected_and_exited_is_nobodys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
 ) -> None:
     be_kernel(kernel, monkeypatch)
@@ -372,7 +400,7 @@ def test_a_process_that_has_connected_and_exited_is_nobodys(
         subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=20)
         accepted, _ = listener.accept()
         with closing(accepted):
-            peer = peer_of(accepted)
+            peer = await read_peer(accepted)
 
     assert (peer.uid, peer.lineage.processes) == (os.getuid(), ())
     assert "has exited" in peer.lineage.doubt

@@ -28,15 +28,18 @@ class Here:
         self.looks = 0
         self.looked = asyncio.Event()
 
-    def entries(self) -> Sequence[AgentEntry]:
+    async def agents(self) -> Sequence[AgentEntry]:
         self.looks += 1
         self.looked.set()
         return [AgentEntry(f"synapse-dummy-{name}", "dummy", name=name) for name in self._names]
 
-    def write(self, entry: AgentEntry) -> None:
+    async def find(self, agent_id: str) -> AgentEntry | None:
+        raise AssertionError(agent_id)
+
+    async def publish(self, entry: AgentEntry) -> None:
         raise AssertionError(entry)
 
-    def remove(self, agent_id: str) -> None:
+    async def withdraw(self, agent_id: str) -> None:
         raise AssertionError(agent_id)
 
 

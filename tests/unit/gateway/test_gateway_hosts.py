@@ -8,21 +8,27 @@ from pathlib import Path
 from synapse.core.agent import AgentEntry
 from synapse.core.extension import Extension, to_text
 from synapse.gateway.directory import GatewayDirectory, LocalAgents
-from synapse.net.hosts import HostClient
-from synapse.registry.files import FileRegistry
+from synapse.net.hosts import open_host_client
+from synapse.registry.local import open_registry
 from tests.fakes.clock import FakeClock
 
 PLAN = Extension(uri="urn:plan", required=True)
 PACE = Extension(uri="urn:pace")
 
 
-def test_the_entry_of_a_host_tells_what_it_declares_and_one_that_is_gone_leaves_what_is_told(tmp_path: Path) -> None:
-    registry = FileRegistry(tmp_path / "registry")
+async def test_the_entry_of_a_host_tells_what_it_declares_and_one_that_is_gone_leaves_what_is_told(
+    tmp_path: Path,
+) -> None:
+    ada = AgentEntry("synapse-dummy-8190", "dummy", name="ada", pid=os.getpid(), extensions=to_text((PLAN,)))
     clock = FakeClock()
-    hosts = LocalAgents(registry, HostClient(clock.monotonic), clock, me="gateway")
+    registry = open_registry(tmp_path / "registry", clock.monotonic)
+    hosts = LocalAgents(registry, open_host_client(registry, clock, registry.recheck), me="gateway")
     directory = GatewayDirectory(hosts, extensions={"gone": (PACE,)})
 
+    await directory.refresh()
     assert directory.extensions_of("ada") == ()
-    registry.write(AgentEntry("synapse-dummy-8190", "dummy", name="ada", pid=os.getpid(), extensions=to_text((PLAN,))))
+    await registry.publish(ada)
+    assert not directory.is_current()
+    await directory.refresh()
     assert directory.extensions_of("ada") == (PLAN,)
     assert directory.extensions_of("gone") == (PACE,)

@@ -61,7 +61,7 @@ def held() -> FakeDriver:
 async def looked(gateway: World, pending: asyncio.Future[Any], times: int) -> None:
     """Look again so many times, each when what waits has heard of the last."""
     for _ in range(times):
-        gateway.service.recheck()
+        await gateway.service.recheck()
         await asyncio.wait({pending}, timeout=0.02)
 
 

@@ -79,8 +79,8 @@ class ComingAndGoing(FixedRegistry):
     is_here = False
 
     @override
-    def entries(self) -> Sequence[AgentEntry]:
-        return super().entries() if self.is_here else (ME,)
+    async def agents(self) -> Sequence[AgentEntry]:
+        return await super().agents() if self.is_here else (ME,)
 
 
 async def test_an_agent_that_was_back_meanwhile_may_be_away_as_long_again() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from synapse.core.agent import WAITING
 from synapse.core.caller import Caller
+from synapse.core.driver import AgentStatus
 from synapse.core.errors import FeedLagged, InvalidField, InvalidRequest, SynapseError, TaskNotFound
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Role, TextPart
 from synapse.core.push import PushConfig
@@ -31,6 +33,7 @@ from synapse.core.requests import (
 from synapse.core.task import TaskState
 from synapse.dialects.dialect import WireRequest
 from synapse.dialects.synapse import commands
+from synapse.dialects.synapse.encode import encode_agent_status
 from tests.unit.dialects.all_errors import ALL_ERRORS
 from tests.unit.dialects.error_samples import BARE, SAMPLES
 
@@ -196,3 +199,19 @@ def test_an_error_of_a_newer_host_is_an_error_with_its_code() -> None:
 @pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[]"])
 def test_an_answer_that_is_none_is_an_error_too(body: bytes) -> None:
     assert isinstance(commands.decode_failure(body), SynapseError)
+
+
+def test_what_an_agent_does_comes_back_as_it_was_told() -> None:
+    at = datetime(2026, 1, 15, 10, 30, 0, 250_000, UTC)
+    status = AgentStatus(state=WAITING, why="asks: Deploy?\n", source="screen", since=at)
+
+    event = encode_agent_status(status)
+
+    assert (event.name, b"\n" in event.data) == ("status", False)
+    assert commands.decode_agent_status(event.data) == status
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[]", b'{"since": "today"}', b'{"state": 1}'])
+def test_a_state_that_is_none_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"truncated|missing|malformed|Expected|Invalid"):
+        commands.decode_agent_status(body)

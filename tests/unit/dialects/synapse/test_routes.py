@@ -28,6 +28,7 @@ PATHS = {
     ("POST", "/signals"),
     ("GET", "/queue"),
     ("GET", "/status"),
+    ("GET", "/status/subscribe"),
     ("POST", "/external/discover"),
     ("GET", "/external/agents"),
     ("DELETE", "/external/agents/{alias}"),
@@ -40,8 +41,10 @@ def test_the_table_has_exactly_the_documented_paths() -> None:
     assert len(DIALECT.routes) == len(PATHS)
 
 
-def test_only_the_subscription_streams() -> None:
-    assert [route.path for route in DIALECT.routes if isinstance(route, StreamRoute)] == ["/tasks/{id}/subscribe"]
+def test_only_the_subscriptions_stream() -> None:
+    streams = [route.path for route in DIALECT.routes if isinstance(route, StreamRoute)]
+
+    assert streams == ["/tasks/{id}/subscribe", "/status/subscribe"]
 
 
 def test_the_card_is_answered_without_asking_the_service() -> None:

@@ -11,9 +11,11 @@ import pytest
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import AgentNotFound, TaskNotFound
 from synapse.core.message import TextPart
+from synapse.core.registry import AgentReply
 from synapse.core.requests import Sender
-from synapse.net.hosts import HostCourier
-from synapse.registry.files import FileRegistry
+from synapse.net.hosts import open_host_client
+from synapse.registry.local import open_registry
+from tests.fakes.clock import FakeClock
 from tests.unit.cli.fake_host import FakeHost, Fields
 
 ME = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="bert")
@@ -29,8 +31,12 @@ def ada(tmp_path: Path) -> Iterator[FakeHost]:
 
 
 async def carry(ada: FakeHost, to: Sender, task_id: str) -> None:
-    courier = HostCourier(ME, FileRegistry(ada.registry.folder))
-    await courier.carry(to, task_id, (TextPart(text="looks good"),), failed=False, inferred=True)
+    clock = FakeClock()
+    registry = open_registry(Path(ada.registry.folder), clock.monotonic)
+    hosts = open_host_client(registry, clock, registry.recheck)
+    me = Sender(sender_id=ME.agent_id, sender_type=ME.agent_type, sender_endpoint=ME.endpoint)
+    reply = AgentReply(sender=me, in_reply_to=task_id, parts=(TextPart(text="looks good"),), inferred=True)
+    await hosts.deliver_reply(to, reply)
 
 
 @pytest.mark.parametrize(
