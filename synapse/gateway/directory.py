@@ -23,7 +23,7 @@ from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotResponding, OutcomeUnknown
 from synapse.core.extension import Extensions, from_text, joined
-from synapse.core.requests import CommandResult, Request, SendMessage
+from synapse.core.requests import CommandResult, HostCommand, SendMessage
 from synapse.core.task import Task
 from synapse.core.types import Clock
 from synapse.dialects.synapse.commands import PATH, decode_done, decode_failure, encode_command
@@ -66,7 +66,7 @@ class LocalAgents:
             extensions=from_text(entry.extensions),
         )
 
-    async def _command(self, entry: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+    async def _command(self, entry: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         try:
             answer = await self._client.ask(entry.socket, "POST", PATH, encode_command(request, caller))
             if answer.status >= 400:
@@ -97,7 +97,7 @@ def _changed(folder: str) -> int:
         return 0
 
 
-Command = Callable[[Request, Caller], Awaitable[CommandResult]]
+Command = Callable[[HostCommand, Caller], Awaitable[CommandResult]]
 """Asks an agent's owner for something on behalf of a caller; raises a SynapseError."""
 
 

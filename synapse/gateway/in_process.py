@@ -25,19 +25,20 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotResponding, SynapseError
 from synapse.core.extension import to_text
-from synapse.core.requests import CommandResult, OnBehalfOf, Request
+from synapse.core.requests import CommandResult, HostCommand, OnBehalfOf
+from synapse.core.service import Handler
 from synapse.core.types import Clock
 from synapse.gateway.directory import GatewayAgent
 from synapse.host.agent import AgentRuntime, RunningAgent
 from synapse.host.identity import check_name, leave_inbox, take_inbox, take_socket
 from synapse.host.routes import DialectChoice, host_dialects
 from synapse.registry.files import UNKNOWN, FileRegistry, own_namespace, start_time
-from synapse.server.app import HttpApp, Service
+from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
 from synapse.server.listener import UnixListener
 from synapse.store.sqlite import SqliteStore
-from synapse.tasks.service import TaskService
+from synapse.tasks.service import AgentTasks
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +46,11 @@ _GATEWAY: Final = Caller(via_socket=True)
 """Who asks a resident: the gateway itself, as if over the socket of a host."""
 
 
-OpenDoor = Callable[[AgentEntry, RunningAgent, TaskService], AbstractAsyncContextManager[None]]
+OpenDoor = Callable[[AgentEntry, RunningAgent, AgentTasks], AbstractAsyncContextManager[None]]
 """Lets this user's own commands in for a while; see `runtime.resident_door`."""
 
 
-def _no_door(_entry: AgentEntry, _agent: RunningAgent, _service: TaskService) -> AbstractAsyncContextManager[None]:
+def _no_door(_entry: AgentEntry, _agent: RunningAgent, _service: AgentTasks) -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
 
@@ -75,7 +76,7 @@ class InProcessAgent:
         self._store = store
         self._registry = registry
         self._settings = settings
-        self._service: TaskService | None = None
+        self._service: AgentTasks | None = None
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
@@ -149,11 +150,10 @@ class InProcessAgent:
             started.set()
             await leave_inbox(self.entry, self._store)
 
-    async def _command(self, request: Request, caller: Caller) -> CommandResult:
+    async def _command(self, request: HostCommand, caller: Caller) -> CommandResult:
         if self._service is None:
             raise AgentNotResponding(self.entry.agent_id, self.entry.port, self.entry.agent_type)
-        done: CommandResult = await self._service.handle(OnBehalfOf(caller, request), _GATEWAY)
-        return done
+        return await self._service.on_behalf(OnBehalfOf(caller, request), _GATEWAY)
 
     async def _state(self) -> str:
         return self._agent.driver.view().state
@@ -226,7 +226,7 @@ class InProcessSockets:
         return self._gateway.agent_id
 
     @asynccontextmanager
-    async def open(self, entry: AgentEntry, agent: RunningAgent, service: Service) -> AsyncGenerator[None]:
+    async def open(self, entry: AgentEntry, agent: RunningAgent, service: Handler) -> AsyncGenerator[None]:
         """Let commands in until the end of the block. An agent that cannot have a door lives without."""
         try:
             listener = self._listen(entry)
@@ -263,7 +263,7 @@ class InProcessSockets:
         check_name(entry.name, self._settings)
         return take_socket(f"{self._gateway.agent_id}-{entry.name}", self._settings)
 
-    def _server(self, entry: AgentEntry, agent: RunningAgent, service: Service, listener: UnixListener) -> Server:
+    def _server(self, entry: AgentEntry, agent: RunningAgent, service: Handler, listener: UnixListener) -> Server:
         dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
         gate = LocalAuth(
             uid=os.getuid(),

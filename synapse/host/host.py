@@ -24,6 +24,7 @@ from synapse.config.process import Limit, open_file_limit, raise_file_limit, set
 from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.extension import to_text
+from synapse.core.service import Handler
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
 from synapse.host.background import begin_again
 from synapse.host.identity import HostIdentity, leave_inbox, take_inbox
@@ -31,11 +32,11 @@ from synapse.host.open_store import open_store
 from synapse.host.routes import DialectChoice, host_dialects
 from synapse.registry.files import FileRegistry, controlling_terminal
 from synapse.server.acceptor import limits_within
-from synapse.server.app import HttpApp, Service
+from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
 from synapse.store.sqlite import SqliteStore
-from synapse.tasks.service import TaskService
+from synapse.tasks.service import AgentTasks
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class Host:
             except OSError as error:
                 log.warning("registry_entry_not_restored", extra={"error": str(error)})
 
-    def _server(self, agent: RunningAgent, service: TaskService) -> Server:
+    def _server(self, agent: RunningAgent, service: AgentTasks) -> Server:
         # uvicorn and the dialect cost a tenth of a second to import: the agent has been started by now.
 
         return open_server(self._place, agent, service, self._registry, self._settings)
@@ -192,7 +193,7 @@ MOST_UNPROVEN_PER_USER: Final = 32
 
 
 def open_server(
-    place: HostIdentity, agent: RunningAgent, service: Service, registry: FileRegistry, settings: Settings
+    place: HostIdentity, agent: RunningAgent, service: Handler, registry: FileRegistry, settings: Settings
 ) -> Server:
     """Return the server of a host; it listens already, and answers once it is served."""
     entry = place.entry

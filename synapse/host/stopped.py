@@ -1,7 +1,9 @@
-"""Tasks of agents that do not run: leaving a message for one, reading, and taking back, straight in the store.
+"""Builds StoppedTasks from the settings of a home.
 
-Only the holder of an inbox's lease writes its tasks, so each change here takes the lease for a moment. When an agent
-holds it, it runs after all, and is asked itself.
+The tasks of agents that do not run, straight in the store: queue a message for one, read, cancel, change.
+
+Only the holder of an inbox's lease writes its tasks, so each write takes the lease for a moment. When an agent holds
+it, that agent runs after all, and has to be asked itself.
 """
 
 from __future__ import annotations
@@ -10,19 +12,47 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any, Final
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
 
 from synapse.config.process import SystemClock, new_context_id, new_task_id
 from synapse.config.settings import Settings
-from synapse.core.caller import LOCAL_SCOPE, Caller
-from synapse.core.errors import AmbiguousTask, Conflict, QueueFull, TaskNotCancelable, TaskNotFound
+from synapse.core.caller import Caller
+from synapse.core.errors import Conflict, TaskNotFound, UnsupportedOperation
 from synapse.core.events import TaskOpened
-from synapse.core.message import Message
-from synapse.core.requests import ChangeTask, DeleteTask
-from synapse.core.store import TaskQuery
+from synapse.core.push import PushConfig
+from synapse.core.requests import (
+    AnswerQuestion,
+    CancelTask,
+    ChangeTask,
+    CreateTask,
+    DeletePushConfig,
+    DeleteTask,
+    FollowTask,
+    GetMessage,
+    GetPushConfig,
+    GetStatus,
+    GetTask,
+    HostStatus,
+    ListPushConfigs,
+    ListTasks,
+    PendingTask,
+    Replied,
+    Reply,
+    Request,
+    ResolveTask,
+    SendAndFollow,
+    SendAndWait,
+    SendMessage,
+    SetPushConfig,
+    SubscribeTask,
+    TaskStream,
+)
+from synapse.core.store import IsAlive, TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
-from synapse.core.types import deadline_after
+from synapse.core.types import Clock
 from synapse.host.agent import agent_quota
 from synapse.host.identity import holders_of
 from synapse.host.open_store import open_store
@@ -31,145 +61,251 @@ from synapse.store.sqlite import SqliteStore
 from synapse.tasks import outcomes
 from synapse.tasks.admission import message_digest, sender_in, sender_of
 from synapse.tasks.changes import changes, deletion
+from synapse.tasks.intake import Limits
 from synapse.tasks.journal import Journal
-from synapse.tasks.quota import size_of
+from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import is_instruction, is_waiting_in_queue
+from synapse.tasks.rules import (
+    cancellation,
+    deadline_of,
+    find_message,
+    find_repeated,
+    require_room_in_queue,
+    require_visible,
+    unsupported,
+    visible_scope,
+)
+from synapse.tasks.service import query_of
+
+
+@asynccontextmanager
+async def open_stopped(settings: Settings) -> AsyncGenerator[StoppedTasks]:
+    """Open the store for a moment. Raises StoreFailed."""
+    store = await open_store(settings)
+    try:
+        yield stopped_tasks(store, settings)
+    finally:
+        await store.close()
+
+
+def stopped_tasks(store: SqliteStore, settings: Settings) -> StoppedTasks:
+    """Return the service for the agents of this home that do not run."""
+    clock = SystemClock()
+
+    def quota_of(inbox: str, agent: str) -> Quota:
+        return agent_quota(inbox, agent, store, settings, clock)
+
+    ttl = settings.message_ttl
+    return StoppedTasks(
+        store,
+        clock=clock,
+        holder=LeaseHolder(
+            name=f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}",
+            is_alive=holders_of(FileRegistry(settings.registry)),
+        ),
+        limits=Limits(queue=settings.queue_limit, ttl=timedelta(seconds=ttl) if ttl else None),
+        quota_of=quota_of,
+        new_task_id=new_task_id,
+        new_context_id=new_context_id,
+    )
+
 
 _LEASE_TRIES: Final = 50
 _LEASE_PAUSE: Final = 0.03
 _PAGE: Final = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """Who takes the leases: this process, and how it knows whether the holder of another one still lives."""
+
+    name: str
+    is_alive: IsAlive
+
+
 class StoppedTasks:
-    """The store, as one uses it who runs no agent."""
+    """TaskService for agents that do not run; `of` narrows it to one inbox. Each write holds the inbox's lease.
 
-    def __init__(self, store: SqliteStore, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
-        self._holds = holders_of(FileRegistry(settings.registry))
-        self._journal = Journal(store)
-        self._clock = SystemClock()
+    It refuses what needs a running agent with UnsupportedOperation: to wait, to follow, to answer, to tell webhooks.
+    """
 
-    async def leave(
+    def __init__(  # noqa: PLR0913 - what a host would have for its tasks
         self,
-        inbox: str,
-        message: Message,
+        store: TaskStore,
         *,
-        agent_id: str,
-        priority: int,
-        ttl: float | None,
-        metadata: dict[str, Any],
-    ) -> Task:
-        """Leave a message in `inbox`, durably, for when its agent starts.
+        clock: Clock,
+        holder: LeaseHolder,
+        limits: Limits,
+        quota_of: Callable[[str, str], Quota],
+        new_task_id: Callable[[], str],
+        new_context_id: Callable[[], str],
+    ) -> None:
+        """`quota_of` returns the quota of an inbox, given also the agent's name for people."""
+        self._inbox = ""
+        self._agent_id = ""
+        self._store = store
+        self._journal = Journal(store)
+        self._clock = clock
+        self._holder = holder
+        self._limits = limits
+        self._quota_of = quota_of
+        self._new_task_id = new_task_id
+        self._new_context_id = new_context_id
+
+    def of(self, inbox: str, agent_id: str) -> StoppedTasks:
+        """Return the service for one inbox; `agent_id` names its agent as far as that is known."""
+        one = copy(self)
+        one.__dict__.update(_inbox=inbox, _agent_id=agent_id)
+        return one
+
+    async def send(self, request: SendMessage, caller: Caller) -> Task:
+        """Queue a message, durably, for when its agent starts. A repeated one returns the task that it made.
 
         Raises:
             Conflict: the agent has just started.
-            SenderMismatch: it says that it is from the system itself.
+            SenderMismatch: the message says that it is from the system itself.
+            MessageIdReused: the message id came before with other content.
             QueueFull: as many wait as the settings allow.
             QuotaExceeded: as much is kept for the agent as the settings allow.
+            UnsupportedOperation: the service is for no inbox, or the message is not the first of a task.
         """
+        if not self._inbox or request.task_id or request.in_reply_to:
+            raise UnsupportedOperation("only a new message can be queued for an agent that does not run")
         # No host is there to look who it is from; what only Synapse itself can say is refused here as there.
-        sender_of(sender_in(metadata), Caller(), ())
-        now = self._clock.now()
-        seconds = ttl or self._settings.message_ttl
+        sender_of(sender_in(request.metadata), Caller(), ())
         opened = TaskOpened(
-            task_id=TaskId(new_task_id()),
-            at=now,
-            agent_id=agent_id,
-            inbox=inbox,
-            context_id=new_context_id(),
-            scope=LOCAL_SCOPE,
-            dialect="synapse",
-            message=message,
-            priority=priority,
-            deadline=deadline_after(seconds, self._clock) if seconds else None,
-            metadata=metadata,
+            task_id=TaskId(self._new_task_id()),
+            at=self._clock.now(),
+            agent_id=self._agent_id,
+            inbox=self._inbox,
+            context_id=request.context_id or self._new_context_id(),
+            scope=caller.scope,
+            dialect=request.dialect,
+            message=request.message,
+            priority=request.priority,
+            deadline=deadline_of(request, self._limits.ttl_seconds, self._clock),
+            metadata={**request.metadata, "sender_verified": False},
         )
-        async with self._lease(inbox):
-            return await self._left_before(opened) or await self._leave(opened)
+        async with self._lease(self._inbox):
+            return await self._open(opened)
 
-    async def _left_before(self, opened: TaskOpened) -> Task | None:
-        """The task that the same message has made: it is sent again because no answer had come."""
-        taken = await self._store.find_message(opened.inbox, LOCAL_SCOPE, opened.message.message_id)
-        return await self._store.load(taken.task_id) if taken is not None else None
-
-    async def _leave(self, opened: TaskOpened) -> Task:
-        waiting = await self._store.open_tasks(opened.inbox)
-        for task in waiting:
-            if task.message.message_id == opened.message.message_id:
-                return task
-        depth = len(waiting)
-        if depth >= self._settings.queue_limit:
-            raise QueueFull(f"{depth} messages wait for '{opened.inbox}' already", hint="`synapse queue` shows them")
-        quota = agent_quota(opened.inbox, opened.agent_id, self._store, self._settings, self._clock)
-        await quota.take(size_of(opened.message, opened.metadata))
-        digest = message_digest(opened.message) if opened.message.message_id else ""
+    async def _open(self, opened: TaskOpened) -> Task:
+        message, inbox = opened.message, opened.inbox
+        digest = message_digest(message) if message.message_id else ""
+        if digest:
+            repeated = await find_repeated(message, digest, opened.scope, inbox, self._store)
+            if repeated is not None:
+                return await self._store.load(repeated)
+        waiting = len(await self._store.open_tasks(inbox))
+        require_room_in_queue(waiting, self._limits.queue, opened.agent_id)
+        await self._quota_of(inbox, opened.agent_id).take(size_of(message, opened.metadata))
         return await self._journal.record(opened, digest=digest)
 
+    async def get(self, request: GetTask, caller: Caller) -> Task:
+        return await self._expire(await self._find(request.task_id, caller, exact=request.exact))
+
+    async def get_message(self, request: GetMessage, caller: Caller) -> Task:
+        found = await find_message(request, caller, self._store, self._inbox)
+        return await self._expire(await self._find(found, caller, exact=True))
+
+    async def list(self, request: ListTasks, caller: Caller) -> TaskPage:
+        return await self._store.list(query_of(request, caller, self._inbox))
+
+    async def cancel(self, request: CancelTask, caller: Caller) -> Task:
+        """Raises TaskNotFound, TaskNotCancelable, or Conflict when the agent runs."""
+        task = await self.get(GetTask(request.task_id, exact=request.exact), caller)
+        canceled = cancellation(task, self._clock.now())
+        async with self._lease(task.inbox):
+            return await self._journal.record(*canceled)
+
+    async def change(self, request: ChangeTask, caller: Caller) -> Task:
+        """Raises TaskNotFound, InvalidField, IllegalTransition, or Conflict when the agent runs."""
+        task = await self._find(request.task_id, caller)
+        changed = changes(request, task, self._clock.now())
+        if not changed:
+            return task
+        async with self._lease(task.inbox):
+            return await self._journal.record(*changed)
+
+    async def delete(self, request: DeleteTask, caller: Caller) -> Task:
+        """Raises TaskNotFound, or Conflict when the agent runs."""
+        task = await self._find(request.task_id, caller)
+        async with self._lease(task.inbox):
+            return await self._journal.record(*deletion(task, self._clock.now()))
+
+    async def create(self, request: CreateTask, _caller: Caller) -> Task:
+        raise _refused(request)
+
+    async def send_and_wait(self, request: SendAndWait, _caller: Caller) -> PendingTask:
+        raise _refused(request)
+
+    async def send_and_follow(self, request: SendAndFollow, _caller: Caller) -> TaskStream:
+        raise _refused(request)
+
+    async def follow(self, request: FollowTask, _caller: Caller) -> TaskStream:
+        raise _refused(request)
+
+    async def subscribe(self, request: SubscribeTask, _caller: Caller) -> TaskStream:
+        raise _refused(request)
+
+    async def resolve(self, request: ResolveTask, _caller: Caller) -> Task:
+        raise _refused(request)
+
+    async def answer(self, request: AnswerQuestion, _caller: Caller) -> Task | None:
+        raise _refused(request)
+
+    async def reply(self, request: Reply, _caller: Caller) -> Replied:
+        raise _refused(request)
+
+    async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:
+        raise _refused(request)
+
+    async def set_push(self, request: SetPushConfig, _caller: Caller) -> PushConfig:
+        raise _refused(request)
+
+    async def get_push(self, request: GetPushConfig, _caller: Caller) -> PushConfig:
+        raise _refused(request)
+
+    async def list_push(self, request: ListPushConfigs, _caller: Caller) -> tuple[PushConfig, ...]:
+        raise _refused(request)
+
+    async def delete_push(self, request: DeletePushConfig, _caller: Caller) -> None:
+        raise _refused(request)
+
     async def last_inbox(self, agent_id: str) -> str:
-        """The inbox of the agent that last had this id, or an empty string: another may have its port by now."""
+        """Return the inbox of the agent that last had this id, or an empty string: another may have its port by now."""
         page = await self._store.list(TaskQuery(agent_id=agent_id, limit=1))
         return page.tasks[0].inbox if page.tasks else ""
 
-    async def find(self, prefix: str) -> Task:
-        """Return the task that `prefix` names. Raises TaskNotFound or AmbiguousTask."""
-        found = await self._store.find(prefix, limit=10)
-        if not found:
-            raise TaskNotFound(prefix)
-        if len(found) > 1:
-            raise AmbiguousTask(prefix, list(found))
-        task = await self._store.load(found[0])
-        if task.scope != LOCAL_SCOPE:
-            raise TaskNotFound(prefix)
-        return await self._looked_at(task)
+    async def waiting(self, caller: Caller) -> tuple[Task, ...]:
+        """Return what waits in any queue, of running agents too, in the order of delivery."""
+        query = TaskQuery(scope=visible_scope(caller), states=frozenset({TaskState.SUBMITTED}), limit=_PAGE)
+        tasks = [await self._expire(task) async for task in self._each(query)]
+        waiting = (task for task in tasks if is_waiting_in_queue(task) and not is_instruction(task))
+        return tuple(sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at)))
 
-    async def waiting(self) -> list[Task]:
-        """What waits in any queue, of living agents too, each in the order of its delivery."""
-        query = TaskQuery(scope=LOCAL_SCOPE, states=frozenset({TaskState.SUBMITTED}), limit=_PAGE)
-        looked_at = [await self._looked_at(task) async for task in self._each(query)]
-        waiting = (task for task in looked_at if is_waiting_in_queue(task) and not is_instruction(task))
-        return sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at))
-
-    async def recent(self, limit: int, is_wanted: Callable[[Task], bool]) -> list[Task]:
-        """The tasks that changed last, those of living agents too, the latest first."""
+    async def recent(self, limit: int, is_wanted: Callable[[Task], bool], caller: Caller) -> tuple[Task, ...]:
+        """Return the tasks that changed last, those of running agents too, the latest first."""
         found = list[Task]()
         if limit:
-            async for task in self._each(TaskQuery(scope=LOCAL_SCOPE, limit=_PAGE)):
+            async for task in self._each(TaskQuery(scope=visible_scope(caller), limit=_PAGE)):
                 if is_wanted(task):
                     found.append(task)
                 if len(found) == limit:
                     break
-        return found
+        return tuple(found)
 
-    async def take_back(self, task: Task) -> Task:
-        """Cancel a task whose agent does not run.
-
-        Raises:
-            TaskNotCancelable: it is finished.
-            Conflict: its agent runs.
-        """
-        if task.state.is_terminal:
-            raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
-        ended = outcomes.ended(task, self._clock.now(), TaskState.CANCELED, "canceled", "canceled by request")
-        async with self._lease(task.inbox):
-            return await self._journal.record(*ended)
-
-    async def change(self, task: Task, request: ChangeTask | DeleteTask) -> Task:
-        """Change or delete a task whose agent does not run.
-
-        Raises:
-            InvalidField, IllegalTransition: it cannot be changed so.
-            Conflict: its agent runs.
-        """
-        now = self._clock.now()
-        facts = deletion(task, now) if isinstance(request, DeleteTask) else changes(request, task, now)
-        if not facts:
-            return task
-        async with self._lease(task.inbox):
-            return await self._journal.record(*facts)
+    async def _find(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
+        """Return the task that the caller means, of this inbox if there is one. Raises TaskNotFound, AmbiguousTask."""
+        task_id = TaskId(wanted) if exact else await self._journal.resolve_id(wanted, self._inbox)
+        # From the store: a host may have written it since this process did.
+        task = require_visible(await self._store.load(task_id), caller, wanted)
+        if self._inbox not in ("", task.inbox):
+            raise TaskNotFound(wanted)
+        return task
 
     async def _each(self, query: TaskQuery) -> AsyncGenerator[Task]:
-        """All tasks that fit, page by page."""
+        """Yield all tasks that fit, page by page."""
         page = await self._store.list(query)
         for task in page.tasks:
             yield task
@@ -178,27 +314,25 @@ class StoppedTasks:
             for task in page.tasks:
                 yield task
 
-    async def _looked_at(self, task: Task) -> Task:
-        """The task, expired if its time has come: no host looks after a message whose agent does not run."""
+    async def _expire(self, task: Task) -> Task:
+        """Return the task, expired if its deadline has passed: no host does that for an agent that does not run."""
         now = self._clock.now()
         if not is_waiting_in_queue(task) or not task.is_overdue(self._clock):
             return task
-        holder = _holder()
-        if not await self._store.claim_inbox(task.inbox, holder, self._holds):
+        if not await self._store.claim_inbox(task.inbox, self._holder.name, self._holder.is_alive):
             return task  # its agent runs, and ends it
         try:
             return await self._journal.record(*outcomes.expired(task, now))
         except Conflict:
             return await self._store.load(task.id)
         finally:
-            await self._store.release_inbox(task.inbox, holder)
+            await self._store.release_inbox(task.inbox, self._holder.name)
 
     @asynccontextmanager
     async def _lease(self, inbox: str) -> AsyncGenerator[None]:
-        holder = _holder()
         # Another command may hold it for a moment.
         for _ in range(_LEASE_TRIES):
-            if await self._store.claim_inbox(inbox, holder, self._holds):
+            if await self._store.claim_inbox(inbox, self._holder.name, self._holder.is_alive):
                 break
             await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
         else:
@@ -206,18 +340,8 @@ class StoppedTasks:
         try:
             yield
         finally:
-            await self._store.release_inbox(inbox, holder)
+            await self._store.release_inbox(inbox, self._holder.name)
 
 
-def _holder() -> str:
-    return f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}"
-
-
-@asynccontextmanager
-async def open_unowned(settings: Settings) -> AsyncGenerator[StoppedTasks]:
-    """Open the store for a moment. Raises StoreFailed."""
-    store = await open_store(settings)
-    try:
-        yield StoppedTasks(store, settings)
-    finally:
-        await store.close()
+def _refused(request: Request[object]) -> UnsupportedOperation:
+    return unsupported("an agent that does not run", request)

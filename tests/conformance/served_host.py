@@ -15,9 +15,10 @@ import uvloop
 
 from synapse.auth.local import LocalAuth, loopback_hosts
 from synapse.core.agent import AgentEntry
+from synapse.core.service import Handler
 from synapse.dialects.dialect import Dialect
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
-from synapse.server.app import HttpApp, Service
+from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
 from synapse.server.listener import UnixListener, bind_port
@@ -49,7 +50,7 @@ def nobody() -> Sequence[AgentEntry]:
 @contextmanager
 def served(
     folder: Path,
-    make_service: Callable[[AgentEntry], Service],
+    make_service: Callable[[AgentEntry], Handler],
     *,
     entries: Callable[[], Sequence[AgentEntry]] = nobody,
     token: str = "",
