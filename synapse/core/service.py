@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from synapse.core import requests
 from synapse.core.caller import Caller
 from synapse.core.push import PushConfig
-from synapse.core.requests import HostStatus, PendingTask, Replied, Request, TaskStream
+from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, PendingTask, Replied, Request, TaskStream
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
 
@@ -99,6 +99,29 @@ class TaskService(Protocol):
 
     def delete_push(self, request: requests.DeletePushConfig, caller: Caller, /) -> Awaitable[None]:
         """Raises TaskNotFound or PushNotSupported."""
+        ...
+
+
+class ExternalAgents(Protocol):
+    """Remembers agents elsewhere under an alias, and sends them messages. Every method may raise StoreFailed."""
+
+    async def add(self, request: requests.AddExternal, /) -> ExternalAgent:
+        """Find an agent by its card and remember it. Raises InvalidRequest, Conflict or ExternalAgentFailed."""
+        ...
+
+    async def list(self) -> tuple[ExternalAgent, ...]:
+        """Return the known external agents, by alias."""
+        ...
+
+    async def remove(self, request: requests.RemoveExternal, /) -> ExternalAgent:
+        """Forget an agent; return what was known of it. Raises ExternalAgentNotFound."""
+        ...
+
+    async def send(self, request: requests.SendExternal, /) -> ExternalAnswer:
+        """Send a message; return the answer as far as it is known after a bounded wait.
+
+        Raises ExternalAgentNotFound, ExternalAgentFailed or WaitTimedOut.
+        """
         ...
 
 

@@ -31,14 +31,13 @@ from synapse.core.errors import (
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.push import PushConfig
+from synapse.core.push import PushConfig, PushService
 from synapse.core.question import ANSWERED, QUESTION, open_question
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import DEFAULT_PRIORITY, INTERRUPT_PRIORITY, ReceiptStep, Task, TaskId, TaskState
 from synapse.core.types import Clock, Deadline
-from synapse.push.service import PushConfigs
 from synapse.tasks import outcomes
 from synapse.tasks.admission import (
     ANYTHING,
@@ -99,7 +98,7 @@ class Intake:
         new_task_id: Callable[[], str],
         new_context_id: Callable[[], str],
         limits: Limits,
-        push_configs: PushConfigs | None = None,
+        push_configs: PushService | None = None,
         acceptance: Acceptance = ANYTHING,
         quota: Quota | None = None,
     ) -> None:

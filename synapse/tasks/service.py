@@ -35,7 +35,7 @@ from synapse.core.errors import (
 )
 from synapse.core.events import MetadataChanged, StateChanged, Update
 from synapse.core.message import Json, Message
-from synapse.core.push import PushConfig
+from synapse.core.push import PushConfig, PushService
 from synapse.core.question import Question
 from synapse.core.requests import (
     AddExternal,
@@ -75,12 +75,10 @@ from synapse.core.requests import (
     SubscribeTask,
     TaskStream,
 )
-from synapse.core.service import method_for
+from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.types import Clock
-from synapse.external.agents import Externals
-from synapse.push.service import PushConfigs
 from synapse.tasks.admission import USER
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.feed import Feed
@@ -190,11 +188,11 @@ class AgentTasks:
         replies: Replies,
         doubts: InDoubt,
         questions: Questions,
-        externals: Externals,
+        externals: ExternalAgents,
         driver: Driver,
         clock: Clock,
         hook_reports: HookReports | None = None,
-        push_configs: PushConfigs | None = None,
+        push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
     ) -> None:
         self._me = me
@@ -282,7 +280,7 @@ class AgentTasks:
     async def delete_push(self, request: DeletePushConfig, caller: Caller) -> None:
         await self._pushes().delete(await self._find(request.task_id, caller, exact=True), request.config_id)
 
-    def _pushes(self) -> PushConfigs:
+    def _pushes(self) -> PushService:
         if self._push_configs is None:
             raise PushNotSupported
         return self._push_configs
