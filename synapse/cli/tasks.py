@@ -30,10 +30,11 @@ from synapse.core.task import Task
 from synapse.dialects.synapse.encode import STATE_NAMES, task_object
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import require_no_lost_store
-from synapse.host.stopped import StoppedTasks, open_stopped
+from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry
 from synapse.tasks.admission import sender_in
 from synapse.tasks.recovery import is_instruction, is_waiting_for_reply
+from synapse.tasks.stopped import StoppedTasks
 
 TASKS_EXAMPLES = """
 synapse tasks                      of all agents, the latest change first

@@ -14,8 +14,8 @@ from synapse.core.service import METHODS, Handler, TaskService, method_for
 from synapse.gateway.metrics import ObservedService
 from synapse.gateway.service import CountedStreams, GatewayService
 from synapse.gateway.tasks import GatewayTasks
-from synapse.host.stopped import StoppedTasks
 from synapse.tasks.service import AgentTasks
+from synapse.tasks.stopped import StoppedTasks
 from tests.fakes.desk import Desk
 
 Kind = type[Request[object]]

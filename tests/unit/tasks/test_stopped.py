@@ -39,12 +39,13 @@ from synapse.core.requests import (
 from synapse.core.service import method_for
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
-from synapse.host import stopped as module
-from synapse.host.stopped import StoppedTasks, stopped_tasks
+from synapse.host.stopped import stopped_tasks
 from synapse.registry.files import UNKNOWN, start_time
 from synapse.store.sqlite import SqliteStore
+from synapse.tasks import stopped as module
 from synapse.tasks.admission import origin_metadata
 from synapse.tasks.journal import Journal
+from synapse.tasks.stopped import StoppedTasks
 from tests.fakes.facts import TASK, message, numbered, opened
 
 ME = Caller()
