@@ -20,8 +20,8 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -30,6 +30,7 @@ from urllib.parse import parse_qsl
 from synapse.auth.api_keys import ApiKey, checked_actions, id_in
 from synapse.core.caller import Caller
 from synapse.core.errors import InternalFailure, InvalidRequest, RateLimited, StoreFailed
+from synapse.core.requests import Ticket
 from synapse.core.types import Clock
 from synapse.dialects.dialect import Headers
 from synapse.server.peer import NOBODY, Peer
@@ -267,14 +268,6 @@ def _as_texts(headers: Headers) -> dict[str, str]:
 
 LIFETIME: Final = timedelta(seconds=30)
 MOST_TICKETS: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
-    """A ticket as its holder gets it."""
-
-    text: str = field(repr=False)
-    expires_at: datetime
 
 
 class TicketBook:

@@ -24,7 +24,7 @@ from synapse.core.requests import ChangeTask, ForAgent, GetAgent, RegisterAgent,
 NOT_HERE: Final = ""
 """Stands for the action of what belongs to an agent or to the person at its machine: no caller of a gateway may."""
 
-ACTION_OF: Final[Mapping[type[Request], str]] = {
+ACTION_OF: Final[Mapping[type[Request[object]], str]] = {
     requests.SendMessage: SEND,
     requests.SendAndWait: SEND,
     requests.SendAndFollow: SEND,
@@ -62,7 +62,7 @@ ACTION_OF: Final[Mapping[type[Request], str]] = {
 }
 
 
-def check_access(request: Request, caller: Caller) -> None:
+def check_access(request: Request[object], caller: Caller) -> None:
     """Return when the caller may ask this.
 
     Whether it sees the task that the request is about is decided where the task is loaded, by `caller.sees`.

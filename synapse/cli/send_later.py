@@ -14,13 +14,15 @@ from synapse.config.process import SystemClock
 from synapse.config.settings import Settings, load_settings, profile_names
 from synapse.core.address import matching, nearest
 from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
 from synapse.core.errors import BodyTooLarge, Conflict, QueueFull
 from synapse.core.json_text import encode
 from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.requests import SendMessage
 from synapse.core.task import DEFAULT_PRIORITY
 from synapse.dialects.synapse.encode import task_object
 from synapse.host.identity import check_name, inbox_of
-from synapse.host.stopped import open_unowned
+from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry
 
 _ID_BEGIN: Final = "synapse-"
@@ -120,15 +122,14 @@ async def _leave(
         role=Role.USER,
         parts=tuple(TextPart(text=part["text"]) for part in body["message"]["parts"]),
     )
-    async with open_unowned(settings) as unowned:
+    request = SendMessage(
+        message=message,
+        dialect="synapse",
+        priority=int(options.text("--priority") or DEFAULT_PRIORITY),
+        metadata=body["metadata"],
+    )
+    async with open_stopped(settings) as stopped:
         if agent_id.startswith(_ID_BEGIN):
-            inbox = await unowned.last_inbox(agent_id) or inbox
-        task = await unowned.leave(
-            inbox,
-            message,
-            agent_id=agent_id,
-            priority=int(options.text("--priority") or DEFAULT_PRIORITY),
-            ttl=options.seconds("--ttl"),
-            metadata={**body["metadata"], "sender_verified": False},
-        )
+            inbox = await stopped.last_inbox(agent_id) or inbox
+        task = await stopped.of(inbox, agent_id).send(request, Caller())
     return task_object(task)

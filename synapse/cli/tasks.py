@@ -2,14 +2,14 @@
 
 `synapse queue`: what waits for the agents, in the order of delivery.
 
-Tasks of agents that do not run, as the verbs see them: read from the store, and taken back there.
+Tasks of agents that do not run, as the verbs see them: read from the store, and canceled there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from synapse.cli.output import give_json, print_notice, print_result, warn_of_silent
 from synapse.cli.parser import VerbParser, whole_number
@@ -22,16 +22,19 @@ from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
+from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, AgentNotResponding, AmbiguousTarget, SynapseError, TaskNotFound
 from synapse.core.json_text import object_in, objects_in
+from synapse.core.requests import CancelTask, GetTask
 from synapse.core.task import Task
 from synapse.dialects.synapse.encode import STATE_NAMES, task_object
 from synapse.gateway.directory import left_name
 from synapse.host.open_store import require_no_lost_store
-from synapse.host.stopped import StoppedTasks, open_unowned
+from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry
 from synapse.tasks.admission import sender_in
 from synapse.tasks.recovery import is_instruction, is_waiting_for_reply
+from synapse.tasks.stopped import StoppedTasks
 
 TASKS_EXAMPLES = """
 synapse tasks                      of all agents, the latest change first
@@ -176,6 +179,8 @@ def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> lis
 
 
 T = TypeVar("T")
+_ME: Final = Caller()
+"""The user of this machine."""
 
 
 def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
@@ -183,14 +188,14 @@ def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
 
     Raises TaskNotFound, AmbiguousTask or StoreFailed.
     """
-    task = _with_store(lambda unowned: unowned.find(prefix), prefix)
+    task = _with_store(lambda stopped: stopped.get(GetTask(prefix), _ME), prefix)
     return owner(task), task_object(task)
 
 
 def stored_queue(living: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[str, Any]]]:
     """What waits for agents that do not run, and what `living` ones, by their inbox, hold back: no queue has that."""
     try:
-        waiting = _with_store(lambda unowned: unowned.waiting(), "")
+        waiting = _with_store(lambda stopped: stopped.waiting(_ME), "")
     except TaskNotFound:
         return []
     shown = (task for task in waiting if task.inbox not in living or task.attention)
@@ -211,7 +216,7 @@ def recent_tasks(agent: str, limit: int) -> list[Task]:
         return is_request and (not agent or is_of(agent, owner(task)))
 
     try:
-        return _with_store(lambda unowned: unowned.recent(limit, is_wanted), "")
+        return list(_with_store(lambda stopped: stopped.recent(limit, is_wanted, _ME), ""))
     except TaskNotFound:
         return []
 
@@ -229,11 +234,11 @@ def is_of(agent: str, owner: AgentEntry) -> bool:
 def take_back_each(task_ids: Sequence[str]) -> list[dict[str, Any] | SynapseError]:
     """Cancel tasks whose agents do not run; one that cannot be canceled has its error instead. Raises StoreFailed."""
 
-    async def cancel(unowned: StoppedTasks) -> list[dict[str, Any] | SynapseError]:
+    async def cancel(stopped: StoppedTasks) -> list[dict[str, Any] | SynapseError]:
         told = list[dict[str, Any] | SynapseError]()
         for task_id in task_ids:
             try:
-                told.append(task_object(await unowned.take_back(await unowned.find(task_id))))
+                told.append(task_object(await stopped.cancel(CancelTask(task_id), _ME)))
             except SynapseError as error:
                 told.append(error)
         return told
@@ -253,7 +258,7 @@ def _with_store(act: Callable[[StoppedTasks], Awaitable[T]], wanted: str) -> T:
         raise TaskNotFound(wanted)
 
     async def run() -> T:
-        async with open_unowned(settings) as unowned:
-            return await act(unowned)
+        async with open_stopped(settings) as stopped:
+            return await act(stopped)
 
     return process.run(run())

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from synapse.core.errors import InvalidField
-from synapse.core.task import TaskId
+from synapse.core.task import Task, TaskId
 
 TOKEN_HEADER: Final = "X-A2A-Notification-Token"  # noqa: S105  # the name, not the token
 ID_HEADER: Final = "X-Synapse-Notification-Id"
@@ -125,6 +125,43 @@ class PushStore(Protocol):
 
     async def counts(self) -> Mapping[DeliveryState, int]:
         """How many notifications are in each state; the delivered ones only as far as they are kept."""
+        ...
+
+
+class PushService(Protocol):
+    """The push configurations of tasks that the caller may see. Every method may raise StoreFailed."""
+
+    async def set(self, task: Task, config: PushConfig) -> PushConfig:
+        """Notify a webhook of what happens to the task from now on; return the configuration with its id.
+
+        Raises InvalidField for a configuration that cannot be used, InvalidRequest when the task has too many.
+        """
+        ...
+
+    async def expect(self, config: PushConfig, task_id: str) -> int:
+        """Check a configuration before its message is sent; return the seq after which the webhook is notified.
+
+        Raises InvalidField.
+        """
+        ...
+
+    async def keep(self, task: Task, config: PushConfig, told: int) -> PushConfig:
+        """Notify a webhook of what happens to the task after the seq `told`.
+
+        Raises InvalidRequest when the task has too many configurations.
+        """
+        ...
+
+    async def get(self, task: Task, config_id: str) -> PushConfig:
+        """Return a configuration; without an id, the only one. Raises PushConfigNotFound."""
+        ...
+
+    async def list(self, task: Task) -> tuple[PushConfig, ...]:
+        """Return the configurations of the task, oldest first."""
+        ...
+
+    async def delete(self, task: Task, config_id: str) -> None:
+        """Delete a configuration; one that is not there is no error."""
         ...
 
 

@@ -14,7 +14,7 @@ from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.message import Part
-from synapse.core.requests import CommandResult, Request, Sender
+from synapse.core.requests import CommandResult, HostCommand, Sender
 
 RETURN_SECONDS: Final = 10.0
 """How long a host may be away to be started again; whoever follows its agent waits so long for it."""
@@ -73,7 +73,7 @@ class Channel(Protocol):
 class HostClient(Protocol):
     """Asks the hosts of agents."""
 
-    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+    async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         """Let the agent's host do `request` on behalf of `caller`.
 
         Raises:

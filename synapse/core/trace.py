@@ -7,10 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from synapse.core.message import Json
 from synapse.core.requests import ForAgent, Request, SendAndFollow, SendAndWait, SendMessage
+
+AnyRequest = TypeVar("AnyRequest", bound=Request[object])
 
 TRACE: Final = "trace"
 """The key of a task's metadata."""
@@ -23,10 +25,10 @@ _PARENT: Final = re.compile(
 _STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 
-def traced(request: Request, headers: Iterable[tuple[bytes, bytes]]) -> Request:
-    """The request, with the trace that its headers name when it makes a task. What is no trace is left out."""
+def traced(request: AnyRequest, headers: Iterable[tuple[bytes, bytes]]) -> AnyRequest:
+    """Return the request, with the trace that its headers name if it makes a task. Leaves out what is no trace."""
     trace = _trace_in(headers)
-    return _with_trace(request, trace) if trace else request
+    return cast("AnyRequest", _with_trace(request, trace)) if trace else request
 
 
 def trace_headers(metadata: Json) -> list[tuple[str, str]]:
@@ -47,7 +49,8 @@ def _trace_in(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return _checked(given) if given else {}
 
 
-def _with_trace(request: Request, trace: dict[str, str]) -> Request:
+def _with_trace(request: Request[object], trace: dict[str, str]) -> Request[object]:
+    """Return a request of the same class."""
     match request:
         case ForAgent(request=inner):
             return replace(request, request=_with_trace(inner, trace))

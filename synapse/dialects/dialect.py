@@ -17,12 +17,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, Generic, NamedTuple, TypeVar, assert_never
 from urllib.parse import parse_qsl
 
 from synapse.core.errors import InvalidRequest, MethodNotAllowed, RateLimited, SynapseError, Unauthenticated
 from synapse.core.events import Update
-from synapse.core.requests import ForAgent, Request
+from synapse.core.requests import ForAgent, Pending, Request, TaskStream
+
+R = TypeVar("R")
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -99,23 +101,23 @@ class WireEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """One question with one answer. `path` has `{name}` segments; `decode` raises InvalidRequest, nothing else."""
+class Route(Generic[R]):
+    """One request with one answer. `path` has `{name}` segments; `decode` raises InvalidRequest, nothing else."""
 
     method: str
     path: str
-    decode: Callable[[WireRequest], Request]
-    encode: Callable[[Any], bytes]
+    decode: Callable[[WireRequest], Request[R]]
+    encode: Callable[[R], bytes]
     status: int = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRoute:
-    """One question with a stream as the answer: of updates, in most cases. What is encoded as None is not told."""
+    """One request with a stream as the answer: of updates, in most cases. What is encoded as None is not told."""
 
     method: str
     path: str
-    decode: Callable[[WireRequest], Request]
+    decode: Callable[[WireRequest], Request[Any]]
     encode: Callable[[Any], WireEvent | None]
 
 
@@ -132,43 +134,50 @@ NOT_KEPT: Final = ((b"cache-control", b"no-store"),)
 """The headers of an answer that depends on who asks, so that no cache has it for anybody else."""
 
 
-class Call(NamedTuple):
-    """One question that was understood, and how what comes of it is told, which may depend on the question."""
+class Call(NamedTuple, Generic[R]):
+    """A decoded request, and how to encode its result. The type checkers compare the two.
 
-    request: Request
-    encode: Callable[[Any], bytes]
+    A result that is pending is awaited, and then encoded.
+    """
+
+    request: Request[R | Pending[R]]
+    encode: Callable[[R], bytes]
     encode_error: Callable[[SynapseError], WireAnswer] | None = None
     """How an error is told, when not as the dialect does elsewhere."""
     status: int = 200
-    answer: Callable[[Any], WireAnswer] | None = None
+    answer: Callable[[R], WireAnswer] | None = None
     """How the whole answer is made, where it is more than a body with a status."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """What its answer has beside the usual headers, unless it is an error."""
 
 
 class StreamCall(NamedTuple):
-    """The same for a question that is answered with a stream; an update that is encoded as None is not told."""
+    """A decoded request with a stream of updates as the answer; an update that is encoded as None is not told."""
 
-    request: Request
+    request: Request[TaskStream]
     encode: Callable[[Update], WireEvent | None]
     encode_error: Callable[[SynapseError], WireAnswer] | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """The same as in Call."""
 
 
+AnyCall = Call[Any] | StreamCall
+"""A call of any result: where it is made, its encoder was checked against its request."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRoute:
-    """A path whose question is known only when it was read; `ask` may also answer by itself."""
+    """A path whose request is known only when it was read; `ask` may also answer by itself."""
 
     method: str
     path: str
-    ask: Callable[[WireRequest], Call | StreamCall | WireAnswer]
+    ask: Callable[[WireRequest], AnyCall | WireAnswer]
     media_type: bytes = b"application/json"
     refuse: Callable[[WireRequest, SynapseError], WireAnswer] | None = None
     """Words an error that comes before the body was read, when the dialect's `encode_error` does not know enough."""
 
 
-AnyRoute = Route | StreamRoute | DocumentRoute | CallRoute
+AnyRoute = Route[Any] | StreamRoute | DocumentRoute | CallRoute
 
 Params = bytes
 """The parameters of a JSON-RPC call as they came: JSON, or nothing."""
@@ -178,7 +187,7 @@ Params = bytes
 class RpcTable:
     """A dialect's questions as the methods of JSON-RPC; `encode_fault` words the error object."""
 
-    methods: Mapping[str, Callable[[Params, WireRequest], Call | StreamCall]]
+    methods: Mapping[str, Callable[[Params, WireRequest], AnyCall]]
     encode_fault: Callable[[SynapseError], bytes]
     faults_as_events: frozenset[str] = frozenset()
     """Methods whose callers expect a stream even when there is only an error to tell."""
@@ -200,13 +209,14 @@ _LEGACY_PREFIX: Final = "/v1/"
 """Below it the standard dialects have each of their paths once more, for hosts; a mount names its place itself."""
 
 
-Address = Callable[[Call | StreamCall, str, Headers], Call | StreamCall]
+Address = Callable[[AnyCall, str, Headers], AnyCall]
 """Makes of a question one to the agent that the path names; the headers may say more of how it is asked."""
 
 
-def addressed(call: Call | StreamCall, agent: str, _headers: Headers) -> Call | StreamCall:
-    """The question, of that agent."""
-    return call._replace(request=ForAgent(agent, call.request))
+def addressed(call: AnyCall, agent: str, _headers: Headers) -> AnyCall:
+    """Return the call, for that agent. The result of its request stays the same."""
+    request: ForAgent[Any] = ForAgent(agent, call.request)
+    return call._replace(request=request)
 
 
 def mounted(dialect: Dialect, prefix: str, address: Address = addressed) -> Dialect:
@@ -235,14 +245,14 @@ def _mounted_route(route: AnyRoute, prefix: str, address: Address) -> AnyRoute:
             assert_never(route)
 
 
-def _to_agent_decoder(decode: Callable[[WireRequest], Request]) -> Callable[[WireRequest], Request]:
+def _to_agent_decoder(decode: Callable[[WireRequest], Request[R]]) -> Callable[[WireRequest], Request[R]]:
     return lambda wire: ForAgent(wire.params[AGENT], decode(wire))
 
 
 def _to_agent(
-    ask: Callable[[WireRequest], Call | StreamCall | WireAnswer], address: Address
-) -> Callable[[WireRequest], Call | StreamCall | WireAnswer]:
-    def ask_agent(wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    ask: Callable[[WireRequest], AnyCall | WireAnswer], address: Address
+) -> Callable[[WireRequest], AnyCall | WireAnswer]:
+    def ask_agent(wire: WireRequest) -> AnyCall | WireAnswer:
         call = ask(wire)
         return call if isinstance(call, WireAnswer) else address(call, wire.params[AGENT], wire.headers)
 
@@ -250,8 +260,8 @@ def _to_agent(
 
 
 def _to_agent_rpc(
-    ask: Callable[[Params, WireRequest], Call | StreamCall], address: Address
-) -> Callable[[Params, WireRequest], Call | StreamCall]:
+    ask: Callable[[Params, WireRequest], AnyCall], address: Address
+) -> Callable[[Params, WireRequest], AnyCall]:
     return lambda params, wire: address(ask(params, wire), wire.params[AGENT], wire.headers)
 
 

@@ -28,7 +28,7 @@ import msgspec
 from synapse.core.errors import VersionNotSupported
 from synapse.core.extension import Extensions, check_named
 from synapse.core.requests import ForAgent, check_capable
-from synapse.dialects.dialect import Call, CallRoute, Dialect, Headers, Params, StreamCall, WireAnswer, WireRequest
+from synapse.dialects.dialect import AnyCall, CallRoute, Dialect, Headers, Params, WireAnswer, WireRequest
 
 A2A_1_0: Final = "a2a_v1"
 A2A_0_3: Final = "a2a_v0_3"
@@ -103,7 +103,7 @@ _PEEK: Final = msgspec.json.Decoder(_Peeked)
 CURRENT: Final = b"a2a-extensions"
 FORMER: Final = b"x-a2a-extensions"
 
-RequestedExtensions = Call | StreamCall
+RequestedExtensions = AnyCall
 Settle = Callable[[RequestedExtensions, WireRequest], RequestedExtensions]
 ExtensionsOf = Callable[[str], Extensions]
 """What the agent of that name declares."""
@@ -160,7 +160,8 @@ def naming(extensions_of: ExtensionsOf) -> Callable[[RequestedExtensions, str, H
 
     def address(call: RequestedExtensions, agent: str, headers: Headers) -> RequestedExtensions:
         named = named_in(headers)
-        addressed = call._replace(request=ForAgent(agent, call.request, named.uris))
+        request: ForAgent[Any] = ForAgent(agent, call.request, named.uris)
+        addressed = call._replace(request=request)
         return _activated(addressed, named, extensions_of(agent)) if named.uris else addressed
 
     return address

@@ -20,7 +20,7 @@ from synapse.auth.gateway import nothing_is_public
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidRequest, MalformedJson, RouteNotFound, SynapseError
-from synapse.core.requests import GetAgent, ListAgents, ListedAgent, RegisterAgent, RemoveAgent
+from synapse.core.requests import ExternalAgent, GetAgent, ListAgents, ListedAgent, RegisterAgent, RemoveAgent
 from synapse.dialects import proto_json
 from synapse.dialects.a2a_v0_3 import encode as card_0_3
 from synapse.dialects.a2a_v0_3 import encode as security_0_3
@@ -204,21 +204,21 @@ def is_discovery(path: str) -> bool:
 def discovery_dialect(cards: GatewayCards) -> Dialect:
     """The paths that are about agents and not about what they do."""
 
-    def card_of(agent: str, wire: WireRequest) -> Call:
+    def card_of(agent: str, wire: WireRequest) -> Call[ListedAgent]:
         answer = partial(cards.answer, wire)
         return Call(GetAgent(agent), partial(cards.body, version=""), _words_for(wire), answer=answer)
 
-    def card(wire: WireRequest) -> Call:
+    def card(wire: WireRequest) -> Call[ListedAgent]:
         return card_of(wire.params[AGENT].removesuffix(_SUFFIX), wire)
 
-    def origin_card(wire: WireRequest) -> Call | WireAnswer:
+    def origin_card(wire: WireRequest) -> Call[ListedAgent] | WireAnswer:
         if cards.default_agent:
             return card_of(cards.default_agent, wire)
         hint = "`default_agent` of gateway.toml names one; the others have theirs at /agents/NAME" + ORIGIN_CARD
         error = RouteNotFound("this gateway has no default agent, whose card would be here", hint=hint)
         return _refuse(wire, error)._replace(error=error.code)
 
-    def extended_card(wire: WireRequest) -> Call | WireAnswer:
+    def extended_card(wire: WireRequest) -> Call[ListedAgent] | WireAnswer:
         try:
             asked_dialect(wire)
         except SynapseError as error:
@@ -272,11 +272,11 @@ class _Registration(msgspec.Struct, forbid_unknown_fields=True):
     id: str = ""
 
 
-def _list(_wire: WireRequest) -> Call:
+def _list(_wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
     return Call(ListAgents(), _encode_list, headers=NOT_KEPT)
 
 
-def _register(wire: WireRequest) -> Call:
+def _register(wire: WireRequest) -> Call[ListedAgent]:
     try:
         given = msgspec.json.decode(wire.body, type=_Registration)
     except msgspec.ValidationError as error:
@@ -286,7 +286,7 @@ def _register(wire: WireRequest) -> Call:
     return Call(RegisterAgent(url=given.url, agent=given.id), _encode_listed, status=201)
 
 
-def _remove(wire: WireRequest) -> Call:
+def _remove(wire: WireRequest) -> Call[ExternalAgent]:
     return Call(RemoveAgent(wire.params[AGENT]), _encode_nothing, status=204)
 
 

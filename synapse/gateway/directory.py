@@ -19,7 +19,7 @@ from synapse.core.caller import Caller
 from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding
 from synapse.core.extension import Extensions, from_text, joined
-from synapse.core.requests import CommandResult, Request
+from synapse.core.requests import CommandResult, HostCommand
 from synapse.core.task import Task
 from synapse.registry.local import LocalRegistry
 
@@ -54,7 +54,7 @@ class LocalAgents:
 class AgentHosts(Protocol):
     """The part of `core.registry.HostClient` that a gateway's directory uses."""
 
-    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+    async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         """Raises a SynapseError."""
         ...
 
@@ -83,7 +83,7 @@ class GatewayAgent:
     def name(self) -> str:
         return gateway_name(self.entry)
 
-    async def command(self, request: Request, caller: Caller) -> CommandResult:
+    async def command(self, request: HostCommand, caller: Caller) -> CommandResult:
         """Let the agent's owner do `request` on behalf of `caller`. Raises a SynapseError."""
         return await self.hosts.command(self.entry, request, caller)
 

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from synapse import __version__
-from synapse.auth.authenticators import Ticket
 from synapse.auth.gateway import GatewayAuth, build_gateway_auth, gateway_names, new_tickets
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.config.process import Limit, SystemClock, open_file_limit, raise_file_limit
 from synapse.core.caller import ACTIONS, APPROVE, REGISTER, Caller
 from synapse.core.errors import InvalidSettings, NameTaken, StoreFailed
-from synapse.core.requests import CAPABILITIES, ListedAgent
+from synapse.core.requests import CAPABILITIES, ListedAgent, Ticket
 from synapse.core.store import TaskStore
 from synapse.dialects.hub.routes import hub_dialect
 from synapse.dialects.paths import WEBSOCKET_PATH
@@ -48,7 +47,7 @@ from synapse.host.host import stop_signal, tune_gc
 from synapse.host.open_store import open_store
 from synapse.host.scripted import AGENT_TYPE as SCRIPTED
 from synapse.host.scripted import play
-from synapse.host.stopped import StoppedTasks
+from synapse.host.stopped import stopped_tasks
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import gateways
 from synapse.registry.local import LocalRegistry, open_registry
@@ -241,7 +240,7 @@ class Gateway:
             journal=journal,
             feed=feed,
             tail=tail,
-            unclaimed=StoppedTasks(self._store, self._settings),
+            stopped=stopped_tasks(self._store, self._settings),
         )
         figures = MetricsCollector(self.directory, self._store)
         return GatewayService(

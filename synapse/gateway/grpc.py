@@ -20,7 +20,7 @@ from synapse.gateway.routes import MOUNT
 from synapse.server.peer import NOBODY, Peer, owner_of
 
 if TYPE_CHECKING:
-    from synapse.server.app import Service
+    from synapse.core.service import Handler
     from synapse.server.grpc_server import GrpcHeaders, GrpcServer
 
 _VERBOSITY: Final = "GRPC_VERBOSITY"
@@ -35,7 +35,7 @@ class GrpcDoor:
         config: GatewayConfig,
         access: AccessSettings,
         *,
-        service: Service,
+        service: Handler,
         gate: GatewayAuth,
         admitted: Callable[[Caller | Awaitable[Caller]], Caller | Awaitable[Caller]] = lambda caller: caller,
         public_url: str,

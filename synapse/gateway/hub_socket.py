@@ -10,15 +10,16 @@ seq after which it can resume.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from synapse.auth.authenticators import TICKET_FIELD
 from synapse.core.caller import Caller
 from synapse.core.errors import FeedLagged, QueueFull, RateLimited, SynapseError
 from synapse.core.events import Update
-from synapse.core.requests import ForAgent, Request, SendMessage, SubscribeTask
+from synapse.core.requests import ForAgent, Request, SendMessage, SubscribeTask, TaskStream
+from synapse.core.service import Handler
 from synapse.core.task import Task
 from synapse.dialects.hub import stream as words
 from synapse.dialects.hub.encode import AgentName
@@ -33,14 +34,6 @@ LONGEST_SECONDS: Final = 3600.0
 """So long a connection lasts: whoever only listens is let in again by then, or no more."""
 COME_BACK: Final = 1013
 """The code of a close that is nobody's fault and may be tried again: "Try Again Later"."""
-
-
-class Service(Protocol):
-    """Does what is asked."""
-
-    async def handle(self, request: Request, caller: Caller) -> Any:
-        """Raises a SynapseError."""
-        ...
 
 
 def _nothing_to_pay(_caller: Caller) -> None:
@@ -63,7 +56,7 @@ class HubSocket:
 
     def __init__(
         self,
-        service: Service,
+        service: Handler,
         agent_name: AgentName,
         *,
         count: Callable[[Caller], None] = _nothing_to_pay,
@@ -132,7 +125,7 @@ class HubSocket:
 class _Conversation:
     """What one client wants, and how far each of its tasks was told."""
 
-    def __init__(self, service: Service, agent_name: AgentName, caller: Caller) -> None:
+    def __init__(self, service: Handler, agent_name: AgentName, caller: Caller) -> None:
         self.line: asyncio.Queue[tuple[int, str]] = asyncio.Queue(WAITING_FRAMES)
         """What is to be sent next: the seq that it tells, 0 for none, and the frame."""
         self.seq = 0
@@ -153,27 +146,27 @@ class _Conversation:
             incoming = words.decode_incoming(frame)
             if incoming.message_id:
                 about["messageId"] = incoming.message_id
-            await self._do(incoming.request, about)
+            await self._do(incoming, about)
         except SynapseError as error:
             await self.complain(error, about)
 
     async def complain(self, error: SynapseError, about: dict[str, str] | None = None) -> None:
         await self.line.put((0, words.encode_error(error, seq=self.seq, about=about or {})))
 
-    async def _do(self, request: Request | None, about: dict[str, str]) -> None:
-        inner = request.request if isinstance(request, ForAgent) else request
-        if request is None:
-            await self.line.put((0, words.encode_pong(seq=self.seq)))
-        elif isinstance(inner, SubscribeTask):
+    async def _do(self, incoming: words.Incoming, about: dict[str, str]) -> None:
+        inner = incoming.request.request if isinstance(incoming.request, ForAgent) else incoming.request
+        if incoming.subscribe is not None and isinstance(inner, SubscribeTask):
             about["taskId"] = inner.task_id
-            await self._subscribe(request, inner)
-        elif isinstance(inner, SendMessage):
+            await self._subscribe(incoming.subscribe, inner)
+        elif incoming.send is not None and isinstance(inner, SendMessage):
             self._check_room()
-            task: Task = await self._service.handle(request, self.caller)
+            task = await self._service.handle(incoming.send, self.caller)
             about["taskId"] = task.id
             await self._follow_sent(task, is_new=not inner.task_id)
+        else:
+            await self.line.put((0, words.encode_pong(seq=self.seq)))
 
-    async def _subscribe(self, request: Request, wanted: SubscribeTask) -> None:
+    async def _subscribe(self, request: Request[TaskStream], wanted: SubscribeTask) -> None:
         """Follow a task; one that is followed already is from now on followed from the seq that was named."""
         if wanted.task_id not in self._followers:
             self._check_room()
@@ -192,7 +185,7 @@ class _Conversation:
         updates = await self._service.handle(SubscribeTask(task_id=task.id, after=after), self.caller)
         self._start(task.id, self._told(task.id, updates, 0))
 
-    async def _told(self, task_id: str, updates: AsyncGenerator[Update, None], seq: int) -> None:
+    async def _told(self, task_id: str, updates: TaskStream, seq: int) -> None:
         """Tell each update of a task; who was too slow for the feed reads on in the log."""
         name = ""
 

@@ -27,7 +27,8 @@ from synapse.core.driver import AgentStatus
 from synapse.core.errors import AgentNotResponding, SynapseError
 from synapse.core.extension import to_text
 from synapse.core.registry import HostClient
-from synapse.core.requests import CommandResult, OnBehalfOf, Request
+from synapse.core.requests import CommandResult, HostCommand, OnBehalfOf
+from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
 from synapse.core.types import Clock
 from synapse.gateway.directory import GatewayAgent
@@ -36,11 +37,11 @@ from synapse.host.identity import check_name, leave_inbox, take_inbox, take_sock
 from synapse.host.routes import DialectChoice, host_dialects
 from synapse.registry.files import own_namespace, own_start_time
 from synapse.registry.local import LocalRegistry
-from synapse.server.app import HttpApp, Service
+from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
 from synapse.server.listener import UnixListener
-from synapse.tasks.service import TaskService
+from synapse.tasks.service import AgentTasks
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +49,11 @@ _GATEWAY: Final = Caller(via_socket=True)
 """Who asks a resident: the gateway itself, as if over the socket of a host."""
 
 
-OpenDoor = Callable[[AgentEntry, RunningAgent, TaskService], AbstractAsyncContextManager[None]]
+OpenDoor = Callable[[AgentEntry, RunningAgent, AgentTasks], AbstractAsyncContextManager[None]]
 """Lets this user's own commands in for a while; see `runtime.resident_door`."""
 
 
-def _no_door(_entry: AgentEntry, _agent: RunningAgent, _service: TaskService) -> AbstractAsyncContextManager[None]:
+def _no_door(_entry: AgentEntry, _agent: RunningAgent, _service: AgentTasks) -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
 
@@ -80,7 +81,7 @@ class InProcessAgent:
         self._registry = registry
         self._hosts = hosts
         self._settings = settings
-        self._service: TaskService | None = None
+        self._service: AgentTasks | None = None
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
@@ -161,12 +162,11 @@ class InProcessAgent:
             started.set()
             await leave_inbox(lease, self._store)
 
-    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+    async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         """Do what a host does that is sent a command; see `core.registry.HostClient`."""
         if self._service is None:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
-        done: CommandResult = await self._service.handle(OnBehalfOf(caller, request), _GATEWAY)
-        return done
+        return await self._service.on_behalf(OnBehalfOf(caller, request), _GATEWAY)
 
     async def status(self, _agent: AgentEntry) -> AgentStatus:
         """Return what the agent does now."""
@@ -246,7 +246,7 @@ class InProcessSockets:
         return self._gateway.agent_id
 
     @asynccontextmanager
-    async def open(self, entry: AgentEntry, agent: RunningAgent, service: Service) -> AsyncGenerator[None]:
+    async def open(self, entry: AgentEntry, agent: RunningAgent, service: Handler) -> AsyncGenerator[None]:
         """Let commands in until the end of the block. An agent that cannot have a door lives without."""
         try:
             listener = await asyncio.to_thread(self._listen, entry)
@@ -284,7 +284,7 @@ class InProcessSockets:
         check_name(entry.name, self._settings)
         return take_socket(f"{self._gateway.agent_id}-{entry.name}", self._settings)
 
-    def _server(self, entry: AgentEntry, agent: RunningAgent, service: Service, listener: UnixListener) -> Server:
+    def _server(self, entry: AgentEntry, agent: RunningAgent, service: Handler, listener: UnixListener) -> Server:
         dialects = host_dialects(entry, title=agent.title, pty_wrapped=agent.pty_wrapped)
         gate = LocalAuth(
             uid=os.getuid(),

@@ -10,7 +10,7 @@ How long messages take, read from the log that all agents share: from queued to 
 
 Whoever asks is told what was recorded since the last time. Nothing is read while nobody asks.
 
-A service whose requests are counted, for what does not come over HTTP: gRPC calls, messages on a WebSocket.
+A Handler that reports its requests to the metrics, for what does not come over HTTP: gRPC, WebSocket messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
-from typing import Any, Final, TypeGuard
+from typing import Final, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
@@ -33,11 +33,12 @@ from synapse.core.caller import Caller
 from synapse.core.errors import Forbidden, InternalFailure, SynapseError
 from synapse.core.events import ReceiptChanged, TaskEvent, TaskOpened
 from synapse.core.push import DeliveryState
-from synapse.core.requests import Delivered, ForAgent, MetricsSnapshot, Request
+from synapse.core.requests import Delivered, ForAgent, MetricsSnapshot, Pending, Request
+from synapse.core.service import Handler
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import ReceiptStep, TaskId, TaskState
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
-from synapse.server.app import CALLER_LEFT, Exchange, Observe, Service
+from synapse.server.app import CALLER_LEFT, Exchange, Observe
 
 log = logging.getLogger(__name__)
 
@@ -207,15 +208,18 @@ class DeliveryTimes:
             del self._queued[next(iter(self._queued))]
 
 
-class ObservedService:
-    """Does what `service` does. An answer that is waited for counts when it has come, a stream when it begins."""
+R = TypeVar("R")
 
-    def __init__(self, service: Service, dialect: str, observe: Observe) -> None:
+
+class ObservedService:
+    """Handler around another one. Counts a pending result when it has come, a stream when it begins."""
+
+    def __init__(self, service: Handler, dialect: str, observe: Observe) -> None:
         self._service = service
         self._dialect = dialect
         self._observe = observe
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[R], caller: Caller) -> R:
         """Raises what the service raises."""
         begun = perf_counter()
         name = type(request.request if isinstance(request, ForAgent) else request).__name__
@@ -224,22 +228,25 @@ class ObservedService:
             self._observe(Exchange("CALL", name, self._dialect, perf_counter() - begun, error, is_stream))
 
         try:
-            result: Any = await self._service.handle(request, caller)
+            result = await self._service.handle(request, caller)
         except BaseException as error:
             told(_code(error))
             raise
-        if _is_coming(result):
-            result.add_done_callback(lambda done: told(_end(done)))
+        pending = _pending(result)
+        if pending is not None:
+            asyncio.ensure_future(pending.settled()).add_done_callback(lambda done: told(_end(done)))
         else:
             told(is_stream=isinstance(result, AsyncIterator))
         return result
 
 
-def _is_coming(result: object) -> TypeGuard[asyncio.Future[Any]]:
-    return isinstance(result, asyncio.Future)
+def _pending(result: object) -> Pending[object] | None:
+    """Return the result if it is still to come."""
+    pending = cast("Pending[object] | None", result) if isinstance(result, Pending) else None
+    return None if pending is None or pending.is_settled else pending
 
 
-def _end(done: asyncio.Future[Any]) -> str:
+def _end(done: asyncio.Future[object]) -> str:
     if done.cancelled():
         return CALLER_LEFT
     error = done.exception()

@@ -22,17 +22,17 @@ from typing import Any, Final, cast
 from synapse.core.errors import SynapseError
 from synapse.core.events import Update
 from synapse.core.push import PushConfig
-from synapse.core.requests import GetAgent
+from synapse.core.requests import GetAgent, ListedAgent
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import (
     AGENT,
+    AnyCall,
     Call,
     CallRoute,
     Dialect,
     DocumentRoute,
     Params,
-    StreamCall,
     WireAnswer,
     WireRequest,
     mounted,
@@ -50,7 +50,7 @@ _EXTENDED_CARD: Final = {A2A_1_0: "GetExtendedAgentCard", A2A_0_3: "agent/getAut
 _BELOW: Final = frozenset({"v1", ".well-known"})
 _VERSIONS: Final = {A2A_1_0: "1.0", A2A_0_3: "0.3"}
 
-Ask = Callable[[WireRequest], Call | StreamCall | WireAnswer]
+Ask = Callable[[WireRequest], AnyCall | WireAnswer]
 
 
 def gateway_dialects(
@@ -77,7 +77,7 @@ def _with_cards(dialect: Dialect, cards: GatewayCards) -> Dialect:
         return dialect
     version = _VERSIONS[dialect.name]
 
-    def extended_card(_params: Params, wire: WireRequest) -> Call:
+    def extended_card(_params: Params, wire: WireRequest) -> Call[ListedAgent]:
         return Call(GetAgent(wire.params[AGENT]), partial(cards.body, version=version, headers=wire.headers))
 
     return replace(dialect, rpc=replace(rpc, methods={**rpc.methods, _EXTENDED_CARD[dialect.name]: extended_card}))
@@ -148,7 +148,7 @@ def _renamed(endpoint: Endpoint) -> Ask:
     return lambda wire: ask(wire._replace(params=dict(zip(endpoint.names, wire.params.values(), strict=True))))
 
 
-def _ask_as_made(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> Call | StreamCall | WireAnswer:
+def _ask_as_made(first: Endpoint, others: Mapping[str, Endpoint], wire: WireRequest) -> AnyCall | WireAnswer:
     call = cast("CallRoute", first.route).ask(wire)
     if isinstance(call, WireAnswer):
         return call

@@ -1,4 +1,4 @@
-"""What can be asked of a gateway: its agents, and whatever each of them can be asked. `handle` is the one way in.
+"""The gateway's Handler: checks access and quotas, then does what is asked of the gateway, its agents or their tasks.
 
 may the caller ask this at all?  ─►  of one agent, or of the gateway?  ─►  tasks, agents, registration
 
@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Protocol, Self
+from collections.abc import Awaitable, Callable
+from typing import Protocol, Self, TypeVar, cast
 
-from synapse.auth.authenticators import Ticket
 from synapse.auth.policy import check_access, hide_store_details, may_use
 from synapse.core.caller import Caller
 from synapse.core.errors import AgentNotFound, NotFound, QuotaExceeded, TooManyStreams, UnsupportedOperation
@@ -37,11 +36,17 @@ from synapse.core.requests import (
     Request,
     SendAndFollow,
     SubscribeTask,
+    TaskStream,
+    Ticket,
     check_capable,
 )
+from synapse.core.service import Handler, method_for
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.tasks import GatewayTasks
 from synapse.tasks.quota import KeyQuotas, message_in
+from synapse.tasks.rules import unsupported
+
+R = TypeVar("R")
 
 Describe = Callable[[GatewayAgent, str], ListedAgent]
 """Says what an agent in a state is, as lists show it."""
@@ -68,7 +73,7 @@ class Registration(Protocol):
 
 
 class GatewayService:
-    """Does what is asked of all agents behind one address."""
+    """Handler for all agents behind one address; it is also what does the requests that only a gateway does."""
 
     def __init__(  # noqa: PLR0913 - what a gateway has beside its tasks, each of it optional
         self,
@@ -88,27 +93,19 @@ class GatewayService:
         self._new_ticket = new_ticket
         self._take_figures = take_figures
         self._quotas = quotas
-        self._methods: dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]] = {
-            ListAgents: self._list_agents,
-            GetAgent: self._get_agent,
-            RegisterAgent: self._register,
-            RemoveAgent: self._remove,
-            IssueTicket: self._issue_ticket,
-            GetFigures: self._get_figures,
-        }
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
-        """Do `request` for `caller`; what comes back is listed in `docs/architecture.md`.
-
-        Raises a SynapseError.
-        """
+    async def handle(self, request: Request[R], caller: Caller) -> R:
+        """Do `request` for `caller`. Raises a SynapseError."""
         check_access(request, caller)
         with hide_store_details():
             await self._directory.refresh()
             await self._take_room(request, caller)
-            return await self._handle(request, caller)
+            method = method_for(self, request) or method_for(self._tasks, request)
+            if method is None:
+                raise unsupported("a gateway", request)
+            return await method(request, caller)
 
-    async def _take_room(self, request: Request, caller: Caller) -> None:
+    async def _take_room(self, request: Request[object], caller: Caller) -> None:
         """Raise QuotaExceeded for what is new and does not fit; a message that is sent again is kept already."""
         if self._quotas is None:
             return
@@ -122,65 +119,57 @@ class GatewayService:
         if message is None or not message.message_id:
             return False
         try:
-            await self._tasks.handle("", GetMessage(message.message_id), caller)
+            await self._tasks.get_message(GetMessage(message.message_id), caller)
         except NotFound:
             return False
         return True
 
-    async def _handle(self, request: Request, caller: Caller) -> Any:
-        if isinstance(request, ForAgent):
-            if request.extensions is not None:
-                check_named(self._directory.extensions_of(request.agent), request.extensions)
-            check_capable(self._directory.lacks_of(request.agent), request.request)
-            return await self._tasks.handle(request.agent, request.request, caller)
-        method = self._methods.get(type(request))
+    def to_agent(self, request: ForAgent[R], caller: Caller) -> Awaitable[R]:
+        """Do a request about the tasks of one agent. Raises what that does, at once or when it is awaited."""
+        asked = request.request
+        if request.extensions is not None:
+            check_named(self._directory.extensions_of(request.agent), request.extensions)
+        check_capable(self._directory.lacks_of(request.agent), asked)
+        method = method_for(self._tasks.of(request.agent), asked)
         if method is None:
-            return await self._tasks.handle("", request, caller)
-        return await method(request, caller)
+            raise unsupported("a gateway", asked)
+        return method(asked, caller)
 
     async def recheck(self) -> None:
         """Find what no event tells: streams and waits that have lost their reason. Called every few seconds."""
         await self._directory.refresh()
         self._tasks.recheck()
 
-    async def _list_agents(self, _request: ListAgents, caller: Caller) -> tuple[ListedAgent, ...]:
+    async def list_agents(self, _request: ListAgents, caller: Caller) -> tuple[ListedAgent, ...]:
         agents = [agent for agent in self._directory.agents() if may_use(caller, agent.name)]
         return tuple(await asyncio.gather(*(self._listed(agent) for agent in agents)))
 
-    async def _get_agent(self, request: GetAgent, _caller: Caller) -> ListedAgent:
+    async def get_agent(self, request: GetAgent, _caller: Caller) -> ListedAgent:
         agent = self._directory.find(request.agent)
         if agent is None:
             raise AgentNotFound(request.agent)
         return await self._listed(agent)
 
-    async def _register(self, request: RegisterAgent, caller: Caller) -> ListedAgent:
+    async def register_agent(self, request: RegisterAgent, caller: Caller) -> ListedAgent:
         registered = await self._registration.register(request, caller)
         await self._directory.refresh()
-        return await self._get_agent(GetAgent(registered.alias), caller)
+        return await self.get_agent(GetAgent(registered.alias), caller)
 
-    async def _remove(self, request: RemoveAgent, _caller: Caller) -> ExternalAgent:
+    async def remove_agent(self, request: RemoveAgent, _caller: Caller) -> ExternalAgent:
         return await self._registration.remove(request.agent)
 
-    async def _issue_ticket(self, _request: IssueTicket, caller: Caller) -> Ticket:
+    async def issue_ticket(self, _request: IssueTicket, caller: Caller) -> Ticket:
         if self._new_ticket is None:
             raise UnsupportedOperation("this gateway has no tickets")
         return self._new_ticket(caller)
 
-    async def _get_figures(self, _request: GetFigures, caller: Caller) -> MetricsSnapshot:
+    async def get_figures(self, _request: GetFigures, caller: Caller) -> MetricsSnapshot:
         if self._take_figures is None:
             raise UnsupportedOperation("nothing is counted here")
         return await self._take_figures(caller)
 
     async def _listed(self, agent: GatewayAgent) -> ListedAgent:
         return self._describe(agent, await agent.state())
-
-
-class Asked(Protocol):
-    """Does what is asked."""
-
-    async def handle(self, request: Request, caller: Caller) -> Any:
-        """Raises a SynapseError."""
-        ...
 
 
 class StreamLimit:
@@ -224,17 +213,22 @@ class StreamSlot:
 
 
 class CountedStreams:
-    """A service whose streams are counted. One too many is refused before its message is sent."""
+    """Handler that counts the streams of another one. It refuses one too many before its message is sent."""
 
-    def __init__(self, service: Asked, streams: StreamLimit) -> None:
+    def __init__(self, service: Handler, streams: StreamLimit) -> None:
         self._service = service
         self._streams = streams
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
         """Raises what the service raises, and TooManyStreams."""
         asked = request.request if isinstance(request, ForAgent) else request
-        if not isinstance(asked, SubscribeTask | FollowTask | SendAndFollow):
-            return await self._service.handle(request, caller)
+        if isinstance(asked, SubscribeTask | FollowTask | SendAndFollow):
+            # Such a request has a stream for its result, which the checkers do not conclude from its class.
+            counted = self._counted(cast("Request[TaskStream]", request), caller)
+            return cast("Awaitable[R]", counted)
+        return self._service.handle(request, caller)
+
+    async def _counted(self, request: Request[TaskStream], caller: Caller) -> TaskStream:
         place = self._streams.take(caller)
         try:
             return _Counted(await self._service.handle(request, caller), place)
@@ -244,11 +238,14 @@ class CountedStreams:
 
 
 class _Counted:
-    """The updates of a stream, until it is closed or has ended. No generator: one that never began has no `finally`."""
+    """A TaskStream that gives its place back when it is closed or has ended.
+
+    No generator: one that never began has no `finally`.
+    """
 
     __slots__ = ("_place", "_updates")
 
-    def __init__(self, updates: AsyncGenerator[Update, None], place: StreamSlot) -> None:
+    def __init__(self, updates: TaskStream, place: StreamSlot) -> None:
         self._updates = updates
         self._place = place
 
@@ -257,7 +254,7 @@ class _Counted:
 
     async def __anext__(self) -> Update:
         try:
-            return await anext(self._updates)
+            return await self._updates.__anext__()
         except BaseException:
             self._place.give_back()
             raise

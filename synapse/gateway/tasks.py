@@ -1,10 +1,10 @@
-"""Tasks as a gateway sees them: reads come from the shared store, commands go to whoever owns the task.
+"""The tasks of all agents behind a gateway: reads come from the shared store, commands go to the agent's host.
 
-    read      store, if the caller sees the task
-    command   the agent's host (or resident) ─► it is durable ─► read from the store
+    read      the store, if the caller sees the task
+    command   the agent's host, or the agent in this process ─► it is durable ─► read from the store
     follow    the store's log; see `service.store_tail`
 
-The tasks of an agent that is gone stay readable; one that waits in its queue can be taken back.
+The tasks of an agent that does not run stay readable. They can be canceled, changed and deleted; see `StoppedTasks`.
 
 Waiting at a gateway until a task has settled: the log tells when to look, and the store how the task is then.
 """
@@ -12,22 +12,15 @@ Waiting at a gateway until a task has settled: the log tells when to look, and t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from synapse.auth.policy import hide_store_details, may_use
 from synapse.core.caller import Caller
-from synapse.core.errors import (
-    AgentExited,
-    AgentNotFound,
-    NotFound,
-    TaskNotFound,
-    Unauthenticated,
-    UnsupportedOperation,
-)
+from synapse.core.errors import AgentExited, AgentNotFound, SynapseError, TaskNotFound, Unauthenticated
 from synapse.core.events import Recorded, StateChanged, Update
 from synapse.core.push import PushConfig
 from synapse.core.requests import (
@@ -35,54 +28,61 @@ from synapse.core.requests import (
     CancelTask,
     ChangeTask,
     CommandResult,
+    CreateTask,
     DeletePushConfig,
     DeleteTask,
     FollowTask,
     GetMessage,
     GetPushConfig,
+    GetStatus,
     GetTask,
+    HostStatus,
     ListPushConfigs,
     ListTasks,
-    Request,
+    PendingTask,
+    Replied,
+    Reply,
+    ResolveTask,
     SendAndFollow,
     SendAndWait,
     SendMessage,
     SetPushConfig,
     SubscribeTask,
+    TaskStream,
 )
 from synapse.core.store import TaskPage, TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, left_name
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
-from synapse.tasks.service import is_settled, query_of
+from synapse.tasks.rules import find_message, is_settled, require_updates, require_visible, unsupported, visible_scope
+from synapse.tasks.service import query_of
 
-AboutTask = (
-    CancelTask
-    | AnswerQuestion
-    | ChangeTask
-    | DeleteTask
-    | SetPushConfig
-    | GetPushConfig
-    | ListPushConfigs
-    | DeletePushConfig
-)
+AboutTask = AnswerQuestion | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
+"""Commands about a task that only its running agent does."""
 
 
-class Unclaimed(Protocol):
-    """Changes tasks whose agent is gone."""
+class Stopped(Protocol):
+    """The part of TaskService that changes the tasks of agents that do not run; see `StoppedTasks`."""
 
-    async def take_back(self, task: Task) -> Task:
-        """Cancel a task. Raises TaskNotCancelable, or Conflict when its agent runs after all."""
+    async def cancel(self, request: CancelTask, caller: Caller, /) -> Task:
+        """Raises TaskNotFound, TaskNotCancelable, or Conflict when the agent runs after all."""
         ...
 
-    async def change(self, task: Task, request: ChangeTask | DeleteTask) -> Task:
-        """Change or delete a task. Raises InvalidField, or Conflict: it cannot be changed so, or its agent runs."""
+    async def change(self, request: ChangeTask, caller: Caller, /) -> Task:
+        """Raises TaskNotFound, InvalidField, IllegalTransition, or Conflict when the agent runs after all."""
+        ...
+
+    async def delete(self, request: DeleteTask, caller: Caller, /) -> Task:
+        """Raises TaskNotFound, or Conflict when the agent runs after all."""
         ...
 
 
 class GatewayTasks:
-    """What can be asked about tasks at a gateway; `agent` is the name of the agent that is asked, or empty for any."""
+    """TaskService for the tasks of all agents behind a gateway; `of` narrows it to one agent.
+
+    Tasks are named by their whole id: a prefix could fit tasks that the caller must not know of.
+    """
 
     def __init__(
         self,
@@ -92,75 +92,53 @@ class GatewayTasks:
         journal: Journal,
         feed: Feed,
         tail: LogFollower,
-        unclaimed: Unclaimed,
+        stopped: Stopped,
     ) -> None:
+        self._agent = ""
+        """The name of the only agent whose tasks are here; empty for all."""
         self._directory = directory
         self._store = store
         self._journal = journal
         self._feed = feed
         self._tail = tail
-        self._unclaimed = unclaimed
+        self._stopped = stopped
         self._waits = GatewayWaits(store, tail, lambda task: directory.owner(task) is not None)
-        self._methods: dict[type[Any], Callable[[str, Any, Caller], Awaitable[Any]]] = {
-            SendMessage: self._send,
-            SendAndWait: self._send_and_wait,
-            SendAndFollow: self._send_and_follow,
-            GetTask: self._get,
-            GetMessage: self._get_message,
-            ListTasks: self._list,
-            CancelTask: self._cancel,
-            AnswerQuestion: self._answer,
-            ChangeTask: self._change,
-            DeleteTask: self._change,
-            SetPushConfig: self._change,
-            GetPushConfig: self._change,
-            ListPushConfigs: self._change,
-            DeletePushConfig: self._change,
-            SubscribeTask: self._subscribe,
-            FollowTask: self._follow_open,
-        }
 
-    async def handle(self, agent: str, request: Request, caller: Caller) -> Any:
-        """Do `request`; what comes back is the same as from an agent's host.
-
-        Raises a SynapseError.
-        """
-        method = self._methods.get(type(request))
-        if method is None:
-            raise UnsupportedOperation(f"a gateway does not do {type(request).__name__}")
-        return await method(agent, request, caller)
+    def of(self, agent: str) -> GatewayTasks:
+        """Return the service for the tasks of one agent, by its name at the gateway."""
+        # Made for every request, so not by `copy`, which takes several times as long.
+        one = object.__new__(GatewayTasks)
+        one.__dict__.update(self.__dict__)
+        one._agent = agent
+        return one
 
     def recheck(self) -> None:
         """End the streams of callers who may no longer be told, and the waits for agents that are gone."""
         self._feed.recheck()
         self._waits.recheck()
 
-    async def _send(self, agent: str, request: SendMessage, caller: Caller) -> Task:
-        return await self._store.load(TaskId((await self._sent(agent, request, caller)).task_id))
+    async def send(self, request: SendMessage, caller: Caller) -> Task:
+        return await self._store.load(TaskId((await self._sent(request, caller)).task_id))
 
-    async def _send_and_wait(self, agent: str, request: SendAndWait, caller: Caller) -> asyncio.Future[Task]:
-        sent = await self._sent(agent, request.send, caller)
-        return asyncio.ensure_future(self._waits.settled(TaskId(sent.task_id)))
+    async def send_and_wait(self, request: SendAndWait, caller: Caller) -> PendingTask:
+        task = await self.send(request.send, caller)
+        if is_settled(task.state):
+            return PendingTask(task)
+        return PendingTask(task, asyncio.ensure_future(self._waits.settled(task.id)))
 
-    async def _send_and_follow(
-        self, agent: str, request: SendAndFollow, caller: Caller
-    ) -> AsyncGenerator[Update, None]:
-        sent = await self._sent(agent, request.send, caller)
+    async def send_and_follow(self, request: SendAndFollow, caller: Caller) -> TaskStream:
+        sent = await self._sent(request.send, caller)
         task_id = TaskId(sent.task_id)
         return self._end_of(task_id) if sent.direct else self._until_settled(task_id, sent.version, caller)
 
-    async def _get(self, agent: str, request: GetTask, caller: Caller) -> Task:
-        return await self._visible(agent, request.task_id, caller)
+    async def get(self, request: GetTask, caller: Caller) -> Task:
+        return await self._find(request.task_id, caller)
 
-    async def _get_message(self, agent: str, request: GetMessage, caller: Caller) -> Task:
-        scope = "" if caller.sees_all else caller.scope
-        known = await self._store.find_message("", scope, request.message_id)
-        if known is None:
-            raise NotFound(f"no message '{request.message_id}'")
-        return await self._visible(agent, known.task_id, caller)
+    async def get_message(self, request: GetMessage, caller: Caller) -> Task:
+        return await self._find(await find_message(request, caller, self._store), caller)
 
-    async def _list(self, agent: str, request: ListTasks, caller: Caller) -> TaskPage:
-        wanted = agent or request.agent
+    async def list(self, request: ListTasks, caller: Caller) -> TaskPage:
+        wanted = self._agent or request.agent
         if wanted and not may_use(caller, wanted):
             raise AgentNotFound(wanted)
         query = query_of(request, caller)
@@ -177,89 +155,135 @@ class GatewayTasks:
             raise AgentNotFound(wanted)
         return await self._store.list(replace(query, inbox=left.inbox, agent_id=left.agent_id))
 
+    async def cancel(self, request: CancelTask, caller: Caller) -> Task:
+        task = await self._find(request.task_id, caller)
+        exact = CancelTask(task.id, exact=True)
+        owner = self._directory.owner(task)
+        if owner is None:
+            return await self._stopped.cancel(exact, caller)
+        await owner.command(exact, caller)
+        return await self._store.load(task.id)
+
+    async def change(self, request: ChangeTask, caller: Caller) -> Task:
+        task = await self._find(request.task_id, caller)
+        exact = replace(request, task_id=task.id)
+        owner = self._directory.owner(task)
+        if owner is None:
+            return await self._stopped.change(exact, caller)
+        return await self._changed(await owner.command(exact, caller))
+
+    async def delete(self, request: DeleteTask, caller: Caller) -> Task:
+        task = await self._find(request.task_id, caller)
+        exact = DeleteTask(task_id=task.id)
+        owner = self._directory.owner(task)
+        if owner is None:
+            return await self._stopped.delete(exact, caller)
+        return await self._changed(await owner.command(exact, caller))
+
+    async def answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
+        if request.task_id:
+            done = await self._command(request, caller)
+        else:
+            done = await (await self._running(caller)).command(request, caller)
+        return await self._changed(done) if done.task_id else None
+
+    async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
+        done = await self._command(replace(request, config=_signed(request.config, caller)), caller)
+        return _only_config(done)
+
+    async def get_push(self, request: GetPushConfig, caller: Caller) -> PushConfig:
+        return _only_config(await self._command(request, caller))
+
+    async def list_push(self, request: ListPushConfigs, caller: Caller) -> tuple[PushConfig, ...]:
+        done = await self._command(request, caller)
+        if isinstance(done.result, tuple):
+            return done.result
+        raise _not_understood()
+
+    async def delete_push(self, request: DeletePushConfig, caller: Caller) -> None:
+        await self._command(request, caller)
+
+    async def subscribe(self, request: SubscribeTask, caller: Caller) -> TaskStream:
+        task = await self._find(request.task_id, caller)
+        return self._followed(task.id, request.after, caller)
+
+    async def follow(self, request: FollowTask, caller: Caller) -> TaskStream:
+        task = await self._find(request.task_id, caller)
+        require_updates(task, request.after)
+        return self._followed(task.id, request.after, caller)
+
+    async def create(self, request: CreateTask, _caller: Caller) -> Task:
+        raise unsupported("a gateway", request)
+
+    async def reply(self, request: Reply, _caller: Caller) -> Replied:
+        raise unsupported("a gateway", request)
+
+    async def resolve(self, request: ResolveTask, _caller: Caller) -> Task:
+        raise unsupported("a gateway", request)
+
+    async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:
+        raise unsupported("a gateway", request)
+
+    async def _sent(self, request: SendMessage, caller: Caller) -> CommandResult:
+        if request.task_id:
+            # Whoever owns the task is asked, and one that is not seen is missing: the same answer as everywhere.
+            task = await self._find(request.task_id, caller)
+            request = replace(request, task_id=task.id, exact=True)
+        if request.push is not None:
+            request = replace(request, push=_signed(request.push, caller))
+        return await (await self._running(caller)).command(request, caller)
+
+    async def _command(self, request: AboutTask, caller: Caller) -> CommandResult:
+        """Ask the agent of the task. Raises AgentNotFound when it does not run."""
+        task = await self._find(request.task_id, caller)
+        owner = self._directory.owner(task)
+        if owner is None:
+            raise _not_running(self._directory.name_of(task))
+        return await owner.command(replace(request, task_id=task.id), caller)
+
+    async def _changed(self, done: CommandResult) -> Task:
+        """Return the task that a command answered with."""
+        return await self._store.load(TaskId(done.task_id))
+
+    async def _running(self, caller: Caller) -> GatewayAgent:
+        """Return the agent of this service. Raises AgentNotFound when it does not run."""
+        found = self._directory.find(self._agent)
+        if found is None:
+            # Only who can see what an agent has left is told that there was one.
+            raise _not_running(self._agent) if await self._left_by(self._agent, caller) else AgentNotFound(self._agent)
+        return found
+
     async def _left_by(self, name: str, caller: Caller) -> TaskQuery | None:
-        """How to find what an agent that is gone has left for this caller; None when there is nothing of it."""
-        scope = "" if caller.sees_all else caller.scope
+        """Return the query for what an agent that is gone has left for this caller; None when there is nothing."""
+        scope = visible_scope(caller)
         for query in (TaskQuery(inbox=name, scope=scope, limit=1), TaskQuery(agent_id=name, scope=scope, limit=1)):
             if (await self._store.list(query)).tasks:
                 return query
         return None
 
-    async def _cancel(self, agent: str, request: CancelTask, caller: Caller) -> Task:
-        task = await self._visible(agent, request.task_id, caller)
-        owner = self._directory.owner(task)
-        if owner is None:
-            return await self._unclaimed.take_back(task)
-        await owner.command(CancelTask(task.id, exact=True), caller)
-        return await self._store.load(task.id)
-
-    async def _answer(self, agent: str, request: AnswerQuestion, caller: Caller) -> Any:
-        if request.task_id:
-            return await self._change(agent, request, caller)
-        here = await self._here(agent, caller)
-        return await self._result(await here.command(request, caller))
-
-    async def _change(self, agent: str, request: AboutTask, caller: Caller) -> Any:
-        """Ask the owner of the task; what it answers with is a task, or what it says."""
-        task = await self._visible(agent, request.task_id, caller)
-        owner = self._directory.owner(task)
-        if isinstance(request, SetPushConfig):
-            request = replace(request, config=_signed(request.config, caller))
-        if owner is not None:
-            return await self._result(await owner.command(replace(request, task_id=task.id), caller))
-        if isinstance(request, ChangeTask | DeleteTask):
-            return await self._unclaimed.change(task, request)
-        raise _gone(self._directory.name_of(task))
-
-    async def _subscribe(self, agent: str, request: SubscribeTask, caller: Caller) -> AsyncGenerator[Update, None]:
-        task = await self._visible(agent, request.task_id, caller)
-        return self._followed(task.id, request.after, caller)
-
-    async def _follow_open(self, agent: str, request: FollowTask, caller: Caller) -> AsyncGenerator[Update, None]:
-        task = await self._visible(agent, request.task_id, caller)
-        if task.state.is_terminal and request.after is None:
-            raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; nothing more comes of it")
-        return self._followed(task.id, request.after, caller)
-
-    async def _sent(self, agent: str, request: SendMessage, caller: Caller) -> CommandResult:
-        if request.task_id:
-            # Whoever owns the task is asked, and one that is not seen is missing: the same answer as everywhere.
-            task = await self._visible(agent, request.task_id, caller)
-            request = replace(request, task_id=task.id, exact=True)
-        if request.push is not None:
-            request = replace(request, push=_signed(request.push, caller))
-        here = await self._here(agent, caller)
-        return await here.command(request, caller)
-
-    async def _here(self, agent: str, caller: Caller) -> GatewayAgent:
-        found = self._directory.find(agent)
-        if found is None:
-            # Only who can see what an agent has left is told that there was one.
-            raise _gone(agent) if await self._left_by(agent, caller) else AgentNotFound(agent)
-        return found
-
-    async def _result(self, done: CommandResult) -> Any:
-        return await self._store.load(TaskId(done.task_id)) if done.task_id else done.result
-
-    async def _visible(self, agent: str, wanted: str, caller: Caller) -> Task:
-        """The task that the caller means, by its whole id: a beginning could fit what belongs to others.
+    async def _find(self, wanted: str, caller: Caller) -> Task:
+        """Return the task that the caller means, by its whole id.
 
         Raises TaskNotFound, also for a foreign one, or AgentNotFound when there is no trace of the agent.
         """
+        agent = self._agent
         here = self._directory.find(agent) if agent else None
-        inbox = here.entry.inbox if here is not None else ""
         wanted = wanted.removeprefix(f"{agent}:") if agent else wanted
         try:
-            task = await self._store.load(TaskId(wanted))
+            task = require_visible(await self._store.load(TaskId(wanted)), caller, wanted)
         except TaskNotFound:
-            if agent and here is None:
-                raise AgentNotFound(agent) from None
-            raise
-        belongs = not agent or (task.inbox == inbox if here is not None else agent in (task.inbox, left_name(task)))
-        allowed = bool(agent) or may_use(caller, self._directory.name_of(task))
-        if belongs and allowed and not task.hidden and caller.sees(task.scope):
+            task = None
+        if task is not None and self._is_ours(task, here, caller):
             return task
-        raise TaskNotFound(wanted) if here is not None or not agent else AgentNotFound(agent)
+        raise AgentNotFound(agent) if agent and here is None else TaskNotFound(wanted)
+
+    def _is_ours(self, task: Task, here: GatewayAgent | None, caller: Caller) -> bool:
+        """Whether the task belongs to the agent of this service; of all agents, to one that the caller may use."""
+        if not self._agent:
+            return may_use(caller, self._directory.name_of(task))
+        if here is not None:
+            return task.inbox == here.entry.inbox
+        return self._agent in (task.inbox, left_name(task))
 
     async def _end_of(self, task_id: TaskId) -> AsyncGenerator[Update, None]:
         """Only the end, as a snapshot: the agent answers with a plain message and has no task to show."""
@@ -304,7 +328,17 @@ def _require_valid(caller: Caller) -> None:
         raise Unauthenticated("the credentials of this stream count no longer")
 
 
-def _gone(agent: str) -> AgentNotFound:
+def _only_config(done: CommandResult) -> PushConfig:
+    if isinstance(done.result, PushConfig):
+        return done.result
+    raise _not_understood()
+
+
+def _not_understood() -> SynapseError:
+    return SynapseError("the agent's host answered something that cannot be understood")
+
+
+def _not_running(agent: str) -> AgentNotFound:
     return AgentNotFound(agent, hint="it does not run now; what it has left can still be read")
 
 

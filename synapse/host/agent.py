@@ -43,7 +43,7 @@ from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.recovery import ends_with_us
 from synapse.tasks.replies import Replies
-from synapse.tasks.service import HookEndpoint, HookReports, TaskService, never
+from synapse.tasks.service import AgentTasks, HookEndpoint, HookReports, never
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.waits import LostAgents
 from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
@@ -234,8 +234,8 @@ class AgentRuntime:
             quota=agent_quota(self._me.inbox, short_name(self._me), self._store, self._settings, self._clock),
         )
 
-    def _new_service(self) -> TaskService:
-        return TaskService(
+    def _new_service(self) -> AgentTasks:
+        return AgentTasks(
             self._me,
             journal=self._journal,
             store=self._store,

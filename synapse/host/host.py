@@ -25,6 +25,7 @@ from synapse.config.settings import Settings
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import LeaseLost
 from synapse.core.extension import to_text
+from synapse.core.service import Handler
 from synapse.core.store import Lease, TaskStore
 from synapse.host.agent import AgentRuntime, RunningAgent, StartAgent
 from synapse.host.background import begin_again
@@ -34,10 +35,10 @@ from synapse.host.routes import DialectChoice, host_dialects
 from synapse.registry.files import controlling_terminal
 from synapse.registry.local import LocalRegistry, open_registry
 from synapse.server.acceptor import limits_within
-from synapse.server.app import HttpApp, Service
+from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
-from synapse.tasks.service import TaskService
+from synapse.tasks.service import AgentTasks
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Host:
             settings=self._settings,
         )
 
-    def _server(self, agent: RunningAgent, service: TaskService) -> Server:
+    def _server(self, agent: RunningAgent, service: AgentTasks) -> Server:
         # uvicorn and the dialect cost a tenth of a second to import: the agent has been started by now.
 
         return open_server(self._place, agent, service, self._registry, self._settings)
@@ -226,7 +227,7 @@ MOST_UNPROVEN_PER_USER: Final = 32
 
 
 def open_server(
-    place: HostIdentity, agent: RunningAgent, service: Service, registry: LocalRegistry, settings: Settings
+    place: HostIdentity, agent: RunningAgent, service: Handler, registry: LocalRegistry, settings: Settings
 ) -> Server:
     """Return the server of a host; it listens already, and answers once it is served."""
     entry = place.entry

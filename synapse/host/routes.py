@@ -24,6 +24,7 @@ from synapse.core.task import Task
 from synapse.dialects import paths as paths_0_3
 from synapse.dialects import paths as paths_1_0
 from synapse.dialects.dialect import (
+    AnyCall,
     Call,
     CallRoute,
     Dialect,
@@ -127,7 +128,7 @@ def _as_made(endpoints: Sequence[Endpoint]) -> Endpoint:
     return Endpoint(current.dialect, replace(current.route, ask=ask))
 
 
-def _ask_as_made(current: Endpoint, former: Endpoint, wire: WireRequest) -> Call | StreamCall | WireAnswer:
+def _ask_as_made(current: Endpoint, former: Endpoint, wire: WireRequest) -> AnyCall | WireAnswer:
     call, older = cast("CallRoute", current.route).ask(wire), cast("CallRoute", former.route).ask(wire)
     if isinstance(call, Call) and isinstance(older, Call):
         return call._replace(encode=partial(_encode_as_made, call, older))
@@ -136,7 +137,7 @@ def _ask_as_made(current: Endpoint, former: Endpoint, wire: WireRequest) -> Call
     return call
 
 
-def _encode_as_made(current: Call, former: Call, task: Task) -> bytes:
+def _encode_as_made(current: Call[Task], former: Call[Task], task: Task) -> bytes:
     return (former if task.dialect == A2A_0_3 else current).encode(task)
 
 
@@ -168,7 +169,7 @@ def late_dialect(
         return {(route.method, route.path): route for route in loaded().routes if isinstance(route, CallRoute)}
 
     def late(place: tuple[str, str]) -> CallRoute:
-        def ask(wire: WireRequest) -> Call | StreamCall | WireAnswer:
+        def ask(wire: WireRequest) -> AnyCall | WireAnswer:
             return routes()[place].ask(wire)
 
         def refuse(wire: WireRequest, error: SynapseError) -> WireAnswer:

@@ -30,7 +30,7 @@ from synapse.core.errors import (
 )
 from synapse.core.json_text import decode_object, object_in
 from synapse.core.registry import RETURN_SECONDS, AgentReply, Channel, Registry
-from synapse.core.requests import CommandResult, Request, Sender, SendMessage
+from synapse.core.requests import CommandResult, HostCommand, Sender, SendMessage
 from synapse.core.types import Clock
 from synapse.dialects.synapse import commands
 
@@ -96,7 +96,7 @@ class UnixHostClient:
                 connection.writer.close()
         self._idle.clear()
 
-    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+    async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         """Let the agent's host do `request` on behalf of `caller`; see `HostClient.command`."""
         try:
             body = commands.encode_command(request, caller)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -108,7 +108,7 @@ class PushConfigs:
             raise PushConfigNotFound(task.id, config_id)
         return found[0]
 
-    async def list(self, task: Task) -> Sequence[PushConfig]:
+    async def list(self, task: Task) -> tuple[PushConfig, ...]:
         return tuple(push.config for push in await self._pushes.of_task(task.id))
 
     async def delete(self, task: Task, config_id: str) -> None:

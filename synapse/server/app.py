@@ -3,8 +3,8 @@
     admit the caller → find the route → read the body → choose the dialect → decode → service → encode
 
 A request that is refused before its body was read is answered in the dialect that its path and its head tell.
-It knows no dialect by name, only the table that it was given. A result that is still to come is a future: it is waited
-for as long as the caller stays.
+It knows no dialect by name, only the table that it was given. A result that is pending is waited for as long as the
+caller stays.
 
 One request and how it ended, for whoever counts: no text of it, no query, no header.
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, cast
 
 from synapse.core.caller import Caller
 from synapse.core.errors import (
@@ -30,8 +30,8 @@ from synapse.core.errors import (
     SynapseError,
     UnsupportedMediaType,
 )
-from synapse.core.events import Update
-from synapse.core.requests import Request
+from synapse.core.requests import Pending, TaskStream
+from synapse.core.service import Handler
 from synapse.core.trace import traced
 from synapse.dialects.dialect import (
     NO_PARAMS,
@@ -64,14 +64,6 @@ from synapse.server.websocket import ChannelClosed, ForEveryCaller, WebSocketCha
 log = logging.getLogger(__name__)
 
 
-class Service(Protocol):
-    """Does what is asked."""
-
-    def handle(self, request: Request, caller: Caller) -> Awaitable[Any]:
-        """Raises a SynapseError, at once or when it is awaited."""
-        ...
-
-
 Admit = Callable[[Scope], Caller | Awaitable[Caller]]
 """Tells on whose behalf a request runs, at once or when it is awaited; raises AccessDenied, RateLimited."""
 Choose = Callable[[WireRequest, Sequence[Endpoint]], Endpoint]
@@ -92,7 +84,7 @@ class HttpApp:
 
     def __init__(  # noqa: PLR0913 - what is served, to whom, and who is told of it
         self,
-        service: Service,
+        service: Handler,
         dialects: Sequence[Dialect],
         *,
         admit: Admit,
@@ -224,12 +216,16 @@ class HttpApp:
         if wire.method == "HEAD" and isinstance(call, StreamCall):
             # Its headers are known only when it has begun, and it has no end to find out.
             raise MethodNotAllowed("HEAD", wire.path, ["GET", "POST"])
-        result: Any = await self._service.handle(traced(call.request, wire.headers), caller)
         if isinstance(call, StreamCall):
-            await self._stream(call, result, receive, send, words)
+            updates = await self._service.handle(traced(call.request, wire.headers), caller)
+            await self._stream(call, updates, receive, send, words)
             return None
-        if isinstance(result, asyncio.Future):
-            result = await self._patience.wait(result, receive, send)  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
+        result: object = await self._service.handle(traced(call.request, wire.headers), caller)
+        if isinstance(result, Pending):
+            pending = cast("Pending[object]", result)
+            result = pending.now
+            if not pending.is_settled:
+                result = await self._patience.wait(asyncio.ensure_future(pending.settled()), receive, send)
         if call.answer is not None:
             return call.answer(result)
         return WireAnswer(call.status, call.encode(result), call.headers, route.media_type)
@@ -237,7 +233,7 @@ class HttpApp:
     async def _stream(
         self,
         call: StreamRoute | StreamCall,
-        updates: AsyncIterator[Update],
+        updates: TaskStream,
         receive: Receive,
         send: Send,
         words: _Exchange,

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from synapse.core.errors import AgentExited, SynapseError
 from synapse.dialects.dialect import WireAnswer
@@ -88,6 +88,8 @@ class ServedApp(Protocol):
         ...
 
 
+T = TypeVar("T")
+
 WATCH_AFTER: Final = 0.05
 """Seconds before anybody looks whether the caller is still there, where the server does not tell by itself."""
 
@@ -103,7 +105,7 @@ class PendingResults:
         self._waits: set[asyncio.Future[Any]] = set()
         self._over = False
 
-    async def wait(self, pending: asyncio.Future[Any], receive: Receive, send: Send) -> Any:
+    async def wait(self, pending: asyncio.Future[T], receive: Receive, send: Send) -> T:
         """Return the result; `pending` is cancelled when nobody waits for it any more.
 
         Raises:

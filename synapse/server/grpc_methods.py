@@ -21,13 +21,13 @@ from google.protobuf.message import DecodeError, Message
 
 from synapse.core.errors import InvalidField, InvalidRequest, SynapseError
 from synapse.dialects.a2a_v0_3.routes import fault_of
-from synapse.dialects.dialect import Call, CallRoute, Dialect, Params, StreamCall, WireRequest
+from synapse.dialects.dialect import AnyCall, CallRoute, Dialect, Params, WireRequest
 
 SERVICE_1_0: Final = "lf.a2a.v1.A2AService"
 SERVICE_0_3: Final = "a2a.v1.A2AService"
 """0.3 called its package v1."""
 
-Ask = Callable[[Params, WireRequest], Call | StreamCall]
+Ask = Callable[[Params, WireRequest], AnyCall]
 Fields = dict[str, Any]
 
 
@@ -86,7 +86,7 @@ def former_service(dialect: Dialect, prefix: str) -> GrpcService:
     methods = {
         name: Method(
             request=one.request,
-            ask=_of_route(cast("Callable[[WireRequest], Call | StreamCall]", asks[one.route]), one.place),
+            ask=_of_route(cast("Callable[[WireRequest], AnyCall]", asks[one.route]), one.place),
             to_answer=partial(_to_bytes, one.answer),
             streams=name in _STREAMS,
         )
@@ -192,7 +192,7 @@ _METHODS_0_3: Final[Mapping[str, _Former]] = {
 }
 
 
-def _of_route(ask: Callable[[WireRequest], Call | StreamCall], place: Place) -> Ask:
+def _of_route(ask: Callable[[WireRequest], AnyCall], place: Place) -> Ask:
     return lambda params, wire: ask(place(params, wire))
 
 

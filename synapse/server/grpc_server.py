@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import grpc  # type: ignore[import-untyped]  # it has no types of its own
 import grpc.aio  # type: ignore[import-untyped]  # the same
@@ -41,13 +41,16 @@ from synapse.core.errors import (
     WaitTimedOut,
 )
 from synapse.core.events import Update
+from synapse.core.requests import Pending, Request, TaskStream
+from synapse.core.service import Handler
 from synapse.core.trace import traced
 from synapse.dialects.a2a_v1.routes import encode_error
-from synapse.dialects.dialect import AGENT, Call, StreamCall, WireRequest
+from synapse.dialects.dialect import AGENT, AnyCall, Call, StreamCall, WireRequest
 from synapse.dialects.negotiation import DIALECTS, asked_dialect, asked_version
-from synapse.server.app import Service
 from synapse.server.grpc_methods import GrpcService, Method
 from synapse.server.listener import bind_port
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +83,7 @@ class GrpcServer:
 
     def __init__(
         self,
-        service: Service,
+        service: Handler,
         *,
         admit: AdmitCall,
         default_agent: str = "",
@@ -164,10 +167,13 @@ class GrpcServer:
     async def _answer(self, service: GrpcService, method: Method, path: str, given: bytes, context: Any) -> bytes:
         try:
             call, caller = await self._asked(service, method, path, given, context)
-            result: Any = await self._service.handle(call.request, caller)
-            if isinstance(result, asyncio.Future):
-                result = await self._settled(result)  # pyright: ignore[reportUnknownArgumentType]  # of whatever the service makes
-            answer = method.to_answer(cast("Call", call).encode(result))
+            result: object = await self._service.handle(call.request, caller)
+            if isinstance(result, Pending):
+                pending = cast("Pending[object]", result)
+                result = pending.now
+                if not pending.is_settled:
+                    result = await self._settled(asyncio.ensure_future(pending.settled()))
+            answer = method.to_answer(cast("Call[object]", call).encode(result))
             await _tell_headers(call, context)
             return answer
         except Exception as error:
@@ -179,15 +185,15 @@ class GrpcServer:
         self, service: GrpcService, method: Method, path: str, given: bytes, context: Any
     ) -> AsyncGenerator[bytes, None]:
         try:
-            call, caller = await self._asked(service, method, path, given, context)
-            encode = cast("StreamCall", call).encode
-            updates: AsyncGenerator[Update, None] = await self._service.handle(call.request, caller)
+            asked, caller = await self._asked(service, method, path, given, context)
+            call = cast("StreamCall", asked)
+            updates = await self._service.handle(call.request, caller)
             # The updates by themselves, too: a caller who leaves before the first of them leaves a generator that never
             # began, and closing such a one does nothing.
             async with aclosing(updates), aclosing(self._until_stopped(updates)) as coming:
                 await _tell_headers(call, context)
                 async for update in coming:
-                    event = encode(update)
+                    event = call.encode(update)
                     if event is not None:
                         yield method.to_answer(event.data)
         except Exception as error:
@@ -213,7 +219,7 @@ class GrpcServer:
 
     async def _asked(
         self, service: GrpcService, method: Method, path: str, given: bytes, context: Any
-    ) -> tuple[Call | StreamCall, Caller]:
+    ) -> tuple[AnyCall, Caller]:
         headers = _headers(context)
         admitted = self._admit(headers, path, str(context.peer()))
         caller = admitted if isinstance(admitted, Caller) else await admitted
@@ -226,13 +232,15 @@ class GrpcServer:
         if not agent:
             raise InvalidField("tenant", "is missing", hint="it names the agent, and so does the metadata x-agent-id")
         call = method.ask(params, wire._replace(params={AGENT: agent}))
-        return call._replace(request=traced(call.request, headers)), caller
+        request: Request[Any] = traced(call.request, headers)
+        return call._replace(request=request), caller
 
-    async def _settled(self, pending: asyncio.Future[Any]) -> Any:
+    async def _settled(self, pending: asyncio.Future[T]) -> T:
         """The result, as long as the caller stays and the server runs. Raises AgentExited."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({pending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {pending, stopping}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not pending.done():
                 raise _ending()
             return pending.result()
@@ -240,7 +248,7 @@ class GrpcServer:
             stopping.cancel()
             pending.cancel()
 
-    async def _until_stopped(self, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
+    async def _until_stopped(self, updates: TaskStream) -> AsyncGenerator[Update, None]:
         """The updates; a stream that the server's end cuts off ends with an error, so that its reader comes back."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         coming: asyncio.Future[Update | None] | None = None
@@ -271,7 +279,7 @@ def _describer(name: str, describing: Callable[..., AsyncGenerator[bytes, None]]
     return grpc.method_handlers_generic_handler(name, handlers)
 
 
-async def _next(stream: AsyncGenerator[Update, None]) -> Update | None:
+async def _next(stream: TaskStream) -> Update | None:
     return await anext(stream, None)
 
 
@@ -288,7 +296,7 @@ def _headers(context: Any) -> GrpcHeaders:
     ]
 
 
-async def _tell_headers(call: Call | StreamCall, context: Any) -> None:
+async def _tell_headers(call: AnyCall, context: Any) -> None:
     """What an answer has as headers over HTTP goes ahead of it as metadata."""
     if call.headers:
         told = tuple((name.decode("ascii"), value.decode("ascii")) for name, value in call.headers)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 
 from synapse.core.errors import AccessDenied, MalformedCall, MalformedJson, RateLimited, RouteNotFound, SynapseError
 from synapse.core.events import Update
 from synapse.dialects.dialect import (
+    AnyCall,
     Call,
     CallRoute,
     Dialect,
@@ -26,6 +27,8 @@ from synapse.dialects.dialect import (
     WireRequest,
 )
 from synapse.server import sse
+
+R = TypeVar("R")
 
 JSONRPC: Final = "jsonrpc"
 """The name of the dialect."""
@@ -88,7 +91,7 @@ class RpcDispatcher:
         self._demanded = demanded
         self.encode_fault = self._first.encode_fault
 
-    def ask(self, wire: WireRequest) -> Call | StreamCall | WireAnswer:
+    def ask(self, wire: WireRequest) -> AnyCall | WireAnswer:
         """Return what the call asks for, or the error that it is answered with."""
         try:
             spoken = _read(wire.body)
@@ -121,7 +124,7 @@ class RpcDispatcher:
         return self._first
 
 
-def _method(table: RpcTable, name: str) -> Callable[[Params, WireRequest], Call | StreamCall]:
+def _method(table: RpcTable, name: str) -> Callable[[Params, WireRequest], AnyCall]:
     ask = table.methods.get(name)
     if ask is None:
         raise RouteNotFound(f"there is no method '{name[:80]}'", hint="known here: " + ", ".join(table.methods))
@@ -154,7 +157,7 @@ def _id_in(body: bytes) -> CallId:
     return given if isinstance(given, str | int) and not isinstance(given, bool) else None
 
 
-def _with_id(call: Call | StreamCall, call_id: CallId, encode_error: EncodeError) -> Call | StreamCall:
+def _with_id(call: AnyCall, call_id: CallId, encode_error: EncodeError) -> AnyCall:
     """The same call; its answers and its errors carry the id."""
     head = b'{"jsonrpc":"2.0","id":%b,"result":' % _ID.encode(call_id)
     if isinstance(call, StreamCall):
@@ -162,7 +165,7 @@ def _with_id(call: Call | StreamCall, call_id: CallId, encode_error: EncodeError
     return Call(call.request, partial(_wrapped, head, call.encode), encode_error, headers=call.headers)
 
 
-def _wrapped(head: bytes, encode: Callable[[Any], bytes], result: Any) -> bytes:
+def _wrapped(head: bytes, encode: Callable[[R], bytes], result: R) -> bytes:
     return b"%b%b}" % (head, encode(result))
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from synapse.core.errors import AgentExited, InternalFailure, SynapseError
 from synapse.core.events import Update
+from synapse.core.requests import TaskStream
 from synapse.dialects.dialect import WireAnswer, WireEvent
 from synapse.server.asgi import Receive, Send, caller_left
 
@@ -54,7 +55,7 @@ class EventStream:
         self._keep_alive = keep_alive
         self._headers = (*HEADERS, *headers)
 
-    async def run(self, updates: AsyncIterator[Update], receive: Receive, send: Send) -> None:
+    async def run(self, updates: TaskStream, receive: Receive, send: Send) -> None:
         """Send until the feed ends, the reader leaves or the server stops; then `updates` is closed."""
         ours: list[asyncio.Future[None]] = []
         is_cut_off = False
@@ -65,7 +66,7 @@ class EventStream:
             is_cut_off = not any(part.done() for part in ours[:2])
         finally:
             await _end(ours)
-            await _close(updates)
+            await updates.aclose()
         if is_cut_off:
             await send(self._error_chunk(AgentExited("this server ends; the task is kept", hint=_COME_BACK)))
         await send({"type": "http.response.body", "body": b""})
@@ -80,7 +81,7 @@ class EventStream:
             if len(ours) == 2 or ours[-1].done():
                 ours[2:] = [asyncio.ensure_future(send(_chunk(KEEP_ALIVE)))]
 
-    async def _write(self, updates: AsyncIterator[Update], send: Send) -> None:
+    async def _write(self, updates: TaskStream, send: Send) -> None:
         try:
             async for update in updates:
                 event = self._encode(update)
@@ -105,12 +106,6 @@ async def _end(ours: list[asyncio.Future[None]]) -> None:
     for part in ours:
         part.cancel()
     await asyncio.gather(*ours, return_exceptions=True)
-
-
-async def _close(updates: AsyncIterator[Update]) -> None:
-    close = getattr(updates, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def _chunk(body: bytes) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.recovery import is_in_doubt
 from synapse.tasks.replies import REPLIED, Replies
+from synapse.tasks.rules import cancellation
 from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, WAITS_FOR_INBOX
 from synapse.tasks.worker import AgentWorker
 
@@ -60,9 +61,7 @@ class TaskChanges:
 
     async def cancel(self, task: Task) -> Task:
         """Cancel what waits or runs. Raises TaskNotCancelable."""
-        facts = outcomes.ended(task, self._clock.now(), TaskState.CANCELED, "canceled", "canceled by request")
-        if task.state.is_terminal:
-            raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
+        facts = cancellation(task, self._clock.now())
         try:
             canceled = await self._journal.record(*facts)
         except (IllegalTransition, TaskFinished) as lost:

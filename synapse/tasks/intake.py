@@ -20,7 +20,6 @@ from synapse.core.errors import (
     Conflict,
     InvalidField,
     InvalidRequest,
-    MessageIdReused,
     PriorityOutOfRange,
     PushNotSupported,
     QueueFull,
@@ -32,14 +31,13 @@ from synapse.core.errors import (
 )
 from synapse.core.events import AttentionChanged, MessageAdded, ReceiptChanged, StateChanged, TaskOpened
 from synapse.core.message import Message, MessageId, Role, TextPart
-from synapse.core.push import PushConfig
+from synapse.core.push import PushConfig, PushService
 from synapse.core.question import ANSWERED, QUESTION, open_question
 from synapse.core.registry import Registry
 from synapse.core.requests import CreateTask, Sender, SendMessage
 from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import DEFAULT_PRIORITY, INTERRUPT_PRIORITY, ReceiptStep, Task, TaskId, TaskState
-from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
-from synapse.push.service import PushConfigs
+from synapse.core.types import Clock, Deadline
 from synapse.tasks import outcomes
 from synapse.tasks.admission import (
     ANYTHING,
@@ -57,6 +55,7 @@ from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import RecoveryPlan, as_prompt, last_prompt
 from synapse.tasks.replies import REPLIED, Replies
+from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
 from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, circle_closed_by, waits_for_one_of, was_asked
 from synapse.tasks.worker import AgentWorker
 
@@ -74,6 +73,10 @@ class Limits:
     ttl: timedelta | None = None
     pair_per_minute: int = 0
     """Messages between the same two agents; more are held. 0 means no limit."""
+
+    @property
+    def ttl_seconds(self) -> float | None:
+        return self.ttl.total_seconds() if self.ttl else None
 
 
 class Intake:
@@ -95,7 +98,7 @@ class Intake:
         new_task_id: Callable[[], str],
         new_context_id: Callable[[], str],
         limits: Limits,
-        push_configs: PushConfigs | None = None,
+        push_configs: PushService | None = None,
         acceptance: Acceptance = ANYTHING,
         quota: Quota | None = None,
     ) -> None:
@@ -231,14 +234,10 @@ class Intake:
 
     async def _open_new(self, request: SendMessage, caller: Caller, digest: str, *, waits_for_end: bool) -> Task:
         waiting = self._worker.queue_length + len(self._held)
-        if waiting >= self._limits.queue:
-            raise QueueFull(
-                f"{self._me.agent_id} has {waiting} messages waiting",
-                hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
-            )
+        require_room_in_queue(waiting, self._limits.queue, self._me.agent_id)
         if request.parent_id:
             await self._check_parent(request.parent_id, caller)
-        deadline = self._deadline(request)
+        deadline = deadline_of(request, self._limits.ttl_seconds, self._clock)
         sender, metadata = await self._origin(request, caller)
         opened = self._opened(request, caller, metadata, deadline)
         admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
@@ -343,13 +342,9 @@ class Intake:
         return any(was_asked(task, one) for one in agents if one.agent_id == caller.agent_id)
 
     async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
-        known = await self._store.find_message(self._me.inbox, scope, message.message_id)
-        if known is None:
-            return None
-        if known.digest != digest:
-            raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
+        known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
         # The store may know of it before we are told, and the task still look as it was before the message.
-        return await self._journal.load_latest(known.task_id)
+        return None if known is None else await self._journal.load_latest(known)
 
     async def _take_room(self, request: SendMessage | CreateTask) -> None:
         if self._quota is not None:
@@ -431,16 +426,6 @@ class Intake:
                 check_id("metadata.sender_task_id", request.sender_task_id)
                 metadata["sender_task_id"] = request.sender_task_id
         return sender.sender_id, metadata
-
-    def _deadline(self, request: SendMessage) -> Deadline | None:
-        if request.deadline is not None:
-            return deadline_at(request.deadline, self._clock)
-        ttl = request.metadata.get("ttl")
-        if ttl is None:
-            return deadline_after(self._limits.ttl.total_seconds(), self._clock) if self._limits.ttl else None
-        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < 10**9:
-            raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {ttl!r}")
-        return deadline_after(ttl, self._clock)
 
 
 WINDOW_SECONDS: Final = 60.0

@@ -66,7 +66,7 @@ class KeyQuotas:
         self._clock = clock
         self._quotas: dict[str, Quota] = {}
 
-    async def take(self, request: Request, caller: Caller) -> None:
+    async def take(self, request: Request[object], caller: Caller) -> None:
         """Count what `request` asks to be kept for `caller`. Raises QuotaExceeded."""
         size = _size_asked(request)
         # Who shares the scope of this machine's user shares what that user keeps, which only agents' quotas bound.
@@ -82,13 +82,13 @@ class KeyQuotas:
         await quota.take(size)
 
 
-def message_in(request: Request) -> Message | None:
+def message_in(request: Request[object]) -> Message | None:
     """The message that a request asks to be kept, if it asks for that."""
     asked = _innermost(request)
     return asked.message if isinstance(asked, SendMessage | CreateTask) else None
 
 
-def _size_asked(request: Request) -> int:
+def _size_asked(request: Request[object]) -> int:
     """How many bytes the request leaves in the store; 0 when it only reads or ends something."""
     match asked := _innermost(request):
         case SendMessage() | CreateTask():
@@ -99,7 +99,7 @@ def _size_asked(request: Request) -> int:
             return 0
 
 
-def _innermost(request: Request) -> Request:
+def _innermost(request: Request[object]) -> Request[object]:
     match request:
         case ForAgent():
             return _innermost(request.request)

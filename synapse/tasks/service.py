@@ -1,4 +1,4 @@
-"""What can be asked of an agent host: each request has one method here, and `handle` is the one way in.
+"""The tasks of one running agent: a method for each request, and `handle` for callers that only carry requests.
 
 Sending a message and staying with its task until it settles: it has ended, or waits for somebody.
 
@@ -7,7 +7,7 @@ Sending a message and staying with its task until it settles: it has ended, or w
 Whoever sends is with the task from its first state. An urgent message interrupts between its record and the joining,
 and the task may end meanwhile: so what is joined is the task as it is by then.
 
-Which tasks a caller's list shows: what was asked for, as far as the caller sees it.
+Turns ListTasks into a query of the store, limited to what the caller sees.
 
 What hooks of the agent's own CLI report to the host, and who may.
 """
@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
@@ -31,12 +31,11 @@ from synapse.core.errors import (
     PersonRequired,
     PushNotSupported,
     StoreFailed,
-    TaskNotFound,
     UnsupportedOperation,
 )
 from synapse.core.events import MetadataChanged, StateChanged, Update
 from synapse.core.message import Json, Message
-from synapse.core.push import PushConfig
+from synapse.core.push import PushConfig, PushService
 from synapse.core.question import Question
 from synapse.core.requests import (
     AddExternal,
@@ -47,17 +46,24 @@ from synapse.core.requests import (
     CreateTask,
     DeletePushConfig,
     DeleteTask,
+    ExternalAgent,
+    ExternalAnswer,
     FollowStatus,
     FollowTask,
+    GetMessage,
     GetPushConfig,
     GetStatus,
     GetTask,
+    HostCommand,
     HostStatus,
     ListExternals,
     ListPushConfigs,
     ListTasks,
     OnBehalfOf,
+    Pending,
+    PendingTask,
     RemoveExternal,
+    Replied,
     Reply,
     ReportSignal,
     Request,
@@ -68,12 +74,12 @@ from synapse.core.requests import (
     SendMessage,
     SetPushConfig,
     SubscribeTask,
+    TaskStream,
 )
+from synapse.core.service import ExternalAgents, method_for
 from synapse.core.store import TaskPage, TaskQuery, TaskStore
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.task import Task, TaskId
 from synapse.core.types import Clock
-from synapse.external.agents import Externals
-from synapse.push.service import PushConfigs
 from synapse.tasks.admission import USER
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.feed import Feed, follow_status
@@ -81,6 +87,7 @@ from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
+from synapse.tasks.rules import find_message, is_settled, require_updates, require_visible, unsupported, visible_scope
 from synapse.tasks.unfinished import InDoubt
 from synapse.tasks.waits import WAITER_LEFT
 from synapse.tasks.worker import AgentWorker
@@ -89,11 +96,6 @@ from synapse.tasks.worker import AgentWorker
 def never(_message: Message) -> bool:
     """For agents that answer with tasks only."""
     return False
-
-
-def is_settled(state: TaskState) -> bool:
-    """Nothing more comes by itself."""
-    return state.is_terminal or state.is_interrupted
 
 
 class TaskWaiter:
@@ -109,15 +111,15 @@ class TaskWaiter:
         self._waiting: dict[TaskId, set[asyncio.Future[Task]]] = {}
         journal.listen(self._hear, self._waiting.__contains__)
 
-    async def wait(self, request: SendAndWait, caller: Caller) -> Task | asyncio.Future[Task]:
-        """Send; return the task if it has settled, else a future of it. Whoever gives up waiting cancels that.
+    async def wait(self, request: SendAndWait, caller: Caller) -> PendingTask:
+        """Send; return the task, with a way to wait for it unless it has settled.
 
         Raises what `Intake.send` raises.
         """
         task = await self._intake.send(request.send, caller, waits_for_end=True)
-        return task if is_settled(task.state) else self._settled(task)
+        return PendingTask(task) if is_settled(task.state) else PendingTask(task, self._settled(task))
 
-    async def follow(self, request: SendAndFollow, caller: Caller) -> AsyncGenerator[Update, None]:
+    async def follow(self, request: SendAndFollow, caller: Caller) -> TaskStream:
         """Send; yield the task as it was then, and each update until it has settled.
 
         An agent that answers with a plain message has no task to show: then only the end is told, as a snapshot.
@@ -169,8 +171,11 @@ async def _until_settled(first: Update, updates: AsyncGenerator[Update, None]) -
                 return
 
 
-class TaskService:
-    """Does what is asked of one agent."""
+R = TypeVar("R")
+
+
+class AgentTasks:
+    """TaskService for one agent that runs in this process; as a Handler, also what only its host is asked."""
 
     def __init__(  # noqa: PLR0913 - it joins the parts; each is used by some request
         self,
@@ -184,11 +189,11 @@ class TaskService:
         replies: Replies,
         doubts: InDoubt,
         questions: Questions,
-        externals: Externals,
+        externals: ExternalAgents,
         driver: Driver,
         clock: Clock,
         hook_reports: HookReports | None = None,
-        push_configs: PushConfigs | None = None,
+        push_configs: PushService | None = None,
         answers_directly: Callable[[Message], bool] = never,
     ) -> None:
         self._me = me
@@ -208,104 +213,88 @@ class TaskService:
         self._answers_directly = answers_directly
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
         self._settling = TaskWaiter(intake, journal, feed, answers_directly)
-        self._methods = self._table()
 
-    def handle(self, request: Request, caller: Caller) -> Awaitable[Any]:
-        """Do `request` for `caller`; what comes back is listed in `docs/architecture.md`.
-
-        Raises a SynapseError.
-        """
-        method = self._methods.get(type(request))
+    def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
+        """Do `request` for `caller`. Raises a SynapseError, at once or when it is awaited."""
+        method = method_for(self, request)
         if method is None:
-            raise UnsupportedOperation(f"this agent does not do {type(request).__name__}")
+            raise unsupported("this agent", request)
         return method(request, caller)
 
-    def _table(self) -> dict[type[Any], Callable[[Any, Caller], Awaitable[Any]]]:
-        return {
-            SendMessage: self._intake.send,
-            SendAndWait: self._settling.wait,
-            SendAndFollow: self._settling.follow,
-            CreateTask: self._intake.create,
-            Reply: self._reply,
-            GetTask: self._get,
-            ListTasks: self._list,
-            CancelTask: self._cancel,
-            ChangeTask: self._change,
-            DeleteTask: self._delete,
-            ResolveTask: self._resolve,
-            AnswerQuestion: self._answer,
-            SetPushConfig: self._set_push,
-            GetPushConfig: self._get_push,
-            ListPushConfigs: self._list_push,
-            DeletePushConfig: self._delete_push,
-            SubscribeTask: self._subscribe,
-            FollowTask: self._follow,
-            GetStatus: self._status,
-            FollowStatus: self._follow_status,
-            AddExternal: self._add_external,
-            ListExternals: self._list_externals,
-            RemoveExternal: self._remove_external,
-            SendExternal: self._send_external,
-            ReportSignal: self._hook_reports.take,
-            OnBehalfOf: self._on_behalf,
-        }
+    def send(self, request: SendMessage, caller: Caller) -> Awaitable[Task]:
+        """Raises what `Intake.send` raises."""
+        return self._intake.send(request, caller)
 
-    async def _get(self, request: GetTask, caller: Caller) -> Task:
-        return await self._visible(request.task_id, caller, exact=request.exact)
+    def send_and_wait(self, request: SendAndWait, caller: Caller) -> Awaitable[PendingTask]:
+        """Raises what `Intake.send` raises."""
+        return self._settling.wait(request, caller)
 
-    async def _list(self, request: ListTasks, caller: Caller) -> TaskPage:
+    def send_and_follow(self, request: SendAndFollow, caller: Caller) -> Awaitable[TaskStream]:
+        """Raises what `Intake.send` raises."""
+        return self._settling.follow(request, caller)
+
+    def create(self, request: CreateTask, caller: Caller) -> Awaitable[Task]:
+        """Raises QuotaExceeded."""
+        return self._intake.create(request, caller)
+
+    async def get(self, request: GetTask, caller: Caller) -> Task:
+        return await self._find(request.task_id, caller, exact=request.exact)
+
+    async def get_message(self, request: GetMessage, caller: Caller) -> Task:
+        found = await find_message(request, caller, self._store, self._me.inbox)
+        return await self._find(found, caller, exact=True)
+
+    async def list(self, request: ListTasks, caller: Caller) -> TaskPage:
         return await self._store.list(query_of(request, caller, self._me.inbox))
 
-    async def _cancel(self, request: CancelTask, caller: Caller) -> Task:
-        return await self._changes.cancel(await self._visible(request.task_id, caller, exact=request.exact))
+    async def cancel(self, request: CancelTask, caller: Caller) -> Task:
+        return await self._changes.cancel(await self._find(request.task_id, caller, exact=request.exact))
 
-    async def _change(self, request: ChangeTask, caller: Caller) -> Task:
-        return await self._changes.change(request, await self._visible(request.task_id, caller))
+    async def change(self, request: ChangeTask, caller: Caller) -> Task:
+        return await self._changes.change(request, await self._find(request.task_id, caller))
 
-    async def _delete(self, request: DeleteTask, caller: Caller) -> Task:
-        return await self._changes.delete(await self._visible(request.task_id, caller))
+    async def delete(self, request: DeleteTask, caller: Caller) -> Task:
+        return await self._changes.delete(await self._find(request.task_id, caller))
 
-    async def _resolve(self, request: ResolveTask, caller: Caller) -> Task:
-        return await self._doubts.resolve(request, await self._visible(request.task_id, caller), caller)
+    async def resolve(self, request: ResolveTask, caller: Caller) -> Task:
+        return await self._doubts.resolve(request, await self._find(request.task_id, caller), caller)
 
-    async def _answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
-        """Answer what the task's program asks; without a task, what the agent asks now."""
+    async def answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
         if request.task_id:
             # Who asks through a gateway may have read the question in the store before we were told that it is there.
-            task: Task | None = await self._journal.load_latest((await self._visible(request.task_id, caller)).id)
+            task: Task | None = await self._journal.load_latest((await self._find(request.task_id, caller)).id)
         else:
             task = await self._questions.asking(self._driver.view().question)
             if task is not None and not caller.sees(task.scope):
                 raise NothingAsked
         return await self._questions.answer(request, task, caller)
 
-    async def _set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
-        return await self._pushes().set(await self._visible(request.task_id, caller, exact=True), request.config)
+    async def set_push(self, request: SetPushConfig, caller: Caller) -> PushConfig:
+        return await self._pushes().set(await self._find(request.task_id, caller, exact=True), request.config)
 
-    async def _get_push(self, request: GetPushConfig, caller: Caller) -> PushConfig:
-        return await self._pushes().get(await self._visible(request.task_id, caller, exact=True), request.config_id)
+    async def get_push(self, request: GetPushConfig, caller: Caller) -> PushConfig:
+        return await self._pushes().get(await self._find(request.task_id, caller, exact=True), request.config_id)
 
-    async def _list_push(self, request: ListPushConfigs, caller: Caller) -> Sequence[PushConfig]:
-        return await self._pushes().list(await self._visible(request.task_id, caller, exact=True))
+    async def list_push(self, request: ListPushConfigs, caller: Caller) -> tuple[PushConfig, ...]:
+        return await self._pushes().list(await self._find(request.task_id, caller, exact=True))
 
-    async def _delete_push(self, request: DeletePushConfig, caller: Caller) -> None:
-        await self._pushes().delete(await self._visible(request.task_id, caller, exact=True), request.config_id)
+    async def delete_push(self, request: DeletePushConfig, caller: Caller) -> None:
+        await self._pushes().delete(await self._find(request.task_id, caller, exact=True), request.config_id)
 
-    def _pushes(self) -> PushConfigs:
+    def _pushes(self) -> PushService:
         if self._push_configs is None:
             raise PushNotSupported
         return self._push_configs
 
-    async def _subscribe(self, request: SubscribeTask, caller: Caller) -> Any:
-        return self._followed(await self._visible(request.task_id, caller), request.after)
+    async def subscribe(self, request: SubscribeTask, caller: Caller) -> TaskStream:
+        return self._followed(await self._find(request.task_id, caller), request.after)
 
-    async def _follow(self, request: FollowTask, caller: Caller) -> Any:
-        task = await self._visible(request.task_id, caller, exact=True)
-        if task.state.is_terminal and request.after is None:
-            raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; nothing more comes of it")
+    async def follow(self, request: FollowTask, caller: Caller) -> TaskStream:
+        task = await self._find(request.task_id, caller, exact=True)
+        require_updates(task, request.after)
         return self._followed(task, request.after)
 
-    def _followed(self, task: Task, after: int | None) -> AsyncGenerator[Update, None]:
+    def _followed(self, task: Task, after: int | None) -> TaskStream:
         updates = self._feed.follow(task.id, after)
         return updates if task.queued else self._noting_when_the_waiter_leaves(task, updates)
 
@@ -328,7 +317,7 @@ class TaskService:
             note = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: left})
             await self._journal.record(note)
 
-    async def _status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
+    async def status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
         # The task is found by the same look: a question that goes or comes meanwhile must not stand without its task.
         view, current = self._driver.view(), self._worker.current
         asking = await self._asking(view.question)
@@ -344,7 +333,8 @@ class TaskService:
             store_fault=self._store.fault(),
         )
 
-    async def _follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
+    async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
+        """Return what the agent does now, then each change of its state."""
         return follow_status(self._driver)
 
     async def _read(self, task_id: TaskId) -> Task | None:
@@ -360,46 +350,47 @@ class TaskService:
         except StoreFailed:
             return None
 
-    async def _reply(self, request: Reply, caller: Caller) -> Any:
+    async def reply(self, request: Reply, caller: Caller) -> Replied:
         # A process that the agent left behind may speak for it, though its ancestors prove nothing any more.
         if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
             raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it", hint=caller.objection)
         return await self._replies.reply(request, self._worker.current)
 
-    async def _on_behalf(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
-        """Do what a gateway asks for somebody whom it has let in; nobody becomes a person that way."""
+    def report_signal(self, request: ReportSignal, caller: Caller) -> Awaitable[Pending[Json | None]]:
+        """Raises what `HookReports.take` raises."""
+        return self._hook_reports.take(request, caller)
+
+    async def on_behalf(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
+        """Do what a gateway asks for a caller that it has admitted; that caller does not become a person by it."""
         # Not `may_decide`: a gateway in the background has no terminal. What a key may not do is refused by the key.
         if not caller.is_person:
             raise PersonRequired("only the user's own gateway asks for others", hint=caller.objection)
-        asked = request.request
-        if isinstance(asked, OnBehalfOf):
-            raise UnsupportedOperation("a gateway asks for others, and not for another gateway")
-        direct = isinstance(asked, SendMessage) and self._answers_directly(asked.message)
-        result = await self.handle(asked, request.caller)
+        command = request.request
+        if not isinstance(command, HostCommand):
+            raise UnsupportedOperation(f"a gateway does not ask an agent for {type(command).__name__}")
+        result = await self.handle(command, request.caller)
         if isinstance(result, Task):
+            direct = isinstance(command, SendMessage) and self._answers_directly(command.message)
             return CommandResult(task_id=result.id, version=result.version, direct=direct)
         return CommandResult(result=result)
 
-    async def _add_external(self, request: AddExternal, caller: Caller) -> Any:
+    async def add_external(self, request: AddExternal, caller: Caller) -> ExternalAgent:
         _refuse_agents(caller)
         return await self._externals.add(request)
 
-    async def _list_externals(self, _request: ListExternals, _caller: Caller) -> Any:
+    async def list_externals(self, _request: ListExternals, _caller: Caller) -> tuple[ExternalAgent, ...]:
         return await self._externals.list()
 
-    async def _remove_external(self, request: RemoveExternal, caller: Caller) -> Any:
+    async def remove_external(self, request: RemoveExternal, caller: Caller) -> ExternalAgent:
         _refuse_agents(caller)
         return await self._externals.remove(request)
 
-    async def _send_external(self, request: SendExternal, _caller: Caller) -> Any:
+    async def send_external(self, request: SendExternal, _caller: Caller) -> ExternalAnswer:
         return await self._externals.send(request)
 
-    async def _visible(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
-        """The task that the caller means; a foreign one looks like a missing one."""
-        task = await self._journal.find(wanted, self._me.inbox, exact=exact)
-        if not caller.sees(task.scope):
-            raise TaskNotFound(wanted)
-        return task
+    async def _find(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
+        """Return the task that the caller means. Raises TaskNotFound or AmbiguousTask."""
+        return require_visible(await self._journal.find(wanted, self._me.inbox, exact=exact), caller, wanted)
 
 
 def _refuse_agents(caller: Caller) -> None:
@@ -412,10 +403,10 @@ def _refuse_agents(caller: Caller) -> None:
 
 
 def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
-    """The question for the store; without an inbox, about all agents."""
+    """Return the query for the tasks of one inbox; without an inbox, of all agents."""
     return TaskQuery(
         inbox=inbox,
-        scope="" if caller.sees_all else caller.scope,
+        scope=visible_scope(caller),
         states=request.states,
         context_id=request.context_id,
         parent_id=request.parent_id,
@@ -443,8 +434,8 @@ class HookReports:
         self._me = me
         self._door = door
 
-    async def take(self, request: ReportSignal, caller: Caller) -> Any:
-        """Pass a report on; return what its hook is answered, as soon as that is known: nothing, or a future.
+    async def take(self, request: ReportSignal, caller: Caller) -> Pending[Json | None]:
+        """Pass a report on; return the answer for its hook, which may still have to come.
 
         Raises:
             UnsupportedOperation: nobody listens.
@@ -456,7 +447,7 @@ class HookReports:
         is_own = caller.agent_id == self._me.agent_id or self._brings_secret(request.secret)
         if not is_own:
             raise AccessDenied("only the agent's own CLI reports here")
-        return self._door.receive(request.payload)
+        return Pending(None, self._door.receive(request.payload))
 
     def _brings_secret(self, given: str) -> bool:
         return self._door is not None and hmac.compare_digest(given.encode(), self._door.secret.encode())

@@ -25,7 +25,7 @@ from synapse.core.requests import (
 )
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
-from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.hub.encode import STATE_NAMES, ErrorShape, encode_error, fault_of
 from synapse.dialects.hub.stream import decode_incoming, encode_update
 from synapse.dialects.paths import WEBSOCKET_PATH
@@ -96,7 +96,7 @@ WEATHER: Final = SendMessage(
 )
 
 
-def encoded(call: Call | StreamCall, result: Any) -> bytes:
+def encoded(call: AnyCall, result: Any) -> bytes:
     assert isinstance(call, Call)
     return call.encode(result)
 

@@ -63,7 +63,7 @@ class InMemoryService:
         self._ids = itertools.count(1)
         self._externals: dict[str, ExternalAgent] = {}
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         self.callers.append(caller)
         match request:
             case SendMessage() | CreateTask():

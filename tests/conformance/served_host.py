@@ -15,9 +15,10 @@ import uvloop
 
 from synapse.auth.local import LocalAdmission, LocalAuth, loopback_hosts
 from synapse.core.agent import AgentEntry
+from synapse.core.service import Handler
 from synapse.dialects.dialect import Dialect
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
-from synapse.server.app import HttpApp, Service
+from synapse.server.app import HttpApp
 from synapse.server.asgi import HttpLimits
 from synapse.server.http import Server
 from synapse.server.listener import UnixListener, bind_port
@@ -53,7 +54,7 @@ async def nothing_to_read() -> None:
 @contextmanager
 def served(
     folder: Path,
-    make_service: Callable[[AgentEntry], Service],
+    make_service: Callable[[AgentEntry], Handler],
     *,
     entries: Callable[[], Sequence[AgentEntry]] = nobody,
     token: str = "",

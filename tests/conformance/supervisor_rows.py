@@ -25,7 +25,7 @@ from synapse.core.requests import (
 )
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, Task, TaskState
-from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.negotiation import spoken_dialect
 from synapse.dialects.supervisor.encode import STATE_WORDS, CardFacts, agent_card, agent_list
 from synapse.dialects.supervisor.routes import TITLES, encode_error, fault_of
@@ -64,7 +64,7 @@ def push_config(config_id: str) -> PushConfig:
     )
 
 
-def encoded(call: Call | StreamCall, result: Any) -> bytes:
+def encoded(call: AnyCall, result: Any) -> bytes:
     assert isinstance(call, Call)
     return call.encode(result)
 

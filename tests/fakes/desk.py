@@ -27,7 +27,7 @@ from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.quota import Quota
 from synapse.tasks.replies import Replies
-from synapse.tasks.service import TaskService
+from synapse.tasks.service import AgentTasks
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
 from tests.fakes.clock import FakeClock
@@ -134,8 +134,8 @@ class Desk:
             quota=self._quota,
         )
 
-    def _service(self, me: AgentEntry) -> TaskService:
-        return TaskService(
+    def _service(self, me: AgentEntry) -> AgentTasks:
+        return AgentTasks(
             me,
             journal=self.journal,
             store=self.store,
@@ -155,20 +155,16 @@ class Desk:
         self, text: str, *, priority: int = DEFAULT_PRIORITY, caller: Caller | None = None, **more: object
     ) -> Task:
         request = SendMessage(message=say(text), dialect="synapse", priority=priority, **more)  # type: ignore[arg-type] # tests say what
-        result = await self.service.handle(request, caller or Caller())
-        assert isinstance(result, Task)
-        return result
+        return await self.service.send(request, caller or Caller())
 
     async def settled(self, send: SendMessage, caller: Caller | None = None) -> Task:
         """Send, and wait until the task has settled, as a transport does."""
         async with asyncio.timeout(5):
-            result: Task | asyncio.Future[Task] = await self.service.handle(SendAndWait(send), caller or Caller())
-            return result if isinstance(result, Task) else await result
+            pending = await self.service.send_and_wait(SendAndWait(send), caller or Caller())
+            return await pending.settled()
 
     async def task(self, task_id: str) -> Task:
-        result = await self.service.handle(GetTask(task_id), Caller())
-        assert isinstance(result, Task)
-        return result
+        return await self.service.get(GetTask(task_id), Caller())
 
     async def finished(self, task: Task) -> Task:
         """Wait until the task has ended."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
@@ -15,18 +15,21 @@ from synapse.core.events import Update
 from synapse.core.extension import Extensions
 from synapse.core.message import TextPart
 from synapse.core.requests import (
+    CancelTask,
     ChangeTask,
     CommandResult,
     DeleteTask,
     ExternalAgent,
     ForAgent,
+    HostCommand,
     ListedAgent,
     OnBehalfOf,
+    Pending,
     RegisterAgent,
     Request,
     SendMessage,
 )
-from synapse.core.task import Task, TaskState
+from synapse.core.task import Task, TaskId, TaskState
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory
 from synapse.gateway.service import GatewayService
 from synapse.gateway.tasks import GatewayTasks
@@ -62,20 +65,27 @@ class FakeRegistration:
         return ExternalAgent(alias=agent, url="", name="")
 
 
-class FakeUnclaimed:
-    """Remembers what was taken back."""
+class FakeStopped:
+    """Remembers what was canceled and changed."""
 
-    def __init__(self) -> None:
-        self.taken: list[str] = []
-        self.changed: list[tuple[str, type[Request]]] = []
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.canceled: list[str] = []
+        self.changed: list[tuple[str, type[Request[object]]]] = []
 
-    async def take_back(self, task: Task) -> Task:
-        self.taken.append(task.id)
-        return replace(task, state=TaskState.CANCELED)
+    async def cancel(self, request: CancelTask, _caller: Caller) -> Task:
+        self.canceled.append(request.task_id)
+        return replace(await self._store.load(TaskId(request.task_id)), state=TaskState.CANCELED)
 
-    async def change(self, task: Task, request: ChangeTask | DeleteTask) -> Task:
-        self.changed.append((task.id, type(request)))
-        return task
+    async def change(self, request: ChangeTask, _caller: Caller) -> Task:
+        return await self._change(request)
+
+    async def delete(self, request: DeleteTask, _caller: Caller) -> Task:
+        return await self._change(request)
+
+    async def _change(self, request: ChangeTask | DeleteTask) -> Task:
+        self.changed.append((request.task_id, type(request)))
+        return await self._store.load(TaskId(request.task_id))
 
 
 class World:
@@ -90,14 +100,14 @@ class World:
         """What each agent declares itself."""
         self.told: dict[str, Extensions] = {}
         """What is told about agents at the gateway."""
-        self.registration, self.unclaimed = FakeRegistration(), FakeUnclaimed()
+        self.registration, self.stopped = FakeRegistration(), FakeStopped(self.store)
         self.directory = GatewayDirectory(self, extensions=self.told)
         journal = Journal(self.store)
         tail = LogFollower(self.store, journal, gather_seconds=0.001)
         feed = Feed(journal, self.store, source=tail)
         tail.only(feed.has_readers_of)
         tasks = GatewayTasks(
-            self.directory, store=self.store, journal=journal, feed=feed, tail=tail, unclaimed=self.unclaimed
+            self.directory, store=self.store, journal=journal, feed=feed, tail=tail, stopped=self.stopped
         )
         quotas = KeyQuotas(key_bytes, self._bytes_of, FakeClock())
         self.service = GatewayService(self.directory, tasks, self.registration, listed, quotas=quotas)
@@ -117,11 +127,9 @@ class World:
             for name in self.desks
         ]
 
-    async def command(self, agent: AgentEntry, request: Request, caller: Caller) -> CommandResult:
+    async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         name = next(name for name, entry in self.entries.items() if entry is agent)
-        done: CommandResult = await self.desks[name].service.handle(
-            OnBehalfOf(caller, request), Caller(via_socket=True)
-        )
+        done = await self.desks[name].service.on_behalf(OnBehalfOf(caller, request), Caller(via_socket=True))
         return replace(done, direct=name in self._direct)
 
     async def status(self, agent: AgentEntry) -> AgentStatus:
@@ -131,10 +139,10 @@ class World:
         """Let this agent answer with plain messages."""
         self._direct.add(name)
 
-    async def ask(self, request: Request, caller: Caller = LAPTOP) -> Any:
+    async def ask(self, request: Request[object], caller: Caller = LAPTOP) -> Any:
         async with asyncio.timeout(BOUND):
             result = await self.service.handle(request, caller)
-            return await result if isinstance(result, asyncio.Future) else result  # pyright: ignore[reportUnknownVariableType]  # of whatever was asked
+            return await cast("Pending[object]", result).settled() if isinstance(result, Pending) else result
 
     async def sent(self, text: str = "hello", caller: Caller = LAPTOP, agent: str = "ada", **more: Any) -> Task:
         task = await self.ask(ForAgent(agent, message(text, **more)), caller)

@@ -10,7 +10,7 @@ from typing import Any
 from synapse.core.caller import Caller
 from synapse.core.errors import SynapseError
 from synapse.core.events import Update
-from synapse.core.requests import GetStatus, GetTask, Request, SubscribeTask
+from synapse.core.requests import GetStatus, GetTask, Pending, Request, SubscribeTask
 from synapse.dialects.dialect import (
     Call,
     CallRoute,
@@ -37,11 +37,11 @@ class Doing:
         self.event = b"x"
         self.told = 0
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         match request:
             case GetTask():
                 self.later = asyncio.get_running_loop().create_future()
-                return self.later
+                return Pending(b"", self.later)
             case SubscribeTask():
                 return self.follow()
             case _:

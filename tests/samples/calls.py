@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from synapse.dialects.dialect import Call, CallRoute, Dialect, StreamCall, WireRequest
+from synapse.dialects.dialect import AnyCall, Call, CallRoute, Dialect, StreamCall, WireRequest
 
 Routes = dict[tuple[str, str], CallRoute]
 
 
-def rpc_call(dialect: Dialect, method: str, params: object, headers: dict[str, str]) -> Call | StreamCall:
+def rpc_call(dialect: Dialect, method: str, params: object, headers: dict[str, str]) -> AnyCall:
     """Return what a JSON-RPC call asks for; `a_header` stands for `a-header`."""
     assert dialect.rpc is not None
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
@@ -22,14 +22,14 @@ def routes_of(dialect: Dialect) -> Routes:
     return {(route.method, route.path): route for route in dialect.routes if isinstance(route, CallRoute)}
 
 
-def rest_call(routes: Routes, request: WireRequest) -> Call | StreamCall:
+def rest_call(routes: Routes, request: WireRequest) -> AnyCall:
     """Return what a request to one of the routes asks for."""
     asked = routes[request.method, request.path].ask(request)
     assert isinstance(asked, Call | StreamCall)
     return asked
 
 
-def told(call: Call | StreamCall, result: Any) -> Any:
+def told(call: AnyCall, result: Any) -> Any:
     """Return the answer that tells `result`, as JSON."""
     assert isinstance(call, Call)
     return json.loads(call.encode(result))

@@ -53,7 +53,7 @@ _PROTO_SET: Final = ProtoReader(ProtoSetShape, Spellings())
 _OF_TASK: Final = ProtoReader(OfTaskShape, Spellings())
 
 
-def set_config(wire: WireRequest) -> Call:
+def set_config(wire: WireRequest) -> Call[PushConfig]:
     shape, task_id = _PROTO_SET.read(wire.body), wire.params["id"]
     given = shape.config.push_notification_config if shape.config else shape.push_notification_config
     if given is None:
@@ -62,38 +62,38 @@ def set_config(wire: WireRequest) -> Call:
     return Call(SetPushConfig(task_id=task_id, config=config), partial(_encode_named, task_id))
 
 
-def rpc_set(params: Params, _wire: WireRequest) -> Call:
+def rpc_set(params: Params, _wire: WireRequest) -> Call[PushConfig]:
     shape = _SET.read(params)
     config = push_config(shape.push_notification_config)
     return Call(SetPushConfig(task_id=shape.task_id, config=config), partial(_encode, shape.task_id))
 
 
-def get(wire: WireRequest) -> Call:
+def get(wire: WireRequest) -> Call[PushConfig]:
     task_id = wire.params["id"]
     return Call(GetPushConfig(task_id=task_id, config_id=wire.params["config"]), partial(_encode_named, task_id))
 
 
-def rpc_get(params: Params, _wire: WireRequest) -> Call:
+def rpc_get(params: Params, _wire: WireRequest) -> Call[PushConfig]:
     shape = _OF_TASK.read(params)
     request = GetPushConfig(task_id=shape.id, config_id=shape.push_notification_config_id)
     return Call(request, partial(_encode, shape.id))
 
 
-def list_all(wire: WireRequest) -> Call:
+def list_all(wire: WireRequest) -> Call[tuple[PushConfig, ...]]:
     task_id = wire.params["id"]
     return Call(ListPushConfigs(task_id=task_id), partial(_encode_named_page, task_id))
 
 
-def rpc_list(params: Params, _wire: WireRequest) -> Call:
+def rpc_list(params: Params, _wire: WireRequest) -> Call[tuple[PushConfig, ...]]:
     shape = _OF_TASK.read(params)
     return Call(ListPushConfigs(task_id=shape.id), partial(_encode_all, shape.id))
 
 
-def delete(wire: WireRequest) -> Call:
+def delete(wire: WireRequest) -> Call[None]:
     return Call(DeletePushConfig(task_id=wire.params["id"], config_id=wire.params["config"]), _nothing)
 
 
-def rpc_delete(params: Params, _wire: WireRequest) -> Call:
+def rpc_delete(params: Params, _wire: WireRequest) -> Call[None]:
     shape = _OF_TASK.read(params)
     if not shape.push_notification_config_id:
         raise InvalidField("pushNotificationConfigId", "is missing")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from synapse.core import errors
 from synapse.core.errors import ExtendedCardMissing, InvalidField, InvalidRequest, RouteNotFound, SynapseError
 from synapse.core.events import Update
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait
+from synapse.core.task import Task
 from synapse.dialects.a2a_v0_3 import decode, push
 from synapse.dialects.a2a_v0_3.decode import proto_send_request, send_request
 from synapse.dialects.a2a_v0_3.encode import (
@@ -24,6 +25,7 @@ from synapse.dialects.a2a_v0_3.encode import (
     encode_update,
 )
 from synapse.dialects.dialect import (
+    AnyCall,
     Call,
     CallRoute,
     Dialect,
@@ -38,8 +40,8 @@ from synapse.dialects.dialect import (
 from synapse.dialects.paths import A2A_V0_3, A2A_V0_3_OPERATIONS, A2A_V0_3_PREFIXES
 from synapse.dialects.proto_json import to_json
 
-Ask = Callable[[WireRequest], Call | StreamCall]
-AskRpc = Callable[[Params, WireRequest], Call | StreamCall]
+Ask = Callable[[WireRequest], AnyCall]
+AskRpc = Callable[[Params, WireRequest], AnyCall]
 EncodeUpdate = Callable[[Update], bytes | None]
 
 
@@ -57,7 +59,7 @@ def a2a_v0_3_dialect() -> Dialect:
     return Dialect(name=A2A_V0_3, routes=routes, encode_error=encode_error, rpc=rpc)
 
 
-def _send(wire: WireRequest) -> Call:
+def _send(wire: WireRequest) -> Call[Task]:
     shape = decode.PROTO_SEND.read(_body(wire))
     send, configuration = proto_send_request(shape), shape.configuration
     if configuration is None:
@@ -72,13 +74,13 @@ def _stream(wire: WireRequest) -> StreamCall:
     return StreamCall(SendAndFollow(send), _events(partial(encode_proto_update, ends_when_asked=True)))
 
 
-def _get(wire: WireRequest) -> Call:
+def _get(wire: WireRequest) -> Call[Task]:
     shape = decode.GET.read_query(wire.query(), id=wire.params["id"])
     encode = partial(encode_proto_task, history_length=shape.history_length)
     return Call(GetTask(shape.id, exact=True), encode)
 
 
-def _cancel(wire: WireRequest) -> Call:
+def _cancel(wire: WireRequest) -> Call[Task]:
     return Call(CancelTask(wire.params["id"], exact=True), encode_proto_task)
 
 
@@ -87,11 +89,11 @@ def _subscribe(wire: WireRequest) -> StreamCall:
     return StreamCall(follow, _events(encode_proto_update))
 
 
-def _extended_card(_wire: WireRequest) -> Call:
+def _extended_card(_wire: WireRequest) -> NoReturn:
     raise ExtendedCardMissing
 
 
-def _only_in_1_0(wire: WireRequest) -> Call:
+def _only_in_1_0(wire: WireRequest) -> NoReturn:
     raise RouteNotFound(f"A2A 0.3 has nothing at {wire.path}", hint="say `A2A-Version: 1.0` if you mean that")
 
 
@@ -110,7 +112,7 @@ _REST: Final[Mapping[str, Ask]] = {
 }
 
 
-def _rpc_send(params: Params, _wire: WireRequest) -> Call:
+def _rpc_send(params: Params, _wire: WireRequest) -> Call[Task]:
     shape = decode.SEND.read(params)
     send, configuration = send_request(shape), shape.configuration
     if configuration is None:
@@ -124,13 +126,13 @@ def _rpc_stream(params: Params, _wire: WireRequest) -> StreamCall:
     return StreamCall(SendAndFollow(send), _events(partial(encode_update, ends_when_asked=True)))
 
 
-def _rpc_get(params: Params, _wire: WireRequest) -> Call:
+def _rpc_get(params: Params, _wire: WireRequest) -> Call[Task]:
     shape = decode.GET.read(params)
     encode = partial(encode_task, history_length=shape.history_length)
     return Call(GetTask(shape.id, exact=True), encode)
 
 
-def _rpc_cancel(params: Params, _wire: WireRequest) -> Call:
+def _rpc_cancel(params: Params, _wire: WireRequest) -> Call[Task]:
     return Call(CancelTask(decode.TASK.read(params).id, exact=True), encode_task)
 
 

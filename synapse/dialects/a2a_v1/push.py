@@ -37,41 +37,41 @@ _OF_TASK: Final = ProtoReader(OfTaskShape, _SPELLINGS)
 _LIST: Final = ProtoReader(ListShape, _SPELLINGS)
 
 
-def create(wire: WireRequest) -> Call:
+def create(wire: WireRequest) -> Call[PushConfig]:
     shape, task_id = _SET.read(wire.body), wire.params["id"]
     if shape.task_id not in ("", task_id):
         raise InvalidField("taskId", "is another task than that of the path")
     return _create(task_id, shape)
 
 
-def rpc_create(params: Params, _wire: WireRequest) -> Call:
+def rpc_create(params: Params, _wire: WireRequest) -> Call[PushConfig]:
     shape = _SET.read(params)
     if not shape.task_id:
         raise InvalidField("taskId", "is missing")
     return _create(shape.task_id, shape)
 
 
-def get(wire: WireRequest) -> Call:
+def get(wire: WireRequest) -> Call[PushConfig]:
     return _get(OfTaskShape(wire.params["id"], wire.params["config"]))
 
 
-def rpc_get(params: Params, _wire: WireRequest) -> Call:
+def rpc_get(params: Params, _wire: WireRequest) -> Call[PushConfig]:
     return _get(_OF_TASK.read(params))
 
 
-def list_all(wire: WireRequest) -> Call:
+def list_all(wire: WireRequest) -> Call[tuple[PushConfig, ...]]:
     return _list(_LIST.read_query(wire.query(), taskId=wire.params["id"]))
 
 
-def rpc_list(params: Params, _wire: WireRequest) -> Call:
+def rpc_list(params: Params, _wire: WireRequest) -> Call[tuple[PushConfig, ...]]:
     return _list(_LIST.read(params))
 
 
-def delete(wire: WireRequest) -> Call:
+def delete(wire: WireRequest) -> Call[None]:
     return _delete(OfTaskShape(wire.params["id"], wire.params["config"]))
 
 
-def rpc_delete(params: Params, _wire: WireRequest) -> Call:
+def rpc_delete(params: Params, _wire: WireRequest) -> Call[None]:
     return _delete(_OF_TASK.read(params))
 
 
@@ -80,15 +80,15 @@ def encode_notification(update: Update) -> bytes | None:
     return encode_update(update)
 
 
-def _create(task_id: Name, shape: PushShape) -> Call:
+def _create(task_id: Name, shape: PushShape) -> Call[PushConfig]:
     return Call(SetPushConfig(task_id=task_id, config=push_config(shape)), partial(_encode, task_id))
 
 
-def _get(shape: OfTaskShape) -> Call:
+def _get(shape: OfTaskShape) -> Call[PushConfig]:
     return Call(GetPushConfig(task_id=shape.task_id, config_id=shape.id), partial(_encode, shape.task_id))
 
 
-def _list(shape: ListShape) -> Call:
+def _list(shape: ListShape) -> Call[tuple[PushConfig, ...]]:
     token = shape.page_token or "0"
     if not (token.isascii() and token.isdigit() and len(token) < 10):
         raise InvalidField("pageToken", "is not one of ours", hint="begin again without it")
@@ -96,7 +96,7 @@ def _list(shape: ListShape) -> Call:
     return Call(ListPushConfigs(task_id=shape.task_id), encode)
 
 
-def _delete(shape: OfTaskShape) -> Call:
+def _delete(shape: OfTaskShape) -> Call[None]:
     return Call(DeletePushConfig(task_id=shape.task_id, config_id=shape.id), _nothing)
 
 

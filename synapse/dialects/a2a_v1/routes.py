@@ -15,11 +15,14 @@ from synapse.core import errors
 from synapse.core.errors import InvalidField, InvalidRequest, RouteNotFound, SynapseError, UnsupportedOperation
 from synapse.core.events import Update
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait
+from synapse.core.store import TaskPage
+from synapse.core.task import Task
 from synapse.dialects import paths
 from synapse.dialects.a2a_v1 import decode, push
 from synapse.dialects.a2a_v1.decode import GetShape, ListShape, SendShape, TaskShape, list_request, send_request
 from synapse.dialects.a2a_v1.encode import encode_page, encode_sent, encode_task, encode_update
 from synapse.dialects.dialect import (
+    AnyCall,
     Call,
     CallRoute,
     Dialect,
@@ -35,7 +38,7 @@ from synapse.dialects.paths import A2A_V1, MEDIA_TYPE, ONLY_IN_0_3
 from synapse.dialects.proto_json import to_json
 
 
-def send_message(shape: SendShape) -> Call:
+def send_message(shape: SendShape) -> Call[Task]:
     """Wait until the task has ended or asks for something, unless told to return at once (1.0 §3.2.2)."""
     send = send_request(shape)
     encode = partial(encode_sent, history_length=_history_length(shape))
@@ -48,12 +51,12 @@ def send_streaming_message(shape: SendShape) -> StreamCall:
     return StreamCall(SendAndFollow(send_request(shape)), partial(_event, history_length=_history_length(shape)))
 
 
-def get_task(shape: GetShape) -> Call:
+def get_task(shape: GetShape) -> Call[Task]:
     encode = partial(encode_task, history_length=shape.history_length)
     return Call(GetTask(shape.id, exact=True), encode)
 
 
-def list_tasks(shape: ListShape) -> Call:
+def list_tasks(shape: ListShape) -> Call[TaskPage]:
     encode = partial(
         encode_page,
         page_size=shape.page_size,
@@ -63,7 +66,7 @@ def list_tasks(shape: ListShape) -> Call:
     return Call(list_request(shape), encode)
 
 
-def cancel_task(shape: TaskShape) -> Call:
+def cancel_task(shape: TaskShape) -> Call[Task]:
     return Call(CancelTask(shape.id, exact=True), encode_task)
 
 
@@ -86,8 +89,8 @@ def _history_length(shape: SendShape) -> int | None:
     return shape.configuration.history_length if shape.configuration is not None else None
 
 
-Ask = Callable[[WireRequest], Call | StreamCall]
-AskRpc = Callable[[Params, WireRequest], Call | StreamCall]
+Ask = Callable[[WireRequest], AnyCall]
+AskRpc = Callable[[Params, WireRequest], AnyCall]
 
 
 def a2a_v1_dialect() -> Dialect:
@@ -100,7 +103,7 @@ def a2a_v1_dialect() -> Dialect:
     return Dialect(name=A2A_V1, routes=routes, encode_error=encode_error, rpc=rpc)
 
 
-def _send(wire: WireRequest) -> Call:
+def _send(wire: WireRequest) -> Call[Task]:
     return send_message(decode.SEND.read(_body(wire)))
 
 
@@ -108,15 +111,15 @@ def _stream(wire: WireRequest) -> StreamCall:
     return send_streaming_message(decode.SEND.read(_body(wire)))
 
 
-def _get(wire: WireRequest) -> Call:
+def _get(wire: WireRequest) -> Call[Task]:
     return get_task(decode.GET.read_query(wire.query(), id=wire.params["id"]))
 
 
-def _list(wire: WireRequest) -> Call:
+def _list(wire: WireRequest) -> Call[TaskPage]:
     return list_tasks(decode.LIST.read_query(wire.query()))
 
 
-def _cancel(wire: WireRequest) -> Call:
+def _cancel(wire: WireRequest) -> Call[Task]:
     return cancel_task(TaskShape(wire.params["id"]))
 
 
@@ -124,11 +127,11 @@ def _subscribe(wire: WireRequest) -> StreamCall:
     return subscribe_to_task(TaskShape(wire.params["id"]), _last_event(wire))
 
 
-def _extended_card(_wire: WireRequest) -> Call:
+def _extended_card(_wire: WireRequest) -> NoReturn:
     refuse_extended_card()
 
 
-def _only_in_0_3(wire: WireRequest) -> Call:
+def _only_in_0_3(wire: WireRequest) -> NoReturn:
     raise RouteNotFound(f"A2A 1.0 has nothing at {wire.path}", hint="its extended card is at /extendedAgentCard")
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from synapse.core.errors import InvalidField
 from synapse.core.message import Message, MessageId, Role
 from synapse.core.requests import ChangeTask, ForAgent, ListTasks, Request, SendMessage
-from synapse.core.task import TaskState
+from synapse.core.task import Task, TaskState
 from synapse.dialects.hub.encode import ASKED_STATES, REQUEST_METADATA, STATE_NAMES
 from synapse.dialects.hub.parts import ChangeShape, ListShape, MessageShape, decode_part
 from synapse.dialects.paths import HUB
@@ -45,7 +45,7 @@ def list_request(shape: ListShape) -> ListTasks:
     )
 
 
-def change_request(shape: ChangeShape, task_id: str) -> Request:
+def change_request(shape: ChangeShape, task_id: str) -> Request[Task]:
     """A PUT: the metadata that is given takes the place of what was there."""
     if shape.state is None and shape.metadata is None:
         raise InvalidField("", "there is nothing to change", hint='{"metadata": {…}} or {"state": "completed"}')
@@ -67,11 +67,14 @@ def _states(words: str) -> frozenset[TaskState]:
     return frozenset(state for state, word in STATE_NAMES.items() if word in wanted)
 
 
+R = TypeVar("R")
+
+
 def plain_id(given: str) -> str:
     return given.rpartition(":")[2]
 
 
-def about_task(given: str, request: Callable[[str], Request]) -> Request:
+def about_task(given: str, request: Callable[[str], Request[R]]) -> Request[R]:
     """The request about that task; one whose agent is named is for that agent only."""
     agent, _, task_id = given.rpartition(":")
     return ForAgent(agent, request(task_id)) if agent else request(task_id)

@@ -10,14 +10,13 @@ How the hub dialect says that something is wrong: `{"error": {"code", "message",
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from synapse.core import errors
 from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidField, NotFound, SynapseError
 from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, Role, TextPart
-from synapse.core.requests import ListedAgent
+from synapse.core.requests import ListedAgent, Ticket
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
 from synapse.dialects.dialect import WireAnswer, error_headers
@@ -55,17 +54,7 @@ def encode_page(page: TaskPage, *, agent_name: AgentName) -> bytes:
     return to_json({"tasks": tasks, "nextCursor": page.next_cursor or None})
 
 
-class Admission(Protocol):
-    """What admits somebody to one WebSocket."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def expires_at(self) -> datetime: ...
-
-
-def encode_ticket(ticket: Admission) -> bytes:
+def encode_ticket(ticket: Ticket) -> bytes:
     return to_json({"ticket": ticket.text, "expiresAt": instant(ticket.expires_at)})
 
 

@@ -15,14 +15,17 @@ from synapse.core.requests import (
     GetTask,
     IssueTicket,
     ListAgents,
+    ListedAgent,
     SendAndFollow,
     SubscribeTask,
+    Ticket,
 )
-from synapse.dialects.dialect import NOT_KEPT, Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
+from synapse.core.store import TaskPage
+from synapse.core.task import Task
+from synapse.dialects.dialect import NOT_KEPT, AnyCall, Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest
 from synapse.dialects.hub import parts
 from synapse.dialects.hub.decode import about_task, change_request, list_request, send_request
 from synapse.dialects.hub.encode import (
-    Admission,
     AgentName,
     encode_agent,
     encode_agents,
@@ -37,7 +40,7 @@ from synapse.dialects.hub.encode import (
 from synapse.dialects.hub.stream import GrowingText, last_place
 from synapse.dialects.paths import HUB, HUB_OPERATIONS
 
-Ask = Callable[[WireRequest], Call | StreamCall]
+Ask = Callable[[WireRequest], AnyCall]
 
 _EVENT_STREAM = "text/event-stream"
 
@@ -61,15 +64,15 @@ def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
     return Dialect(name=HUB, routes=routes, encode_error=encode_error)
 
 
-def _list_agents(methods: AuthMethods, _wire: WireRequest) -> Call:
+def _list_agents(methods: AuthMethods, _wire: WireRequest) -> Call[tuple[ListedAgent, ...]]:
     return Call(ListAgents(), partial(encode_agents, methods=methods), headers=NOT_KEPT)
 
 
-def _get_agent(methods: AuthMethods, wire: WireRequest) -> Call:
+def _get_agent(methods: AuthMethods, wire: WireRequest) -> Call[ListedAgent]:
     return Call(GetAgent(wire.params["agentId"]), partial(encode_agent, methods=methods), headers=NOT_KEPT)
 
 
-def _send(wire: WireRequest) -> Call | StreamCall:
+def _send(wire: WireRequest) -> AnyCall:
     shape = parts.MESSAGE.read(_body(wire))
     agent = wire.params["agentId"]
     send = send_request(shape)
@@ -83,18 +86,18 @@ def _send(wire: WireRequest) -> Call | StreamCall:
     return StreamCall(ForAgent(agent, SendAndFollow(send)), GrowingText(ends_when_asked=True))
 
 
-def _get_message(agent_name: AgentName, wire: WireRequest) -> Call:
+def _get_message(agent_name: AgentName, wire: WireRequest) -> Call[Task]:
     message_id = wire.params["messageId"]
     encode = partial(encode_message, message_id=message_id, agent_name=agent_name)
     return Call(GetMessage(message_id), encode)
 
 
-def _list_tasks(agent_name: AgentName, wire: WireRequest) -> Call:
+def _list_tasks(agent_name: AgentName, wire: WireRequest) -> Call[TaskPage]:
     shape = parts.LIST.read_query(wire.query())
     return Call(list_request(shape), partial(encode_page, agent_name=agent_name))
 
 
-def _get_task(agent_name: AgentName, wire: WireRequest) -> Call | StreamCall:
+def _get_task(agent_name: AgentName, wire: WireRequest) -> AnyCall:
     """The task, or for a reader of events all that comes of it: a browser resumes with a GET only."""
     task_id = wire.params["taskId"]
     if _EVENT_STREAM not in wire.header(b"accept"):
@@ -104,25 +107,25 @@ def _get_task(agent_name: AgentName, wire: WireRequest) -> Call | StreamCall:
     if place is None:
         return StreamCall(about_task(task_id, lambda plain: SubscribeTask(task_id=plain)), GrowingText())
     after = place.seq
-    request = about_task(task_id, lambda plain: SubscribeTask(task_id=plain, after=after))
-    return StreamCall(request, GrowingText(place.told))
+    resume = about_task(task_id, lambda plain: SubscribeTask(task_id=plain, after=after))
+    return StreamCall(resume, GrowingText(place.told))
 
 
-def _change_task(agent_name: AgentName, wire: WireRequest) -> Call:
+def _change_task(agent_name: AgentName, wire: WireRequest) -> Call[Task]:
     request = change_request(parts.CHANGE.read(_body(wire)), wire.params["taskId"])
     return Call(request, partial(encode_task, agent_name=agent_name))
 
 
-def _delete_task(wire: WireRequest) -> Call:
+def _delete_task(wire: WireRequest) -> Call[Task]:
     request = about_task(wire.params["taskId"], lambda plain: DeleteTask(task_id=plain))
     return Call(request, encode_nothing, status=204)
 
 
-def _issue_ticket(_wire: WireRequest) -> Call:
+def _issue_ticket(_wire: WireRequest) -> Call[Ticket]:
     return Call(IssueTicket(), encode_ticket, answer=_ticket_answer)
 
 
-def _ticket_answer(ticket: Admission) -> WireAnswer:
+def _ticket_answer(ticket: Ticket) -> WireAnswer:
     return WireAnswer(201, encode_ticket(ticket), NOT_KEPT)
 
 

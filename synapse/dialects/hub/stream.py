@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from synapse.core.errors import InvalidField, InvalidRequest, SynapseError
 from synapse.core.events import ArtifactAdded, MessageAdded, MetadataChanged, StateChanged, TaskOpened, Update
 from synapse.core.message import Message, Role
-from synapse.core.requests import ForAgent, Request, SubscribeTask
+from synapse.core.requests import ForAgent, Request, SubscribeTask, TaskStream
 from synapse.core.task import Task, TaskState
 from synapse.dialects.dialect import WireEvent, WireRequest
 from synapse.dialects.hub import parts
@@ -154,11 +154,17 @@ _EXAMPLE: Final = '{"type": "message", "agentId": "…", "message": [{"type": "t
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """What a client wants. Without a request it only asks whether we are there."""
+    """What a client wants: to send a message, to follow a task, or only to know whether we are there."""
 
-    request: Request | None = None
+    send: Request[Task] | None = None
+    subscribe: Request[TaskStream] | None = None
     message_id: str = ""
     """By which the client knows its message again."""
+
+    @property
+    def request(self) -> Request[object] | None:
+        """The one request of the two, if there is one."""
+        return self.send or self.subscribe
 
 
 def decode_incoming(frame: str | bytes) -> Incoming:
@@ -208,12 +214,12 @@ _KINDS: Final[Mapping[TaskState, str]] = {
 
 def _message(body: bytes) -> Incoming:
     shape = parts.MESSAGE_FRAME.read(body)
-    return Incoming(ForAgent(shape.agent_id, send_request(shape)), shape.message_id)
+    return Incoming(send=ForAgent(shape.agent_id, send_request(shape)), message_id=shape.message_id)
 
 
 def _subscribe(body: bytes) -> Incoming:
     shape = parts.SUBSCRIBE_FRAME.read(body)
-    return Incoming(about_task(shape.task_id, partial(_follow, shape.after)))
+    return Incoming(subscribe=about_task(shape.task_id, partial(_follow, shape.after)))
 
 
 def _follow(after: int | None, task_id: str) -> SubscribeTask:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from synapse.core import errors
 from synapse.core.errors import InvalidRequest, SynapseError
+from synapse.core.push import PushConfig
 from synapse.core.requests import (
     CancelTask,
     DeletePushConfig,
@@ -22,7 +23,18 @@ from synapse.core.requests import (
     SendAndWait,
     SubscribeTask,
 )
-from synapse.dialects.dialect import Call, CallRoute, Dialect, StreamCall, WireAnswer, WireRequest, error_headers
+from synapse.core.store import TaskPage
+from synapse.core.task import Task
+from synapse.dialects.dialect import (
+    AnyCall,
+    Call,
+    CallRoute,
+    Dialect,
+    StreamCall,
+    WireAnswer,
+    WireRequest,
+    error_headers,
+)
 from synapse.dialects.paths import AGENT, SUPERVISOR, SUPERVISOR_OPERATIONS
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.supervisor import decode
@@ -39,7 +51,7 @@ from synapse.dialects.supervisor.encode import (
     plain_id,
 )
 
-Ask = Callable[[WireRequest], Call | StreamCall]
+Ask = Callable[[WireRequest], AnyCall]
 
 
 def supervisor_dialect() -> Dialect:
@@ -51,7 +63,7 @@ def supervisor_dialect() -> Dialect:
     return Dialect(name=SUPERVISOR, routes=routes, encode_error=encode_error)
 
 
-def _send(wire: WireRequest) -> Call:
+def _send(wire: WireRequest) -> Call[Task]:
     shape = decode.SEND.read(_body(wire))
     agent, configuration = wire.params[AGENT], shape.configuration
     send = send_request(shape, agent)
@@ -68,13 +80,13 @@ def _stream(wire: WireRequest) -> StreamCall:
     return StreamCall(SendAndFollow(send_request(shape, agent)), encode)
 
 
-def _get(wire: WireRequest) -> Call:
+def _get(wire: WireRequest) -> Call[Task]:
     shape = decode.GET.read_query(wire.query())
     encode = partial(encode_task, agent=wire.params[AGENT], history_length=shape.history_length)
     return Call(GetTask(_task_id(wire), exact=True), encode)
 
 
-def _list(wire: WireRequest) -> Call:
+def _list(wire: WireRequest) -> Call[TaskPage]:
     query = wire.query()
     shape = decode.LIST.read_query(query)
     encode = partial(
@@ -87,7 +99,7 @@ def _list(wire: WireRequest) -> Call:
     return Call(list_request(shape, query), encode)
 
 
-def _cancel(wire: WireRequest) -> Call:
+def _cancel(wire: WireRequest) -> Call[Task]:
     return Call(CancelTask(_task_id(wire), exact=True), partial(encode_task, agent=wire.params[AGENT]))
 
 
@@ -96,23 +108,23 @@ def _subscribe(wire: WireRequest) -> StreamCall:
     return StreamCall(follow, partial(encode_update, agent=wire.params[AGENT]))
 
 
-def _set_push(wire: WireRequest) -> Call:
+def _set_push(wire: WireRequest) -> Call[PushConfig]:
     shape = decode.SET_PUSH.read(_body(wire))
     request = set_push_request(shape, _task_id(wire), wire.params[AGENT])
     return Call(request, partial(encode_push_config, task_id=_global_id(wire)))
 
 
-def _get_push(wire: WireRequest) -> Call:
+def _get_push(wire: WireRequest) -> Call[PushConfig]:
     request = GetPushConfig(task_id=_task_id(wire), config_id=wire.params["configId"])
     return Call(request, partial(encode_push_config, task_id=_global_id(wire)))
 
 
-def _list_push(wire: WireRequest) -> Call:
+def _list_push(wire: WireRequest) -> Call[tuple[PushConfig, ...]]:
     encode = partial(encode_push_configs, task_id=_global_id(wire))
     return Call(ListPushConfigs(task_id=_task_id(wire)), encode)
 
 
-def _delete_push(wire: WireRequest) -> Call:
+def _delete_push(wire: WireRequest) -> Call[None]:
     request = DeletePushConfig(task_id=_task_id(wire), config_id=wire.params["configId"])
     return Call(request, encode_nothing)
 

@@ -33,9 +33,9 @@ from synapse.core.requests import (
     DeletePushConfig,
     DeleteTask,
     GetPushConfig,
+    HostCommand,
     ListPushConfigs,
     OnBehalfOf,
-    Request,
     Sender,
     SendMessage,
     SetPushConfig,
@@ -125,7 +125,7 @@ _DONE: Final = msgspec.json.Decoder(_Done)
 _STATUS: Final = msgspec.json.Decoder(_Status)
 
 
-def encode_command(request: Request, caller: Caller) -> bytes:
+def encode_command(request: HostCommand, caller: Caller) -> bytes:
     """The body that asks a host for one of COMMANDS."""
     about = {
         "scope": caller.scope,
@@ -138,7 +138,7 @@ def encode_command(request: Request, caller: Caller) -> bytes:
     return to_json({"caller": about, "request": {"type": type(request).__name__, **fields}})
 
 
-def ask(wire: WireRequest) -> Call:
+def ask(wire: WireRequest) -> Call[CommandResult]:
     """What the body asks for, on whose behalf. Raises InvalidRequest."""
     try:
         command = _COMMAND.decode(wire.body)
@@ -170,7 +170,7 @@ def encode_done(done: CommandResult) -> bytes:
 def decode_done(body: bytes) -> CommandResult:
     """Raises ValueError."""
     done = _DONE.decode(body)
-    result: Any = done.configs if done.config is None else done.config
+    result = done.configs if done.config is None else done.config
     return CommandResult(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
 
 
@@ -236,13 +236,13 @@ class _Send(msgspec.Struct, forbid_unknown_fields=True):
 _SEND: Final = msgspec.json.Decoder(_Send)
 
 
-def _request(kind: str, raw: msgspec.Raw) -> Request:
+def _request(kind: str, raw: msgspec.Raw) -> HostCommand:
     if kind == SendMessage.__name__:
         return _send(_SEND.decode(raw))
     known = _PLAIN.get(kind)
     if known is None:
         raise InvalidRequest(f"'{kind[:80]}' is no command", hint=f"known: {', '.join(sorted(_PLAIN))}")
-    request: Request = msgspec.json.decode(raw, type=known)
+    request: HostCommand = msgspec.json.decode(raw, type=known)
     return request
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from synapse.core.message import Json
 from synapse.dialects.dialect import (
     AnyRoute,
     Call,
@@ -42,7 +43,7 @@ def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = 
     return Dialect(name=decode.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
 
 
-def _ask_signal(wire: WireRequest) -> Call:
+def _ask_signal(wire: WireRequest) -> Call[Json | None]:
     return Call(decode.decode_signal(wire), encode.encode_taken)
 
 

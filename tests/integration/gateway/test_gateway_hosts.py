@@ -38,10 +38,10 @@ class CommandedService(InMemoryService):
 
     def __init__(self, entry: AgentEntry) -> None:
         super().__init__(entry)
-        self.asked: list[Request] = []
+        self.asked: list[Request[object]] = []
 
     @override
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         if not isinstance(request, OnBehalfOf):
             return await super().handle(request, caller)
         self.asked.append(request)

@@ -132,7 +132,7 @@ async def live(folder: Path, fate: Fate) -> None:
                 await idle(desk, letter)
                 task = await desk.settled(sent)
             else:
-                task = cast("Task", await desk.service.handle(sent, Caller()))
+                task = await desk.service.send(sent, Caller())
                 tell(folder, letter, task)
                 task = await decided(desk, folder, task.id)
             tell(folder, letter, task)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc.aio  # type: ignore[import-untyped]  # it has no types of its own
 import pytest
@@ -19,14 +19,14 @@ from synapse.core.errors import AgentNotFound, CredentialsRefused, PortTaken
 from synapse.core.events import Update
 from synapse.core.extension import Extension
 from synapse.core.lifecycle import replay
-from synapse.core.requests import FollowTask, ForAgent, GetTask, Request, SendAndWait
+from synapse.core.requests import FollowTask, ForAgent, GetTask, PendingTask, Request, SendAndWait
+from synapse.core.service import Handler
 from synapse.core.task import Task
 from synapse.dialects.dialect import Dialect
 from synapse.gateway.cards import GatewayCards
 from synapse.gateway.config import AgentConfig
 from synapse.gateway.routes import MOUNT, gateway_dialects
 from synapse.gateway.service import CountedStreams, StreamLimit
-from synapse.server.app import Service
 from synapse.server.grpc_methods import current_service, former_service
 from synapse.server.grpc_server import AdmitCall, GrpcHeaders, GrpcLimits, GrpcServer
 from synapse.server.middleware import Addresses
@@ -51,13 +51,13 @@ class OneTask:
     """A service with one task that never ends; what it was asked is kept."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.asked: list[tuple[Request, Caller]] = []
+        self.asked: list[tuple[Request[object], Caller]] = []
         self.left = asyncio.Event()
         self.waiting = asyncio.Semaphore(0)
         """Released once for each that waits."""
         self._error = error
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         self.asked.append((request, caller))
         if self._error is not None:
             raise self._error
@@ -65,7 +65,7 @@ class OneTask:
             case ForAgent(request=GetTask()):
                 return TASK
             case ForAgent(request=SendAndWait()):
-                return asyncio.ensure_future(self._never())
+                return PendingTask(TASK, asyncio.ensure_future(self._never()))
             case ForAgent(request=FollowTask()):
                 return self._updates()
             case _:
@@ -75,12 +75,13 @@ class OneTask:
         yield Update(1, None, TASK)
         await self._never()
 
-    async def _never(self) -> None:
+    async def _never(self) -> NoReturn:
         self.waiting.release()
         try:
-            await asyncio.Event().wait()
+            await asyncio.get_running_loop().create_future()
         finally:
             self.left.set()
+        raise AssertionError("nobody ends this wait")
 
 
 def everybody(_headers: GrpcHeaders, _path: str, _peer: str) -> Caller | Awaitable[Caller]:
@@ -89,7 +90,7 @@ def everybody(_headers: GrpcHeaders, _path: str, _peer: str) -> Caller | Awaitab
 
 @asynccontextmanager
 async def serving(
-    service: Service,
+    service: Handler,
     tls: tuple[Path, Path] | None = None,
     *,
     admit: AdmitCall = everybody,

@@ -35,7 +35,7 @@ class Flood:
     def __init__(self, _entry: AgentEntry) -> None:
         self._task = said("x" * 60_000)
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         return self._updates()
 
     async def _updates(self) -> AsyncGenerator[Update, None]:

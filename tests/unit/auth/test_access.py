@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -28,6 +28,7 @@ from synapse.core.requests import (
     ResolveTask,
     SendMessage,
 )
+from synapse.core.service import METHODS
 from synapse.core.task import TaskState
 
 ALL = Caller(scope="key:1")
@@ -39,7 +40,7 @@ def only(*actions: str, agents: Any = None) -> Caller:
 
 
 def test_every_request_has_an_action_but_the_envelope() -> None:
-    assert set(ACTION_OF) == set(get_args(Request)) - {ForAgent}
+    assert set(ACTION_OF) == set(METHODS) - {ForAgent}
     assert set(ACTION_OF.values()) == {*ACTIONS, ""}
 
 
@@ -60,7 +61,7 @@ def test_every_request_has_an_action_but_the_envelope() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_request_needs_its_action_and_no_other(request_: Request, action: str) -> None:
+def test_a_request_needs_its_action_and_no_other(request_: Request[object], action: str) -> None:
     others = [other for other in ACTIONS if other != action]
 
     check_access(request_, only(action))
@@ -84,13 +85,13 @@ def test_moving_a_task_to_another_state_is_more_than_writing_to_it() -> None:
     "request_",
     [ResolveTask(task_id="t", verdict="fail"), OnBehalfOf(ALL, GetTask("t")), requests.ReportSignal(payload={})],
 )
-def test_what_belongs_to_the_machine_is_nobodys_at_a_gateway(request_: Request) -> None:
+def test_what_belongs_to_the_machine_is_nobodys_at_a_gateway(request_: Request[object]) -> None:
     with pytest.raises(Forbidden, match="not done through a gateway"):
         check_access(ForAgent("claude", request_), ALL)
 
 
 @pytest.mark.parametrize("request_", [ForAgent("codex", GetTask("t")), GetAgent("codex"), RemoveAgent("codex")])
-def test_an_agent_that_is_not_the_callers_looks_like_a_missing_one(request_: Request) -> None:
+def test_an_agent_that_is_not_the_callers_looks_like_a_missing_one(request_: Request[object]) -> None:
     caller = Caller(scope="key:1", agents=frozenset({"claude"}))
 
     with pytest.raises(AgentNotFound) as refused:

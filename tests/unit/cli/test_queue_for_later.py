@@ -121,7 +121,7 @@ def test_a_message_whose_time_is_over_waits_no_longer(synapse: Cli) -> None:
 def test_an_agent_that_starts_meanwhile_is_asked_itself(
     synapse: Cli, start: HostFactory, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synapse.host.stopped._LEASE_TRIES", 2)
+    monkeypatch.setattr("synapse.tasks.stopped._LEASE_TRIES", 2)
     settings = load_settings(folder=home)
     asyncio.run(hold(settings.store, "reviewer"))
     host = start(name="reviewer")
@@ -145,7 +145,7 @@ def test_an_agent_that_starts_meanwhile_is_asked_itself(
 def test_an_inbox_that_stays_held_by_nobody_we_know_is_a_conflict(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synapse.host.stopped._LEASE_TRIES", 2)
+    monkeypatch.setattr("synapse.tasks.stopped._LEASE_TRIES", 2)
     monkeypatch.setattr("synapse.cli.send_later._STARTING_SECONDS", 0.1)
     asyncio.run(hold(load_settings(folder=home).store, "reviewer"))
 

@@ -16,7 +16,7 @@ KEPT = {"traceparent": PARENT, "tracestate": "congo=t61rcWkgMzE"}
 SEND = SendMessage(message=message(), dialect="a2a_v1", metadata={"request": {"a": 1}})
 
 
-def sent(request: Request) -> SendMessage:
+def sent(request: Request[object]) -> SendMessage:
     if isinstance(request, ForAgent):
         return sent(request.request)
     if isinstance(request, SendAndWait | SendAndFollow):
@@ -26,12 +26,12 @@ def sent(request: Request) -> SendMessage:
 
 
 @pytest.mark.parametrize("request_", [SEND, SendAndWait(SEND), SendAndFollow(SEND), ForAgent("ada", SendAndWait(SEND))])
-def test_a_message_takes_the_trace_with_it_beside_what_it_had(request_: Request) -> None:
+def test_a_message_takes_the_trace_with_it_beside_what_it_had(request_: Request[object]) -> None:
     assert sent(traced(request_, HEADERS)).metadata == {"request": {"a": 1}, TRACE: KEPT}
 
 
 @pytest.mark.parametrize("request_", [GetTask("t"), ForAgent("ada", GetTask("t"))])
-def test_what_makes_no_task_stays_as_it_is(request_: Request) -> None:
+def test_what_makes_no_task_stays_as_it_is(request_: Request[object]) -> None:
     assert traced(request_, HEADERS) == request_
 
 

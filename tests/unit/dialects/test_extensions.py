@@ -9,8 +9,9 @@ import pytest
 
 from synapse.core.errors import ExtensionRequired
 from synapse.core.extension import Extension
-from synapse.core.requests import ForAgent, GetStatus
+from synapse.core.requests import ForAgent, GetStatus, SubscribeTask
 from synapse.dialects.dialect import (
+    AnyCall,
     Call,
     CallRoute,
     Dialect,
@@ -23,7 +24,7 @@ from synapse.dialects.dialect import (
 from synapse.dialects.negotiation import Named, extended, named_in, naming
 
 Header = tuple[bytes, bytes]
-Asked = Call | StreamCall | WireAnswer
+Asked = AnyCall | WireAnswer
 Ask = Callable[[Dialect, WireRequest], Asked]
 
 A = Extension(uri="urn:a", required=True)
@@ -121,7 +122,7 @@ def test_an_optional_extension_may_be_left_out_and_nothing_is_told_then() -> Non
 
 
 def test_streams_are_told_so_too_and_what_is_answered_already_stays_as_it_is() -> None:
-    stream = StreamCall(GetStatus(), no_event)
+    stream = StreamCall(SubscribeTask(task_id="t"), no_event)
     card = WireAnswer(200, b"card")
 
     told = ask_rest(extended(a_dialect(stream), (A,)), wire(current(b"urn:a")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synapse.core.requests import ForAgent, GetTask
+from synapse.core.requests import ForAgent, GetTask, SubscribeTask
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import (
     Call,
@@ -33,13 +33,13 @@ def as_event(_update: object) -> None:
 
 
 QUESTION = Call(GetTask("t"), as_bytes, status=202)
-STREAM = StreamCall(GetTask("t"), as_event)
+STREAM = StreamCall(SubscribeTask(task_id="t"), as_event)
 
 SMALL = Dialect(
     name="small",
     routes=(
         Route(method="GET", path="/plain", decode=lambda wire: GetTask(wire.params["id"]), encode=lambda _: b""),
-        StreamRoute(method="GET", path="/stream", decode=lambda _: GetTask("s"), encode=lambda _: None),
+        StreamRoute(method="GET", path="/stream", decode=lambda _: SubscribeTask(task_id="s"), encode=lambda _: None),
         DocumentRoute(method="GET", path="/card", answer=lambda _: DOCUMENT),
         CallRoute(method="GET", path="/call", ask=lambda _: QUESTION),
         CallRoute(method="GET", path="/streamed", ask=lambda _: STREAM),
@@ -58,13 +58,13 @@ def test_each_route_stands_below_the_mount_and_asks_the_agent_of_the_path() -> N
     assert isinstance(plain, Route)
     assert plain.decode(ADA) == ForAgent("ada", GetTask("t"))
     assert isinstance(stream, StreamRoute)
-    assert stream.decode(ADA) == ForAgent("ada", GetTask("s"))
+    assert stream.decode(ADA) == ForAgent("ada", SubscribeTask(task_id="s"))
     assert isinstance(card, DocumentRoute)
     assert card.answer(ADA) == DOCUMENT
     assert isinstance(call, CallRoute)
     assert call.ask(ADA) == QUESTION._replace(request=ForAgent("ada", GetTask("t")))
     assert isinstance(streamed, CallRoute)
-    assert streamed.ask(ADA) == STREAM._replace(request=ForAgent("ada", GetTask("t")))
+    assert streamed.ask(ADA) == STREAM._replace(request=ForAgent("ada", SubscribeTask(task_id="t")))
     assert isinstance(answered, CallRoute)
     assert answered.ask(ADA) == DOCUMENT
 

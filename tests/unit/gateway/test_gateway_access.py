@@ -42,7 +42,7 @@ async def test_what_belongs_to_somebody_else_looks_missing(agent: str) -> None:
     async with world() as gateway:
         task = await gateway.sent()
 
-        def about(request: Request) -> Request:
+        def about(request: Request[object]) -> Request[object]:
             return ForAgent(agent, request) if agent else request
 
         for request in (
@@ -72,7 +72,7 @@ async def test_lists_show_what_the_caller_sees() -> None:
         await gateway.desks["ada"].send("local")
         mine, other = await gateway.sent("a"), await gateway.sent("b", PHONE, BOB_NAME)
 
-        async def ids(request: Request, caller: Caller) -> set[str]:
+        async def ids(request: Request[object], caller: Caller) -> set[str]:
             page: TaskPage = await gateway.ask(request, caller)
             assert page.total == len(page.tasks)
             return {task.message.text for task in page.tasks}
@@ -146,13 +146,13 @@ async def test_what_a_gone_agent_left_is_read_and_taken_back_but_nothing_is_sent
                 await gateway.ask(ForAgent(agent, ListPushConfigs(task_id=task.id)))
             await gateway.ask(ForAgent(agent, ChangeTask(task_id=task.id, metadata={"a": 1})))
             await gateway.ask(DeleteTask(task_id=task.id))
-            assert gateway.unclaimed.changed[-2:] == [(task.id, ChangeTask), (task.id, DeleteTask)]
+            assert gateway.stopped.changed[-2:] == [(task.id, ChangeTask), (task.id, DeleteTask)]
             # Who sees nothing of it is not told that it ever was.
             for request in (message(), GetTask(task.id, exact=True), ListTasks()):
                 with pytest.raises(AgentNotFound) as unknown:
                     await gateway.ask(ForAgent(agent, request), PHONE)
                 assert "does not run" not in unknown.value.hint
-        assert gateway.unclaimed.taken == [named.id, unnamed.id]
+        assert gateway.stopped.canceled == [named.id, unnamed.id]
 
 
 async def test_nobody_has_tasks_of_an_agent_that_never_was() -> None:

@@ -113,9 +113,10 @@ def test_a_message_is_read_in_the_dialect_that_it_speaks(body: object, headers: 
 
 
 def test_a_message_is_for_the_agent_of_the_path() -> None:
-    call = asked("POST", "/agents/ada/v1/message:send", CURRENT_BODY)
-    assert isinstance(call.request, ForAgent)
-    assert (call.request.agent, type(call.request.request)) == ("ada", SendAndWait)
+    request: object = asked("POST", "/agents/ada/v1/message:send", CURRENT_BODY).request
+    assert isinstance(request, ForAgent)
+    to_agent = cast("ForAgent[object]", request)
+    assert (to_agent.agent, type(to_agent.request)) == ("ada", SendAndWait)
     at_once = asked("POST", "/agents/ada/v1/message:send", SUPERVISOR_BODY).request
     assert isinstance(at_once.request, SendMessage)
 

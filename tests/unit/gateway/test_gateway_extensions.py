@@ -21,7 +21,11 @@ async def test_what_an_agent_requires_must_be_named_whatever_is_asked_of_it() ->
     async with world() as gateway:
         gateway.extensions["ada"] = (PLAN,)
         gateway.told["ada"] = (PACE,)
-        asked: tuple[Request, ...] = (SendAndWait(message()), GetTask("no-such-task", exact=True), ListTasks())
+        asked: tuple[Request[object], ...] = (
+            SendAndWait(message()),
+            GetTask("no-such-task", exact=True),
+            ListTasks(),
+        )
         for request in asked:
             with pytest.raises(ExtensionRequired, match=r"urn:pace$"):
                 await gateway.ask(ForAgent("ada", request, frozenset({"urn:plan"})))

@@ -52,9 +52,9 @@ class OneTask:
     """Has one task, whoever asks."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Request, Caller]] = []
+        self.asked: list[tuple[Request[object], Caller]] = []
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         self.asked.append((request, caller))
         return TASK
 

@@ -103,7 +103,8 @@ async def test_who_gives_up_waiting_takes_nothing_back() -> None:
     driver = FakeDriver()
     driver.go_on.clear()
     async with world(driver) as gateway:
-        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        pending = asyncio.ensure_future(sent.settled())
         async with asyncio.timeout(BOUND):
             await driver.taken.wait()
         pending.cancel()

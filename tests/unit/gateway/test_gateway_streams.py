@@ -113,7 +113,8 @@ async def test_a_stream_of_somebody_else_goes_on() -> None:
 async def test_a_store_that_fails_is_told_without_the_files_of_this_machine(caplog: pytest.LogCaptureFixture) -> None:
     store, driver = TroubledStore(), held()
     async with world(driver, store) as gateway:
-        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        pending = asyncio.ensure_future(sent.settled())
         task = (await gateway.ask(ListTasks())).tasks[0]
         updates = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id, after=0)))
         store.is_troubled = True
@@ -131,7 +132,8 @@ async def test_a_store_that_fails_is_told_without_the_files_of_this_machine(capl
 async def test_who_waits_for_an_agent_that_is_gone_is_told() -> None:
     driver = held()
     async with world(driver) as gateway:
-        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        pending = asyncio.ensure_future(sent.settled())
         await asyncio.wait_for(driver.taken.wait(), BOUND)
         await looked(gateway, pending, MOST_MISSES + 1)
         assert not pending.done()
@@ -147,7 +149,8 @@ async def test_who_waits_for_an_agent_that_is_gone_is_told() -> None:
 async def test_who_waits_for_an_agent_that_comes_back_gets_its_answer() -> None:
     driver = held()
     async with world(driver) as gateway:
-        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        sent = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        pending = asyncio.ensure_future(sent.settled())
         await asyncio.wait_for(driver.taken.wait(), BOUND)
         for _ in range(2):
             ada = gateway.desks.pop("ada")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from synapse.auth.authenticators import Ticket
 from synapse.core.caller import SEND, Caller
 from synapse.core.errors import Forbidden, UnsupportedOperation
-from synapse.core.requests import IssueTicket
+from synapse.core.requests import IssueTicket, Ticket
 from synapse.gateway.directory import GatewayDirectory
 from synapse.gateway.service import GatewayService
 from tests.fakes.facts import START
@@ -28,7 +27,7 @@ def new_ticket(caller: Caller) -> Ticket:
 
 
 async def issued(service: GatewayService, caller: Caller) -> Ticket:
-    return cast("Ticket", await service.handle(IssueTicket(), caller))
+    return await service.handle(IssueTicket(), caller)
 
 
 async def test_a_ticket_is_made_for_the_caller() -> None:

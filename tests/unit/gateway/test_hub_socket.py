@@ -38,7 +38,7 @@ class OneAgent:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         return await self._desk.service.handle(request.request if isinstance(request, ForAgent) else request, caller)
 
 

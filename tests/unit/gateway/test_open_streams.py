@@ -11,7 +11,16 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.errors import RateLimited, TooManyStreams
 from synapse.core.events import Update
-from synapse.core.requests import FollowTask, ForAgent, GetTask, Request, SendAndFollow, SendMessage, SubscribeTask
+from synapse.core.requests import (
+    FollowTask,
+    ForAgent,
+    GetTask,
+    Request,
+    SendAndFollow,
+    SendMessage,
+    SubscribeTask,
+    TaskStream,
+)
 from synapse.gateway.service import CountedStreams, StreamLimit
 from synapse.tasks.journal import rebuild
 from tests.fakes.desk import say
@@ -19,7 +28,7 @@ from tests.fakes.facts import opened
 from tests.fakes.gateway_world import LAPTOP, PHONE
 
 SEND = SendMessage(message=say("hello"), dialect="a2a_v1")
-STREAMS: list[Request] = [SubscribeTask(task_id="t"), FollowTask(task_id="t"), SendAndFollow(send=SEND)]
+STREAMS: list[Request[TaskStream]] = [SubscribeTask(task_id="t"), FollowTask(task_id="t"), SendAndFollow(send=SEND)]
 UPDATE = Update(1, None, rebuild(None, (opened("t"),)))
 
 
@@ -27,10 +36,10 @@ class Told:
     """Streams one update to whoever asks for a stream; remembers what was asked."""
 
     def __init__(self, failure: Exception | None = None) -> None:
-        self.asked: list[Request] = []
+        self.asked: list[Request[object]] = []
         self._failure = failure
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         self.asked.append(request)
         if self._failure is not None:
             raise self._failure
@@ -41,7 +50,7 @@ class Told:
 
 
 @pytest.mark.parametrize("request_", [*STREAMS, *(ForAgent("ada", one) for one in STREAMS)])
-async def test_one_too_many_is_refused_before_anything_is_done(request_: Request) -> None:
+async def test_one_too_many_is_refused_before_anything_is_done(request_: Request[TaskStream]) -> None:
     told = Told()
     service = CountedStreams(told, StreamLimit(2))
     held = [await service.handle(request_, LAPTOP) for _ in range(2)]

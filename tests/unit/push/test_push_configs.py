@@ -27,7 +27,6 @@ from synapse.core.requests import (
     SendMessage,
     SetPushConfig,
 )
-from synapse.core.task import Task
 from synapse.push.service import MOST_PER_TASK
 from tests.fakes.desk import Desk, say, working
 
@@ -160,8 +159,8 @@ async def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> Non
         desk = Desk()
         async with working(desk):
             request = SendMessage(message=say("hello"), dialect="a2a_v1", push=CONFIG)
-            future = await ask(desk, SendAndWait(request))
-            task: Task = await future
+            pending = await desk.service.send_and_wait(SendAndWait(request), Caller())
+            task = await pending.settled()
 
         assert task.state.is_terminal
 

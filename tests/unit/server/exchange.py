@@ -90,11 +90,11 @@ class FixedService:
 
     def __init__(self, result: object) -> None:
         self.result = result
-        self.asked: list[tuple[Request, Caller]] = []
+        self.asked: list[tuple[Request[object], Caller]] = []
         self.feed: asyncio.Queue[Update | BaseException | None] = asyncio.Queue()
         self.feed_closed = False
 
-    async def handle(self, request: Request, caller: Caller) -> Any:
+    async def handle(self, request: Request[object], caller: Caller) -> Any:
         self.asked.append((request, caller))
         if isinstance(self.result, BaseException):
             raise self.result

@@ -11,9 +11,9 @@ import pytest
 
 from synapse.core.errors import QueueFull, SynapseError, TaskNotFound
 from synapse.core.events import StateChanged, Update
-from synapse.core.requests import GetStatus, SubscribeTask
+from synapse.core.requests import GetStatus, Pending, SubscribeTask
 from synapse.core.task import TaskState
-from synapse.dialects.dialect import Call, CallRoute, Dialect, StreamCall, WireAnswer, WireEvent, WireRequest
+from synapse.dialects.dialect import AnyCall, Call, CallRoute, Dialect, StreamCall, WireAnswer, WireEvent, WireRequest
 from synapse.server.app import HttpApp
 from tests.unit.dialects.synapse.samples import CREATED, a_task
 from tests.unit.server.exchange import ME, Exchange, FixedService
@@ -35,7 +35,7 @@ def event_of(update: Update) -> WireEvent | None:
     return WireEvent(str(update.seq), "", b"{}") if update.event is None else None
 
 
-def app(service: Any, ask: Callable[[WireRequest], Call | StreamCall | WireAnswer], method: str = "POST") -> HttpApp:
+def app(service: Any, ask: Callable[[WireRequest], AnyCall | WireAnswer], method: str = "POST") -> HttpApp:
     route = CallRoute(method=method, path="/", ask=ask, media_type=b"application/x+json")
     return HttpApp(service, [Dialect(name="calls", routes=(route,), encode_error=told)], admit=lambda _: ME)
 
@@ -48,11 +48,11 @@ def nothing(_result: object) -> bytes:
     return b""
 
 
-def a_call(_wire: WireRequest) -> Call:
+def a_call(_wire: WireRequest) -> Call[Any]:
     return Call(GetStatus(), encoded)
 
 
-def its_own_errors(_wire: WireRequest) -> Call:
+def its_own_errors(_wire: WireRequest) -> Call[Any]:
     return Call(GetStatus(), encoded, called)
 
 
@@ -103,7 +103,7 @@ async def test_a_defect_is_told_as_the_call_says_too() -> None:
 
 
 async def test_a_question_that_is_not_understood_is_told_as_the_dialect_does() -> None:
-    def refuse(_wire: WireRequest) -> Call:
+    def refuse(_wire: WireRequest) -> Call[Any]:
         raise QueueFull
 
     exchange = await Exchange("POST", "/").run(app(FixedService(None), refuse))
@@ -121,7 +121,7 @@ class Later:
     async def handle(self, _request: object, _caller: object) -> Any:
         self.result = asyncio.get_running_loop().create_future()
         self.asked.set()
-        return self.result
+        return Pending(None, self.result)
 
 
 async def test_a_result_that_is_still_to_come_is_waited_for() -> None:
@@ -138,8 +138,13 @@ async def test_a_result_that_is_still_to_come_is_waited_for() -> None:
 async def test_a_result_that_is_there_already_is_not_waited_for() -> None:
     done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     done.set_result("done")
-    exchange = await Exchange("POST", "/").run(app(FixedService(done), a_call))
+    exchange = await Exchange("POST", "/").run(app(FixedService(Pending("not yet", done)), a_call))
 
+    assert exchange.json == "done"
+
+
+async def test_a_result_that_has_settled_is_told_as_it_is() -> None:
+    exchange = await Exchange("POST", "/").run(app(FixedService(Pending("done")), a_call))
     assert exchange.json == "done"
 
 

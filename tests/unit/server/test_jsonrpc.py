@@ -12,6 +12,7 @@ from synapse.core.errors import InternalFailure, InvalidField, SynapseError, Tas
 from synapse.core.events import Update
 from synapse.core.requests import GetTask, SubscribeTask
 from synapse.dialects.dialect import (
+    AnyCall,
     Call,
     CallRoute,
     Dialect,
@@ -30,7 +31,7 @@ def table(name: str, prefix: str, **more: Any) -> Dialect:
     def encode(result: object) -> bytes:
         return json.dumps({name: result}).encode()
 
-    def get(params: Params, _wire: WireRequest) -> Call:
+    def get(params: Params, _wire: WireRequest) -> Call[Any]:
         if not params:
             raise InvalidField("id", "is missing")
         return Call(GetTask(json.loads(params)["id"]), encode)
@@ -43,7 +44,7 @@ def table(name: str, prefix: str, **more: Any) -> Dialect:
     def fault(error: SynapseError) -> bytes:
         return json.dumps({"dialect": name, "code": error.code, "message": str(error)}).encode()
 
-    methods: dict[str, Callable[[Params, WireRequest], Call | StreamCall]] = {
+    methods: dict[str, Callable[[Params, WireRequest], AnyCall]] = {
         f"{prefix}Get": get,
         f"{prefix}Follow": follow,
     }
@@ -65,7 +66,7 @@ def demanded(wire: WireRequest) -> str:
 DIALECT = rpc_dialect([table("new", "New"), table("old", "old/", faults_as_events=frozenset({"old/Follow"}))], demanded)
 
 
-def ask(body: object, version: str = "") -> Call | StreamCall | WireAnswer:
+def ask(body: object, version: str = "") -> AnyCall | WireAnswer:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     (route,) = DIALECT.routes
     assert isinstance(route, CallRoute)

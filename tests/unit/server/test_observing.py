@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from synapse.core.errors import QueueFull, RouteNotFound, SynapseError, TaskNotFound
-from synapse.core.requests import ForAgent, GetStatus, GetTask, SubscribeTask
+from synapse.core.requests import ForAgent, GetStatus, GetTask, Pending, SubscribeTask
 from synapse.dialects.dialect import Call, CallRoute, Dialect, RpcTable, StreamCall, WireRequest
 from synapse.gateway.metrics import ObservedService
 from synapse.server import app
@@ -19,7 +19,7 @@ from tests.unit.server.exchange import ME, Exchange, FixedService
 from tests.unit.server.test_calls import SNAPSHOT, event_of, nothing, told
 
 
-def call(_wire: WireRequest) -> Call:
+def call(_wire: WireRequest) -> Call[Any]:
     return Call(GetStatus(), nothing)
 
 
@@ -44,7 +44,7 @@ async def seen(request: Exchange, result: object, *, then_leave: bool = False) -
     service = FixedService(result)
     service.feed.put_nowait(None)
     if then_leave:
-        service.result = asyncio.get_running_loop().create_future()
+        service.result = pending()
         request.leave()
     await request.run(HttpApp(service, DIALECTS, admit=lambda _: ME, observe=observed.append))
     (one,) = observed
@@ -96,20 +96,21 @@ async def asked_of(result: Any) -> list[app.Exchange]:
         done: object = await coming
     except TaskNotFound:
         return observed
-    if isinstance(done, asyncio.Future):
+    if isinstance(done, Pending) and not done.is_settled:
         assert observed == [], "an answer that is waited for has not been given yet"
-        done.cancel()
-        await asyncio.wait({cast("asyncio.Future[None]", done)})
+        waiting = asyncio.ensure_future(cast("Pending[None]", done).settled())
+        waiting.cancel()
+        await asyncio.wait({waiting})
     return observed
 
 
-def future() -> asyncio.Future[None]:
-    return asyncio.get_running_loop().create_future()
+def pending() -> Pending[None]:
+    return Pending(None, asyncio.get_running_loop().create_future())
 
 
 @pytest.mark.parametrize(
     ("result", "error"),
-    [(SNAPSHOT, ""), (TaskNotFound("t"), TaskNotFound.code), (future, app.CALLER_LEFT)],
+    [(SNAPSHOT, ""), (TaskNotFound("t"), TaskNotFound.code), (pending, app.CALLER_LEFT), (Pending(None), "")],
 )
 async def test_what_comes_by_another_way_is_told_by_the_name_of_the_request(result: object, error: str) -> None:
     (one,) = await asked_of(result)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from synapse.core.errors import MethodNotAllowed, RouteNotFound, SynapseError
-from synapse.core.requests import GetStatus
+from synapse.core.requests import GetStatus, SubscribeTask
 from synapse.dialects.dialect import AnyRoute, Dialect, Route, StreamRoute, WireAnswer, WireEvent
 from synapse.server.routing import Match, RouteTable
 
 
-def route(method: str, path: str) -> Route:
+def route(method: str, path: str) -> Route[Any]:
     return Route(method=method, path=path, decode=lambda _: GetStatus(), encode=lambda _: b"")
 
 
 def stream(path: str) -> StreamRoute:
     event = WireEvent("1", "snapshot", b"{}")
-    return StreamRoute(method="GET", path=path, decode=lambda _: GetStatus(), encode=lambda _: event)
+    return StreamRoute(method="GET", path=path, decode=lambda _: SubscribeTask(task_id="t"), encode=lambda _: event)
 
 
 def dialect(name: str, *routes: AnyRoute) -> Dialect:

@@ -106,8 +106,8 @@ async def test_nobody_is_overtaken() -> None:
         behind_the_queue = await desk.service.handle(SendAndWait(message("third")), ME)
         driver.go_on.set()
 
-        assert answer(await during_a_turn) == "echo: second"
-        assert answer(await behind_the_queue) == "echo: third"
+        assert answer(await during_a_turn.settled()) == "echo: second"
+        assert answer(await behind_the_queue.settled()) == "echo: third"
 
 
 async def test_the_same_message_twice_is_answered_once() -> None:

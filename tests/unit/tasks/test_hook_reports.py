@@ -48,6 +48,6 @@ async def test_a_hook_that_waits_gets_its_answer_when_there_is_one() -> None:
     reports = HookReports(ME, HookEndpoint(secret="right", receive=lambda _payload: answer))
     waiting = await reports.take(ReportSignal(payload={"hook": "PermissionRequest"}), OWN_CLI)
     answer.set_result({"decision": "allow"})
-    result = await waiting
+    result = await waiting.settled()
 
     assert result == {"decision": "allow"}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from synapse.core.caller import Caller
 from synapse.core.driver import Answered, ArtifactProduced, InputRequested, Submitted, TurnEvent
-from synapse.core.errors import InvalidRequest, TaskFinished, TaskNotFound, UnsupportedOperation
+from synapse.core.errors import InvalidRequest, NotFound, TaskFinished, TaskNotFound, UnsupportedOperation
 from synapse.core.events import ArtifactAdded, StateChanged, TaskHidden, Update
 from synapse.core.message import Artifact, Message, MessageId, Role, TextPart
 from synapse.core.override import override
-from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait, SendMessage
+from synapse.core.requests import CancelTask, FollowTask, GetMessage, GetTask, SendAndFollow, SendAndWait, SendMessage
 from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskState
-from synapse.tasks.service import TaskWaiter, is_settled
+from synapse.tasks.rules import is_settled
+from synapse.tasks.service import TaskWaiter
 from tests.fakes.desk import CLAUDE, Desk, working
 from tests.fakes.driver import FakeDriver
 
@@ -42,7 +42,7 @@ async def wait(desk: Desk, send: SendMessage) -> Task:
 
 async def follow(desk: Desk, send: SendMessage) -> list[Update]:
     async with asyncio.timeout(5):
-        updates: AsyncGenerator[Update, None] = await desk.service.handle(SendAndFollow(send), ME)
+        updates = await desk.service.handle(SendAndFollow(send), ME)
         return [update async for update in updates]
 
 
@@ -98,29 +98,39 @@ async def test_several_wait_for_the_same_task() -> None:
     async with asyncio.timeout(5):
         waits = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(3)]
         async with working(desk):
-            tasks = list(await asyncio.gather(*waits))
+            tasks = list(await asyncio.gather(*(wait.settled() for wait in waits)))
 
     assert {task.state for task in tasks} == {TaskState.COMPLETED}
     assert len({task.id for task in tasks}) == 1
+
+
+async def test_what_was_sent_is_known_at_once_and_found_by_its_message() -> None:
+    desk = Desk(turns([ANSWER]))
+    pending = await desk.service.send_and_wait(SendAndWait(message(message_id="m-1")), ME)
+
+    assert (pending.task.state, pending.is_settled) == (TaskState.SUBMITTED, False)
+    assert await desk.service.get_message(GetMessage("m-1"), ME) == pending.task
+    with pytest.raises(NotFound):
+        await desk.service.get_message(GetMessage("m-1"), Caller(scope="key:other"))
 
 
 async def test_whoever_gives_up_waiting_leaves_the_task_and_the_others_alone() -> None:
     desk = Desk(turns([ANSWER]))
     async with asyncio.timeout(5):
         leaving, staying = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]
-        leaving.cancel()
+        asyncio.ensure_future(leaving.settled()).cancel()
         async with working(desk):
-            task: Task = await staying
+            task = await staying.settled()
 
     assert task.state is TaskState.COMPLETED
 
 
 async def test_a_cancel_ends_the_wait() -> None:
     desk = Desk()
-    pending: asyncio.Future[Task] = await desk.service.handle(SendAndWait(message(message_id="m-1")), ME)
+    pending = await desk.service.handle(SendAndWait(message(message_id="m-1")), ME)
     task = await desk.service.handle(message(message_id="m-1"), ME)
     await desk.service.handle(CancelTask(task.id, exact=True), ME)
-    task = await asyncio.wait_for(pending, 5)
+    task = await asyncio.wait_for(pending.settled(), 5)
 
     assert task.state is TaskState.CANCELED
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from synapse.core.task import Task
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
-from synapse.dialects.dialect import Call, StreamCall, WireRequest
+from synapse.dialects.dialect import AnyCall, WireRequest
 from tests.samples import tasks
 from tests.samples.calls import json_bytes, rest_call, routes_of, rpc_call
 
@@ -32,9 +32,9 @@ def a_question() -> Task:
     return tasks.a_question(dialect=DIALECT.name, created_at=AT)
 
 
-def rpc(method: str, params: object = None, **headers: str) -> Call | StreamCall:
+def rpc(method: str, params: object = None, **headers: str) -> AnyCall:
     return rpc_call(DIALECT, method, params, headers)
 
 
-def rest(method: str, path: str, body: object = None, query: str = "", **params: str) -> Call | StreamCall:
+def rest(method: str, path: str, body: object = None, query: str = "", **params: str) -> AnyCall:
     return rest_call(ROUTES, WireRequest(method, path, params, query.encode(), (), json_bytes(body)))

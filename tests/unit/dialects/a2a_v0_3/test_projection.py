@@ -12,7 +12,7 @@ from synapse.core.events import ArtifactAdded, ReceiptChanged, StateChanged, Tas
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.dialects.a2a_v0_3 import encode
-from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.paths import a2a_v0_3_paths
 from tests.samples.tasks import TASK_ID, a_message
 from tests.unit.dialects.a2a_v0_3.samples import AT, REST_MESSAGE, ROUTES, RPC_MESSAGE, a_question, a_task, rest, rpc
@@ -205,7 +205,7 @@ def test_a_question_ends_the_stream_of_a_message_but_not_of_a_subscription(call:
 def test_answers_have_so_much_of_the_history_as_was_asked_for() -> None:
     task = a_task(history=(a_message(), a_message(message_id="m-2")))
 
-    def count(call: Call | StreamCall) -> int:
+    def count(call: AnyCall) -> int:
         assert isinstance(call, Call)
         told = json.loads(call.encode(task))
         return len(told.get("task", told)["history"])

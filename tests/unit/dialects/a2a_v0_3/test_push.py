@@ -17,7 +17,7 @@ from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SendAndWait, SetPushConfig
 from synapse.core.task import TaskState
 from synapse.dialects.a2a_v0_3.push import encode_notification
-from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.dialect import AnyCall, Call
 from tests.samples.tasks import UPDATED, a_task
 from tests.unit.dialects.a2a_v0_3.samples import REST_MESSAGE, RPC_MESSAGE, rest, rpc
 
@@ -35,7 +35,7 @@ CONFIG = PushConfig(
 SET = SetPushConfig(task_id="t", config=CONFIG)
 
 
-def answer(asked: Call | StreamCall, fact: object) -> Any:
+def answer(asked: AnyCall, fact: object) -> Any:
     """How a fact is told to whoever asked."""
     assert isinstance(asked, Call)
     return json.loads(asked.encode(fact))

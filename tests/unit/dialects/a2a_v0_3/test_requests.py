@@ -157,7 +157,7 @@ def test_a_wrong_field_of_rest_is_named(change: dict[str, Any], field: str) -> N
         ("tasks/resubscribe", ("POST", "/tasks/{id}:subscribe"), FollowTask(task_id="t-1")),
     ],
 )
-def test_a_task_is_named_by_its_whole_id(by_rpc: str, by_rest: tuple[str, str], request_: Request) -> None:
+def test_a_task_is_named_by_its_whole_id(by_rpc: str, by_rest: tuple[str, str], request_: Request[object]) -> None:
     method, path = by_rest
 
     assert rpc(by_rpc, {"id": "t-1"}).request == request_

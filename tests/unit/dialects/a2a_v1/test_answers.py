@@ -9,7 +9,7 @@ from synapse.core.events import StateChanged, Update
 from synapse.core.message import Artifact, TextPart
 from synapse.core.store import TaskPage
 from synapse.core.task import TaskState
-from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.paths import A2A_V1_OPERATIONS, A2A_V1_PREFIXES, ONLY_IN_0_3, TENANT, a2a_v1_paths
 from tests.samples.tasks import UPDATED, a_message, a_task
 from tests.unit.dialects.a2a_v1.samples import DIALECT, MESSAGE, ROUTES, rest, rpc
@@ -18,7 +18,7 @@ SEND: dict[str, Any] = {"message": MESSAGE}
 HISTORY = (a_message(message_id="m-1"), a_message(message_id="m-2"))
 
 
-def told(call: Call | StreamCall, result: Any) -> Any:
+def told(call: AnyCall, result: Any) -> Any:
     assert isinstance(call, Call)
     return json.loads(call.encode(result))
 

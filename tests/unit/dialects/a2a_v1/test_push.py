@@ -23,7 +23,7 @@ from synapse.core.requests import (
 )
 from synapse.core.task import TaskState
 from synapse.dialects.a2a_v1.push import encode_notification
-from synapse.dialects.dialect import Call, StreamCall
+from synapse.dialects.dialect import AnyCall, Call
 from tests.samples.tasks import TASK_ID, UPDATED, a_message, a_task
 from tests.unit.dialects.a2a_v1.samples import MESSAGE, rest, rpc
 
@@ -40,7 +40,7 @@ CONFIG = PushConfig(
 )
 
 
-def answer(asked: Call | StreamCall, fact: object) -> Any:
+def answer(asked: AnyCall, fact: object) -> Any:
     """How a fact is told to whoever asked."""
     assert isinstance(asked, Call)
     return json.loads(asked.encode(fact))

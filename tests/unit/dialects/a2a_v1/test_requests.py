@@ -200,7 +200,9 @@ def test_what_is_nested_too_deep_is_refused() -> None:
         (("SubscribeToTask", {"id": "t-1"}), ("GET", "/tasks/{id}:subscribe"), FollowTask(task_id="t-1")),
     ],
 )
-def test_a_task_is_named_by_its_whole_id(by_rpc: tuple[str, Any], by_rest: tuple[str, str], request_: Request) -> None:
+def test_a_task_is_named_by_its_whole_id(
+    by_rpc: tuple[str, Any], by_rest: tuple[str, str], request_: Request[object]
+) -> None:
     assert rpc(*by_rpc).request == request_
     assert rest(*by_rest, id="t-1").request == request_
     assert rest(by_rest[0], "/v1" + by_rest[1], id="t-1").request == request_

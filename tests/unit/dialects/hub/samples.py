@@ -9,7 +9,7 @@ from typing import Any
 from synapse.core.caller import AuthMethods
 from synapse.core.message import Artifact, Message, Part, TextPart
 from synapse.core.task import Task
-from synapse.dialects.dialect import Call, StreamCall, WireRequest
+from synapse.dialects.dialect import AnyCall, WireRequest
 from synapse.dialects.hub.routes import hub_dialect
 from tests.samples import tasks
 from tests.samples.calls import json_bytes, rest_call, routes_of
@@ -56,8 +56,6 @@ def said(*texts: str, **changes: Any) -> Task:
     return a_task(artifacts=(an_artifact(*[TextPart(text=text) for text in texts]),), **changes)
 
 
-def ask(
-    method: str, path: str, body: object = None, *, query: str = "", headers: Any = (), **params: str
-) -> Call | StreamCall:
+def ask(method: str, path: str, body: object = None, *, query: str = "", headers: Any = (), **params: str) -> AnyCall:
     wire = WireRequest(method, path, params, query.encode(), headers, json_bytes(body))
     return rest_call(ROUTES, wire)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from synapse.auth.authenticators import Ticket
 from synapse.core.errors import InvalidField, InvalidRequest, MalformedJson
 from synapse.core.message import Role, TextPart
 from synapse.core.requests import (
@@ -22,6 +21,7 @@ from synapse.core.requests import (
     SendAndFollow,
     SendMessage,
     SubscribeTask,
+    Ticket,
 )
 from synapse.core.task import TaskState
 from synapse.dialects import paths

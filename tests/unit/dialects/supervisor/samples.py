@@ -7,7 +7,7 @@ from typing import Any
 
 from synapse.core.message import Artifact, Message, Part, TextPart
 from synapse.core.task import Receipt, ReceiptStep, Task, TaskState
-from synapse.dialects.dialect import Call, StreamCall, WireRequest
+from synapse.dialects.dialect import AnyCall, WireRequest
 from synapse.dialects.supervisor.routes import supervisor_dialect
 from tests.samples import tasks
 from tests.samples.calls import json_bytes, rest_call, routes_of
@@ -56,8 +56,6 @@ def a_receipt(step: ReceiptStep, when: datetime) -> Receipt:
     return Receipt(step=step, at=when, source="journal")
 
 
-def ask(
-    method: str, path: str, body: object = None, *, query: str = "", headers: Any = (), **params: str
-) -> Call | StreamCall:
+def ask(method: str, path: str, body: object = None, *, query: str = "", headers: Any = (), **params: str) -> AnyCall:
     wire = WireRequest(method, path, {"agentId": AGENT, **params}, query.encode(), headers, json_bytes(body))
     return rest_call(ROUTES, wire)

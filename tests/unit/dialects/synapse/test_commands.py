@@ -23,9 +23,9 @@ from synapse.core.requests import (
     DeletePushConfig,
     DeleteTask,
     GetPushConfig,
+    HostCommand,
     ListPushConfigs,
     OnBehalfOf,
-    Request,
     Sender,
     SendMessage,
     SetPushConfig,
@@ -56,7 +56,7 @@ MESSAGE = Message(
     extensions=("urn:x",),
     reference_task_ids=("t-0",),
 )
-REQUESTS: list[Request] = [
+REQUESTS: list[HostCommand] = [
     SendMessage(message=MESSAGE, dialect="a2a_v1"),
     SendMessage(
         message=MESSAGE,
@@ -92,7 +92,7 @@ def asked(body: bytes) -> OnBehalfOf:
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
-def test_a_command_arrives_as_it_was_sent(request_: Request) -> None:
+def test_a_command_arrives_as_it_was_sent(request_: HostCommand) -> None:
     assert asked(commands.encode_command(request_, CALLER)) == OnBehalfOf(CALLER, request_)
 
 

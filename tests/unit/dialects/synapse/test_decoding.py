@@ -58,7 +58,7 @@ def wire(body: object = None, query: bytes = b"", params: dict[str, str] = TASK)
     return WireRequest("POST", "/", params, query, (), content)
 
 
-def refusal(decode: Callable[[WireRequest], Request], request: WireRequest) -> InvalidRequest:
+def refusal(decode: Callable[[WireRequest], Request[object]], request: WireRequest) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
         decode(request)
     assert caught.value.hint or isinstance(caught.value, PriorityOutOfRange)

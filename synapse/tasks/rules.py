@@ -1,0 +1,100 @@
+"""Rules that all task services share: which tasks a caller sees, and what may be done to a task."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from synapse.core.caller import Caller
+from synapse.core.errors import (
+    InvalidRequest,
+    MessageIdReused,
+    NotFound,
+    QueueFull,
+    TaskNotCancelable,
+    TaskNotFound,
+    UnsupportedOperation,
+)
+from synapse.core.events import TaskEvent
+from synapse.core.message import Message
+from synapse.core.requests import GetMessage, Request, SendMessage
+from synapse.core.store import TaskStore
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
+from synapse.tasks import outcomes
+
+
+def unsupported(who: str, request: Request[object]) -> UnsupportedOperation:
+    """Return the error for a request that a service does not do."""
+    return UnsupportedOperation(f"{who} does not do {type(request).__name__}")
+
+
+def visible_scope(caller: Caller) -> str:
+    """Return the scope that a query of the store is limited to; empty for a caller that sees all."""
+    return "" if caller.sees_all else caller.scope
+
+
+def require_visible(task: Task, caller: Caller, wanted: str) -> Task:
+    """Return the task. Raises TaskNotFound(wanted) when it is deleted, or the caller must not see it."""
+    if task.hidden or not caller.sees(task.scope):
+        raise TaskNotFound(wanted)
+    return task
+
+
+async def find_message(request: GetMessage, caller: Caller, store: TaskStore, inbox: str = "") -> TaskId:
+    """Return the id of the task that has the message; an empty inbox means any. Raises NotFound."""
+    known = await store.find_message(inbox, visible_scope(caller), request.message_id)
+    if known is None:
+        raise NotFound(f"no message '{request.message_id}'")
+    return known.task_id
+
+
+async def find_repeated(message: Message, digest: str, scope: str, inbox: str, store: TaskStore) -> TaskId | None:
+    """Return the task that the same message made before, if it came before.
+
+    Raises MessageIdReused when its id came before with other content.
+    """
+    known = await store.find_message(inbox, scope, message.message_id)
+    if known is None:
+        return None
+    if known.digest != digest:
+        raise MessageIdReused(f"message id '{message.message_id}' was used before with other content")
+    return known.task_id
+
+
+def require_room_in_queue(waiting: int, limit: int, agent: str) -> None:
+    """Raises QueueFull when as many messages wait for `agent` as may."""
+    if waiting >= limit:
+        raise QueueFull(
+            f"{agent} has {waiting} messages waiting",
+            hint="`synapse queue` shows them; `queue_limit` in the settings raises the limit",
+        )
+
+
+def deadline_of(request: SendMessage, default_seconds: float | None, clock: Clock) -> Deadline | None:
+    """Return when the message expires: as it says itself, else after the default. Raises InvalidRequest."""
+    if request.deadline is not None:
+        return deadline_at(request.deadline, clock)
+    seconds = request.metadata.get("ttl")
+    if seconds is None:
+        return deadline_after(default_seconds, clock) if default_seconds else None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 10**9:
+        raise InvalidRequest(f"metadata.ttl must be a number of seconds above 0, not {seconds!r}")
+    return deadline_after(seconds, clock)
+
+
+def require_updates(task: Task, after: int | None) -> None:
+    """Raises UnsupportedOperation for a task that has ended, unless its stream is resumed `after` a seq."""
+    if task.state.is_terminal and after is None:
+        raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; nothing more comes of it")
+
+
+def cancellation(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
+    """Return the events that cancel the task. Raises TaskNotCancelable when it has ended."""
+    if task.state.is_terminal:
+        raise TaskNotCancelable(f"task {task.short_id} is {task.state.value}")
+    return outcomes.ended(task, now, TaskState.CANCELED, "canceled", "canceled by request")
+
+
+def is_settled(state: TaskState) -> bool:
+    """Whether a task in this state has ended or waits for somebody, so that nothing more comes by itself."""
+    return state.is_terminal or state.is_interrupted

@@ -1,0 +1,313 @@
+"""The tasks of agents that do not run, straight in the store: queue a message for one, read, cancel, change.
+
+Only the holder of an inbox's lease writes its tasks, so each write takes the lease for a moment. When an agent holds
+it, that agent runs after all, and has to be asked itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Final
+from weakref import WeakValueDictionary
+
+from synapse.core.caller import Caller
+from synapse.core.errors import Conflict, TaskNotFound, UnsupportedOperation
+from synapse.core.events import TaskOpened
+from synapse.core.push import PushConfig
+from synapse.core.requests import (
+    AnswerQuestion,
+    CancelTask,
+    ChangeTask,
+    CreateTask,
+    DeletePushConfig,
+    DeleteTask,
+    FollowTask,
+    GetMessage,
+    GetPushConfig,
+    GetStatus,
+    GetTask,
+    HostStatus,
+    ListPushConfigs,
+    ListTasks,
+    PendingTask,
+    Replied,
+    Reply,
+    Request,
+    ResolveTask,
+    SendAndFollow,
+    SendAndWait,
+    SendMessage,
+    SetPushConfig,
+    SubscribeTask,
+    TaskStream,
+)
+from synapse.core.store import IsAlive, Lease, TaskPage, TaskQuery, TaskStore
+from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.types import Clock
+from synapse.tasks import outcomes
+from synapse.tasks.admission import message_digest, sender_in, sender_of
+from synapse.tasks.changes import changes, deletion
+from synapse.tasks.intake import Limits
+from synapse.tasks.journal import Journal
+from synapse.tasks.quota import Quota, size_of
+from synapse.tasks.recovery import is_instruction, is_waiting_in_queue
+from synapse.tasks.rules import (
+    cancellation,
+    deadline_of,
+    find_message,
+    find_repeated,
+    require_room_in_queue,
+    require_visible,
+    unsupported,
+    visible_scope,
+)
+from synapse.tasks.service import query_of
+
+_LEASE_TRIES: Final = 50
+_LEASE_PAUSE: Final = 0.03
+_PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """Who takes the leases: this process, and how it knows whether the holder of another one still lives."""
+
+    new_name: Callable[[], str]
+    """A name that no other lease has, not even of this process: an agent that a gateway runs itself keeps its lease."""
+    is_alive: IsAlive
+
+
+class StoppedTasks:
+    """TaskService for agents that do not run; `of` narrows it to one inbox. Each write holds the inbox's lease.
+
+    It refuses what needs a running agent with UnsupportedOperation: to wait, to follow, to answer, to tell webhooks.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a host would have for its tasks
+        self,
+        store: TaskStore,
+        *,
+        clock: Clock,
+        holder: LeaseHolder,
+        limits: Limits,
+        quota_of: Callable[[str, str], Quota],
+        new_task_id: Callable[[], str],
+        new_context_id: Callable[[], str],
+    ) -> None:
+        """`quota_of` returns the quota of an inbox, given also the agent's name for people."""
+        self._inbox = ""
+        self._agent_id = ""
+        self._store = store
+        self._reader = Journal(store)
+        self._acquiring: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._clock = clock
+        self._holder = holder
+        self._limits = limits
+        self._quota_of = quota_of
+        self._new_task_id = new_task_id
+        self._new_context_id = new_context_id
+
+    def of(self, inbox: str, agent_id: str) -> StoppedTasks:
+        """Return the service for one inbox; `agent_id` names its agent as far as that is known."""
+        one = copy(self)
+        one.__dict__.update(_inbox=inbox, _agent_id=agent_id)
+        return one
+
+    async def send(self, request: SendMessage, caller: Caller) -> Task:
+        """Queue a message, durably, for when its agent starts. A repeated one returns the task that it made.
+
+        Raises:
+            Conflict: the agent has just started.
+            SenderMismatch: the message says that it is from the system itself.
+            MessageIdReused: the message id came before with other content.
+            QueueFull: as many wait as the settings allow.
+            QuotaExceeded: as much is kept for the agent as the settings allow.
+            UnsupportedOperation: the service is for no inbox, or the message is not the first of a task.
+        """
+        if not self._inbox or request.task_id or request.in_reply_to:
+            raise UnsupportedOperation("only a new message can be queued for an agent that does not run")
+        # No host is there to look who it is from; what only Synapse itself can say is refused here as there.
+        sender_of(sender_in(request.metadata), Caller(), ())
+        opened = TaskOpened(
+            task_id=TaskId(self._new_task_id()),
+            at=self._clock.now(),
+            agent_id=self._agent_id,
+            inbox=self._inbox,
+            context_id=request.context_id or self._new_context_id(),
+            scope=caller.scope,
+            dialect=request.dialect,
+            message=request.message,
+            priority=request.priority,
+            deadline=deadline_of(request, self._limits.ttl_seconds, self._clock),
+            metadata={**request.metadata, "sender_verified": False},
+        )
+        async with self._lease(self._inbox) as journal:
+            return await self._open(opened, journal)
+
+    async def _open(self, opened: TaskOpened, journal: Journal) -> Task:
+        message, inbox = opened.message, opened.inbox
+        digest = message_digest(message) if message.message_id else ""
+        if digest:
+            repeated = await find_repeated(message, digest, opened.scope, inbox, self._store)
+            if repeated is not None:
+                return await self._store.load(repeated)
+        waiting = len(await self._store.open_tasks(inbox))
+        require_room_in_queue(waiting, self._limits.queue, opened.agent_id)
+        await self._quota_of(inbox, opened.agent_id).take(size_of(message, opened.metadata))
+        return await journal.record(opened, digest=digest)
+
+    async def get(self, request: GetTask, caller: Caller) -> Task:
+        return await self._expire(await self._find(request.task_id, caller, exact=request.exact))
+
+    async def get_message(self, request: GetMessage, caller: Caller) -> Task:
+        found = await find_message(request, caller, self._store, self._inbox)
+        return await self._expire(await self._find(found, caller, exact=True))
+
+    async def list(self, request: ListTasks, caller: Caller) -> TaskPage:
+        return await self._store.list(query_of(request, caller, self._inbox))
+
+    async def cancel(self, request: CancelTask, caller: Caller) -> Task:
+        """Raises TaskNotFound, TaskNotCancelable, or Conflict when the agent runs."""
+        task = await self.get(GetTask(request.task_id, exact=request.exact), caller)
+        canceled = cancellation(task, self._clock.now())
+        async with self._lease(task.inbox) as journal:
+            return await journal.record(*canceled)
+
+    async def change(self, request: ChangeTask, caller: Caller) -> Task:
+        """Raises TaskNotFound, InvalidField, IllegalTransition, or Conflict when the agent runs."""
+        task = await self._find(request.task_id, caller)
+        changed = changes(request, task, self._clock.now())
+        if not changed:
+            return task
+        async with self._lease(task.inbox) as journal:
+            return await journal.record(*changed)
+
+    async def delete(self, request: DeleteTask, caller: Caller) -> Task:
+        """Raises TaskNotFound, or Conflict when the agent runs."""
+        task = await self._find(request.task_id, caller)
+        async with self._lease(task.inbox) as journal:
+            return await journal.record(*deletion(task, self._clock.now()))
+
+    async def create(self, request: CreateTask, _caller: Caller) -> Task:
+        raise _refused(request)
+
+    async def send_and_wait(self, request: SendAndWait, _caller: Caller) -> PendingTask:
+        raise _refused(request)
+
+    async def send_and_follow(self, request: SendAndFollow, _caller: Caller) -> TaskStream:
+        raise _refused(request)
+
+    async def follow(self, request: FollowTask, _caller: Caller) -> TaskStream:
+        raise _refused(request)
+
+    async def subscribe(self, request: SubscribeTask, _caller: Caller) -> TaskStream:
+        raise _refused(request)
+
+    async def resolve(self, request: ResolveTask, _caller: Caller) -> Task:
+        raise _refused(request)
+
+    async def answer(self, request: AnswerQuestion, _caller: Caller) -> Task | None:
+        raise _refused(request)
+
+    async def reply(self, request: Reply, _caller: Caller) -> Replied:
+        raise _refused(request)
+
+    async def status(self, request: GetStatus, _caller: Caller) -> HostStatus:
+        raise _refused(request)
+
+    async def set_push(self, request: SetPushConfig, _caller: Caller) -> PushConfig:
+        raise _refused(request)
+
+    async def get_push(self, request: GetPushConfig, _caller: Caller) -> PushConfig:
+        raise _refused(request)
+
+    async def list_push(self, request: ListPushConfigs, _caller: Caller) -> tuple[PushConfig, ...]:
+        raise _refused(request)
+
+    async def delete_push(self, request: DeletePushConfig, _caller: Caller) -> None:
+        raise _refused(request)
+
+    async def last_inbox(self, agent_id: str) -> str:
+        """Return the inbox of the agent that last had this id, or an empty string: another may have its port by now."""
+        page = await self._store.list(TaskQuery(agent_id=agent_id, limit=1))
+        return page.tasks[0].inbox if page.tasks else ""
+
+    async def waiting(self, caller: Caller) -> tuple[Task, ...]:
+        """Return what waits in any queue, of running agents too, in the order of delivery."""
+        query = TaskQuery(scope=visible_scope(caller), states=frozenset({TaskState.SUBMITTED}), limit=_PAGE)
+        tasks = [await self._expire(task) async for task in self._each(query)]
+        waiting = (task for task in tasks if is_waiting_in_queue(task) and not is_instruction(task))
+        return tuple(sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at)))
+
+    async def recent(self, limit: int, is_wanted: Callable[[Task], bool], caller: Caller) -> tuple[Task, ...]:
+        """Return the tasks that changed last, those of running agents too, the latest first."""
+        found = list[Task]()
+        if limit:
+            async for task in self._each(TaskQuery(scope=visible_scope(caller), limit=_PAGE)):
+                if is_wanted(task):
+                    found.append(task)
+                if len(found) == limit:
+                    break
+        return tuple(found)
+
+    async def _find(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
+        """Return the task that the caller means, of this inbox if there is one. Raises TaskNotFound, AmbiguousTask."""
+        task_id = TaskId(wanted) if exact else await self._reader.resolve_id(wanted, self._inbox)
+        # From the store: a host may have written it since this process did.
+        task = require_visible(await self._store.load(task_id), caller, wanted)
+        if self._inbox not in ("", task.inbox):
+            raise TaskNotFound(wanted)
+        return task
+
+    async def _each(self, query: TaskQuery) -> AsyncGenerator[Task]:
+        """Yield all tasks that fit, page by page."""
+        page = await self._store.list(query)
+        for task in page.tasks:
+            yield task
+        while page.next_cursor:
+            page = await self._store.list(replace(query, cursor=page.next_cursor))
+            for task in page.tasks:
+                yield task
+
+    async def _expire(self, task: Task) -> Task:
+        """Return the task, expired if its deadline has passed: no host does that for an agent that does not run."""
+        now = self._clock.now()
+        if not is_waiting_in_queue(task) or not task.is_overdue(self._clock):
+            return task
+        lease = await self._store.acquire(task.inbox, self._holder.new_name(), self._holder.is_alive)
+        if lease is None:
+            return task  # its agent runs, and ends it
+        try:
+            return await Journal(self._store, lease).record(*outcomes.expired(task, now))
+        except Conflict:
+            return await self._store.load(task.id)
+        finally:
+            await self._store.release(lease)
+
+    @asynccontextmanager
+    async def _lease(self, inbox: str) -> AsyncGenerator[Journal]:
+        """Hold the lease of the inbox, and yield a journal that writes with it. Raises Conflict when its agent runs."""
+        # Callers of one gateway queue here, and need not look again and again.
+        async with self._acquiring.setdefault(inbox, asyncio.Lock()):
+            lease = await self._acquire_patiently(inbox)
+            try:
+                yield Journal(self._store, lease)
+            finally:
+                await self._store.release(lease)
+
+    async def _acquire_patiently(self, inbox: str) -> Lease:
+        name = self._holder.new_name()
+        # Another command may hold it for a moment.
+        for _ in range(_LEASE_TRIES):
+            if lease := await self._store.acquire(inbox, name, self._holder.is_alive):
+                return lease
+            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
+        raise Conflict(f"the agent of '{inbox}' runs", hint="try again without --queue  (synapse list)")
+
+
+def _refused(request: Request[object]) -> UnsupportedOperation:
+    return unsupported("an agent that does not run", request)

@@ -1,0 +1,217 @@
+"""Tasks of agents that do not run are changed and deleted straight in the store, by whoever may."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synapse.config.settings import load_settings
+from synapse.core.address import SYSTEM
+from synapse.core.caller import Caller
+from synapse.core.errors import (
+    Conflict,
+    IllegalTransition,
+    MessageIdReused,
+    SenderMismatch,
+    TaskNotFound,
+    UnsupportedOperation,
+)
+from synapse.core.message import Message, MessageId, Role, TextPart
+from synapse.core.requests import (
+    CancelTask,
+    ChangeTask,
+    DeleteTask,
+    GetMessage,
+    GetStatus,
+    GetTask,
+    ListPushConfigs,
+    ListTasks,
+    Request,
+    SendAndWait,
+    Sender,
+    SendMessage,
+    SubscribeTask,
+)
+from synapse.core.service import method_for
+from synapse.core.store import TaskQuery
+from synapse.core.task import Task, TaskState
+from synapse.host.stopped import stopped_tasks
+from synapse.registry.files import UNKNOWN, start_time
+from synapse.tasks import stopped as module
+from synapse.tasks.admission import origin_metadata
+from synapse.tasks.journal import Journal
+from synapse.tasks.stopped import StoppedTasks
+from tests.fakes.facts import TASK, message, numbered, opened
+from tests.fakes.leased_store import LeasedStore, nobody_lives
+from tests.fakes.leases import ANY_LEASE
+
+ME = Caller()
+
+
+@asynccontextmanager
+async def left(home: Path) -> AsyncGenerator[tuple[StoppedTasks, LeasedStore, Task]]:
+    """A task that its agent has left in its queue."""
+    store = await LeasedStore.open(home / "store.db")
+    try:
+        task = await Journal(store, ANY_LEASE).record(opened())
+        yield stopped_tasks(store, load_settings(environ={"SYNAPSE_HOME": str(home)})), store, task
+    finally:
+        await store.close()
+
+
+async def test_a_task_that_was_left_is_deleted_and_its_log_stays(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, store, _task):
+        deleted = await stopped.delete(DeleteTask(task_id=TASK), ME)
+
+        assert (deleted.state, deleted.hidden) == (TaskState.CANCELED, True)
+        assert (await store.list(TaskQuery())).tasks == ()
+        assert len(await store.read_after(0, task_id=TASK)) == deleted.version
+
+
+async def test_a_task_that_was_left_is_changed_where_that_is_allowed(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, _store, _task):
+        noted = await stopped.change(ChangeTask(task_id=TASK, metadata={"request": {"a": 1}}), ME)
+        same = await stopped.change(ChangeTask(task_id=TASK, state=TaskState.SUBMITTED), ME)
+        ended = await stopped.change(ChangeTask(task_id=TASK, state=TaskState.COMPLETED), ME)
+
+        assert (noted.metadata["request"], same.version, ended.state) == ({"a": 1}, noted.version, TaskState.COMPLETED)
+        with pytest.raises(IllegalTransition):
+            await stopped.change(ChangeTask(task_id=TASK, state=TaskState.WORKING), ME)
+
+
+async def test_many_changes_in_one_inbox_at_once_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LEASE_TRIES", 1)
+
+    async with left(tmp_path) as (stopped, store, task):
+        others = [await Journal(store, ANY_LEASE).record(opened(numbered(number), at=number)) for number in range(2, 6)]
+
+        ended = await asyncio.gather(*(stopped.cancel(CancelTask(one.id, exact=True), ME) for one in (task, *others)))
+
+        assert [one.state for one in ended] == [TaskState.CANCELED] * 5
+
+
+async def test_an_agent_of_the_same_process_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LEASE_PAUSE", 0.0)
+
+    async with left(tmp_path) as (stopped, store, task):
+        lease = await store.acquire(task.inbox, f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}", nobody_lives)
+        assert lease is not None
+
+        with pytest.raises(Conflict, match="runs"):
+            await stopped.cancel(CancelTask(task.id, exact=True), ME)
+        await store.verify(lease)
+
+
+async def test_an_agent_that_runs_after_all_changes_its_tasks_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LEASE_PAUSE", 0.0)
+    init = f"1:{start_time(1) or UNKNOWN}"
+
+    async with left(tmp_path) as (stopped, store, task):
+        assert await store.acquire(task.inbox, init, nobody_lives)
+
+        with pytest.raises(Conflict, match="runs"):
+            await stopped.delete(DeleteTask(task_id=TASK), ME)
+
+
+async def test_everything_that_waits_is_found_however_much_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAGE", 2)
+
+    async with left(tmp_path) as (stopped, store, task):
+        more = [await Journal(store, ANY_LEASE).record(opened(numbered(number), at=number)) for number in range(1, 5)]
+        system = {"sender": {"sender_id": "synapse-system"}}
+        await Journal(store, ANY_LEASE).record(opened(numbered(9), at=9, metadata=system))
+
+        assert [found.id for found in await stopped.waiting(ME)] == [one.id for one in (task, *more)]
+
+
+async def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAGE", 2)
+
+    async with left(tmp_path) as (stopped, store, _task):
+        for number in range(1, 5):
+            agent = "synapse-claude-8100" if number == 4 else "synapse-codex-8120"
+            await Journal(store, ANY_LEASE).record(opened(numbered(number), at=number, agent_id=agent))
+
+        def is_codex(found: Task) -> bool:
+            return found.agent_id == "synapse-codex-8120"
+
+        assert [found.id for found in await stopped.recent(2, is_codex, ME)] == [numbered(3), numbered(2)]
+        assert len(await stopped.recent(50, is_codex, ME)) == 4
+
+
+async def test_a_message_that_says_it_is_from_the_system_itself_is_not_left(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, store, _task):
+        metadata = origin_metadata(Sender(sender_id=SYSTEM), verified=False)
+        with pytest.raises(SenderMismatch):
+            await stopped.of("ghost", "ghost").send(
+                SendMessage(message=message(), dialect="synapse", metadata=metadata), ME
+            )
+
+        assert await store.open_tasks("ghost") == []
+
+
+def queued(text: str = "hello", message_id: str = "m-9", **more: Any) -> SendMessage:
+    said = Message(message_id=MessageId(message_id), role=Role.USER, parts=(TextPart(text=text),))
+    return SendMessage(message=said, dialect="synapse", **more)
+
+
+async def test_a_message_that_is_queued_again_makes_no_second_task_and_its_id_no_other_message(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, store, _task):
+        ghost = stopped.of("ghost", "ghost")
+        first = await ghost.send(queued(), ME)
+
+        assert (await ghost.send(queued(), ME)).id == first.id
+        with pytest.raises(MessageIdReused):
+            await ghost.send(queued("something else"), ME)
+        assert [task.id for task in await store.open_tasks("ghost")] == [first.id]
+        assert (await ghost.get_message(GetMessage("m-9"), ME)).id == first.id
+
+
+async def test_a_service_for_one_inbox_has_no_tasks_of_others_and_nobody_has_those_of_another_scope(
+    tmp_path: Path,
+) -> None:
+    async with left(tmp_path) as (stopped, _store, task):
+        ghost = await stopped.of("ghost", "ghost").send(queued(), ME)
+        stranger = Caller(scope="key:other")
+
+        assert (await stopped.get(GetTask(task.id[:8]), ME)).id == task.id
+        assert [one.id for one in (await stopped.of("ghost", "").list(ListTasks(), ME)).tasks] == [ghost.id]
+        for wanted in (
+            stopped.of("ghost", "").get(GetTask(task.id, exact=True), ME),
+            stopped.get(GetTask(task.id, exact=True), stranger),
+            stopped.cancel(CancelTask(task.id, exact=True), stranger),
+            stopped.delete(DeleteTask(task_id=task.id), stranger),
+        ):
+            with pytest.raises(TaskNotFound):
+                await wanted
+        assert (await stopped.list(ListTasks(), stranger)).tasks == ()
+
+
+async def test_what_needs_a_running_agent_is_refused(tmp_path: Path) -> None:
+    async with left(tmp_path) as (stopped, _store, task):
+        asked: tuple[Request[object], ...] = (
+            SendAndWait(queued()),
+            SubscribeTask(task_id=task.id),
+            GetStatus(),
+            ListPushConfigs(task_id=task.id),
+        )
+        for request in asked:
+            method = method_for(stopped, request)
+            assert method is not None
+            with pytest.raises(UnsupportedOperation, match=f"does not run does not do {type(request).__name__}"):
+                await method(request, ME)
+        for send in (queued(), queued(task_id=task.id)):
+            with pytest.raises(UnsupportedOperation, match="only a new message"):
+                await stopped.send(send, ME)
