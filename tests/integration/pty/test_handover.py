@@ -172,12 +172,12 @@ def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_program_sa
         async with staged(agent("deaf"), silent_program()) as stage:
             events, following = await in_doubt(stage)
             assert stage.driver.drop() is False
-            assert names(events) == ["Typing", "Doubted"]
+            assert names(events) == ["Typing", "DeliveryUncertain"]
 
             stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
             stage.driver.report(report(SignalKind.ANSWERED, "hello too"))
             await asyncio.wait_for(following, BOUND)
-            assert names(events) == ["Typing", "Doubted", "Submitted", "TurnStarted", "Answered"]
+            assert names(events) == ["Typing", "DeliveryUncertain", "Submitted", "TurnStarted", "Answered"]
 
     asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 

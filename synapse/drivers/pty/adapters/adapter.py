@@ -109,7 +109,7 @@ class Listener(Protocol):
         """From now on `source` should say something; `detail` stands in its place until it does."""
         ...
 
-    def lack(self, source: Source, detail: str) -> None:
+    def mark_missing(self, source: Source, detail: str) -> None:
         """Nothing will come from `source`; `detail` says why, and `--explain` shows it."""
         ...
 

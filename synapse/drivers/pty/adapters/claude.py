@@ -88,7 +88,7 @@ class ClaudeSignals:
     def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
         if self._missing:
-            listener.lack(Source.SIGNAL, self._missing)
+            listener.mark_missing(Source.SIGNAL, self._missing)
         else:
             listener.expect(Source.SIGNAL, "its hooks are switched on, and have said nothing yet")
             self._prompts.open()

@@ -146,7 +146,7 @@ class CodexAppServerSignals:
     def start(self, listener: Listener, pid: int, /) -> None:
         if self._server is None:
             self._rollout.start(listener, pid)
-            listener.lack(Source.SIGNAL, self._missing)
+            listener.mark_missing(Source.SIGNAL, self._missing)
             return
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._pid = pid

@@ -41,7 +41,7 @@ class CopilotSignals:
         if self._session or can_tell():
             listener.expect(Source.TRANSCRIPT, "its events have said nothing yet")
         else:
-            listener.lack(
+            listener.mark_missing(
                 Source.TRANSCRIPT, "its session has no name of ours, and this system does not tell which it is"
             )
         self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)

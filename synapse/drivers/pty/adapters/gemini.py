@@ -111,7 +111,7 @@ class GeminiSignals:
         opened = {session for chat in self._chats("*") if (session := self._opened_in(chat))}
         if len(opened) > 1:
             self._opened_by = now
-            listener.lack(Source.TRANSCRIPT, _SEVERAL)
+            listener.mark_missing(Source.TRANSCRIPT, _SEVERAL)
         return opened.pop() if len(opened) == 1 else ""
 
     def _opened_in(self, chat: Path) -> str:

@@ -43,5 +43,5 @@ class KeepingListener:
     def expect(self, source: Source, detail: str) -> None:
         self.expected[source] = detail
 
-    def lack(self, source: Source, detail: str) -> None:
+    def mark_missing(self, source: Source, detail: str) -> None:
         self.lacking[source] = detail
