@@ -12,7 +12,7 @@ class KeepingListener:
         self.reports: list[SignalReport] = []
         self.said: list[Saying] = []
         self.expected: dict[Source, str] = {}
-        self.lacking: dict[Source, str] = {}
+        self.missing: dict[Source, str] = {}
         self.is_ready = False
         self.shown: Picture | None = None
         self.last_typed = ""
@@ -44,4 +44,4 @@ class KeepingListener:
         self.expected[source] = detail
 
     def mark_missing(self, source: Source, detail: str) -> None:
-        self.lacking[source] = detail
+        self.missing[source] = detail
