@@ -53,7 +53,7 @@ class PtyDriver:
         self._in_turn = self._is_dropped = False
         self._types_next = False
         """Whether the API has refused a message: then messages are typed until one was submitted."""
-        self._find_sender: Callable[[], Sender | None] = _no_sender
+        self._find_sender: Callable[[], Sender | None] = lambda: None
         program.on_output = self._watcher.output_came
         program.exited.add_done_callback(self._program_ended)
 
@@ -269,7 +269,3 @@ class PtyDriver:
 
     def _date(self, moment: float) -> datetime:
         return self._clock.now() - timedelta(seconds=self._now() - moment)
-
-
-def _no_sender() -> Sender | None:
-    return None
