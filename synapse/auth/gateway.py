@@ -340,7 +340,7 @@ def _signing_keys(jwt: JwtSettings, clock: Clock) -> SigningKeys:
     if jwt.jwks_file is not None:
         return KeySetFile(jwt.jwks_file)
     if jwt.jwks_url:
-        return FetchedKeySet(fetcher(jwt.jwks_url, clock.monotonic), clock)
+        return FetchedKeySet(fetcher(jwt.jwks_url), clock)
     return IssuerSecret(jwt.secret)
 
 

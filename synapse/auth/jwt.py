@@ -3,8 +3,8 @@
 The keys that tokens are checked with: one shared secret, a key set in a file, or a key set at an address.
 
 A key set at an address is kept, and fetched again when it is old or does not have the key that a token names, but not
-too often: a stranger's tokens must not make us ask somebody else all the time. The fetching is done in a thread; those
-who cannot be judged without it wait together, all others are not delayed.
+too often: a stranger's tokens must not make us ask somebody else all the time. Those who cannot be judged without it
+wait for one fetch together, all others are not delayed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
+from urllib.parse import urlsplit
 
 import jwt
 
@@ -25,7 +26,8 @@ from synapse.auth.authenticators import Credentials, Refusal, Verdict
 from synapse.core.caller import Caller
 from synapse.core.errors import ExternalAgentFailed, InvalidSettings
 from synapse.core.types import Clock
-from synapse.net.http import Call, HttpClient
+from synapse.net.http import HttpClient
+from synapse.net.http_types import HttpFailed, HttpRequest, Reason
 
 LONGEST_TOKEN: Final = 16 * 1024
 
@@ -240,9 +242,9 @@ class KeySetFile:
 
 
 class FetchedKeySet:
-    """A key set that `fetch` brings; it blocks, and raises what may go wrong with that."""
+    """A key set that `fetch` brings; it raises OSError or ExternalAgentFailed."""
 
-    def __init__(self, fetch: Callable[[], bytes], clock: Clock) -> None:
+    def __init__(self, fetch: Callable[[], Awaitable[bytes]], clock: Clock) -> None:
         self._fetch = fetch
         self._clock = clock
         self._keys: Mapping[str, SigningKey] = {}
@@ -272,7 +274,7 @@ class FetchedKeySet:
 
     async def _fetch_once(self) -> None:
         try:
-            self._keys = read_key_set(await asyncio.to_thread(self._fetch))
+            self._keys = read_key_set(await self._fetch())
             self._fetched_at = self._clock.monotonic()
         except (OSError, ValueError, ExternalAgentFailed) as error:
             log.warning("key_set_not_fetched", extra={"error": str(error)})
@@ -290,16 +292,24 @@ class FetchedKeySet:
         return self._fetching is None and self._clock.monotonic() - self._tried_at >= AGAIN_SECONDS
 
 
-def fetcher(url: str, monotonic: Callable[[], float]) -> Callable[[], bytes]:
-    """A function that gets the document at `url`; redirects are not followed, so it comes from there or not at all."""
+def fetcher(url: str) -> Callable[[], Awaitable[bytes]]:
+    """Return a function that gets the document at `url`.
 
-    def fetch() -> bytes:
-        with HttpClient(monotonic, FETCH_SECONDS) as errand:
-            answer = errand.ask(Call(url))
+    It follows no redirect, so the keys come from there or not at all. It raises ExternalAgentFailed.
+    """
+    client = HttpClient()
+
+    async def fetch() -> bytes:
+        request = HttpRequest(method="GET", url=url, headers=(("Accept", "application/json"),))
+        try:
+            answer = await client.fetch(request, seconds=FETCH_SECONDS, limit=LARGEST_SET)
+        except HttpFailed as failed:
+            if failed.reason is Reason.BODY_TOO_LARGE:
+                raise ExternalAgentFailed(f"the key set is larger than {LARGEST_SET} bytes") from failed
+            place = urlsplit(url)
+            raise ExternalAgentFailed(f"{place.scheme}://{place.netloc} gives no key set: {failed}") from failed
         if answer.status != 200:
             raise ExternalAgentFailed(f"the key set is not there: status {answer.status}")
-        if len(answer.body) > LARGEST_SET:
-            raise ExternalAgentFailed(f"the key set is larger than {LARGEST_SET} bytes")
         return answer.body
 
     return fetch

@@ -37,14 +37,17 @@ class EventDecoder:
     """Turns the bytes of an event stream into events, however they were cut."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self._id = ""
         self._name = ""
         self._data: list[str] = []
 
     def receive(self, data: bytes) -> list[ServerEvent]:
         """Return the events that are complete so far."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest += data
+        if b"\n" not in data:
+            return []  # a long line is put together once, not with every part of it
+        *lines, self._rest = self._rest.split(b"\n")
         events = [self._receive_line(line.removesuffix(b"\r").decode("utf-8", "replace")) for line in lines]
         return [event for event in events if event is not None]
 

@@ -20,7 +20,9 @@ from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, I
 from synapse.core.message import Json
 from synapse.core.text import sanitise
 from synapse.external.decode import json_object, result_of
-from synapse.net.http import Answer, Call, HttpClient
+from synapse.external.encode import Call
+from synapse.external.requests import RemoteRequests
+from synapse.net.http_types import HttpAnswer
 
 SYNAPSE: Final = "synapse"
 A2A_0_3: Final = "a2a-0.3"
@@ -200,7 +202,7 @@ _REDIRECTS: Final = 3
 _WANTS_CREDENTIALS: Final = (401, 403)
 
 
-def find_card(errand: HttpClient, url: str, credentials: Mapping[str, str]) -> tuple[Json, str]:
+async def find_card(requests: RemoteRequests, url: str, credentials: Mapping[str, str]) -> tuple[Json, str]:
     """Return the card of the agent at `url`, and the protocol that we speak with it.
 
     Raises ExternalAgentFailed or TimeoutError.
@@ -208,7 +210,7 @@ def find_card(errand: HttpClient, url: str, credentials: Mapping[str, str]) -> t
     whys: list[str] = []
     for address in card_addresses(url):
         try:
-            card = _card(_fetch(errand, address, credentials))
+            card = _card(await _fetch(requests, address, credentials))
         except _NoCard as why:
             whys.append(f"{urlsplit(address).path} {why}")
         except ExternalAgentUnreachable as error:
@@ -223,7 +225,7 @@ class _NoCard(Exception):
     """What lies there is not a card; another place may have it."""
 
 
-def _card(answer: Answer) -> Json:
+def _card(answer: HttpAnswer) -> Json:
     if answer.status in _WANTS_CREDENTIALS:
         return result_of(answer)  # which says so
     if answer.status != 200:
@@ -237,10 +239,10 @@ def _card(answer: Answer) -> Json:
     return card
 
 
-def _fetch(errand: HttpClient, address: str, credentials: Mapping[str, str]) -> Answer:
+async def _fetch(requests: RemoteRequests, address: str, credentials: Mapping[str, str]) -> HttpAnswer:
     """Get what lies at `address`, also after it has moved on the same host."""
     for _ in range(_REDIRECTS + 1):
-        answer = errand.ask(Call(address, headers=credentials))
+        answer = await requests.ask(Call(address, headers=credentials))
         if not answer.location:
             return answer
         address = _moved(address, answer.location)

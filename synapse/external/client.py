@@ -1,8 +1,7 @@
 """Speaks to external agents: finds their cards, sends messages, waits for answers.
 
-A2A 1.0 and 0.3 (JSON-RPC, REST) and the synapse dialect; each errand runs in a thread of its own pool, so a
-slow stranger delays nobody else. Credentials go to the agent that they are for, and never unprotected where it was
-added by a protected address.
+A2A 1.0 and 0.3 (JSON-RPC, REST) and the synapse dialect. Credentials go to the agent that they are for, and never
+unprotected where it was added by a protected address. Who is cancelled, or leaves a stream, closes the connection.
 
 The way to an external agent: which interface it is spoken to by, and what it is shown there.
 
@@ -12,9 +11,8 @@ External agents, for hosts and for the command line, which adds, lists and calls
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +29,6 @@ from synapse.core.errors import (
 )
 from synapse.core.message import Message
 from synapse.core.requests import ExternalAgent, ExternalAnswer
-from synapse.core.types import Clock
 from synapse.external.agents import DiscoveredAgent, ExternalClient, Externals
 from synapse.external.card import (
     A2A_0_3,
@@ -44,15 +41,16 @@ from synapse.external.card import (
     shown_text,
 )
 from synapse.external.decode import RemoteTaskState, json_object, respelt, result_of, rpc_result, sentence_of
-from synapse.external.encode import RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
+from synapse.external.encode import Call, RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
 from synapse.external.files import FileCredentials, FileExternalBook
-from synapse.net.address_guard import Dial, GuardedBackend, dial_anywhere
-from synapse.net.http import Answer, Call, HttpClient
+from synapse.external.requests import RemoteRequests
+from synapse.net.address_guard import AGENTS, AddressGuard
+from synapse.net.http import HttpClient, deadline_in
+from synapse.net.http_types import HttpAnswer
 
 DISCOVER_SECONDS: Final = 10.0
-MOST_ERRANDS: Final = 16
-_GRACE_SECONDS: Final = 1.0
-"""An errand keeps its own deadline; a server that sends byte by byte is cut off this much later."""
+MOST_AT_ONCE: Final = 16
+"""Requests and streams of one client; others wait for their turn."""
 
 Result = TypeVar("Result")
 
@@ -68,23 +66,22 @@ def no_credentials(_alias: str) -> Mapping[str, str]:
 class A2AClient:
     """Implements `service.externals.ExternalClient`, and what a driver of an external agent needs.
 
-    `credentials` gives the headers that an agent is shown, by its alias; `guarded` connects to agents that somebody
-    with a key has registered.
+    `credentials` gives the headers that an agent is shown, by its alias; `allow_private` lets agents that somebody
+    with a key has registered be at private and loopback addresses.
     """
 
     def __init__(
         self,
-        clock: Clock,
         *,
         credentials: Callable[[str], Mapping[str, str]] = no_credentials,
-        guarded: Dial | None = None,
+        allow_private: bool = False,
         discover_seconds: float = DISCOVER_SECONDS,
     ) -> None:
-        self._clock = clock
-        self._guarded = guarded or GuardedBackend(allow_private=False)
+        self._client = HttpClient()
+        self._guarded = HttpClient(AddressGuard(allow_private=allow_private, switch=AGENTS))
         self._credentials = credentials
         self._discover_seconds = discover_seconds
-        self._pool = ThreadPoolExecutor(MOST_ERRANDS, thread_name_prefix="external")
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def discover(
         self, url: str, credentials: Mapping[str, str] | None = None, *, guarded: bool = False
@@ -97,7 +94,7 @@ class A2AClient:
         shown = credentials or {}
         try:
             card, protocol = await self._run(
-                self._discover_seconds, lambda errand: find_card(errand, address, shown), guarded=guarded
+                self._discover_seconds, lambda requests: find_card(requests, address, shown), guarded=guarded
             )
         except TimeoutError as error:
             why = f"no agent was found at {address}: no answer within {self._discover_seconds:g} seconds"
@@ -127,7 +124,7 @@ class A2AClient:
         try:
             return await self._run(
                 seconds,
-                lambda errand: _send(errand, self._way(agent), agent, message, thread),
+                lambda requests: _send(requests, self._way(agent), agent, message, thread),
                 guarded=agent.guarded,
             )
         except TimeoutError as error:
@@ -171,21 +168,27 @@ class A2AClient:
         Raises ExternalAgentFailed (it did not take it), Unanswered, or TimeoutError after `seconds`.
         """
         return self._followed(
-            seconds, lambda errand: _tell(errand, self._way(agent), message, thread), guarded=agent.guarded
+            seconds, lambda requests: _tell(requests, self._way(agent), message, thread), guarded=agent.guarded
         )
 
     def follow(self, agent: ExternalAgent, task_id: str, seconds: float) -> AsyncGenerator[Said, None]:
         """Follow a task. Raises ExternalAgentFailed, or TimeoutError after `seconds`."""
-        return self._followed(seconds, lambda errand: self._way(agent).follow(errand, task_id), guarded=agent.guarded)
+        return self._followed(
+            seconds, lambda requests: self._way(agent).follow(requests, task_id), guarded=agent.guarded
+        )
 
     async def look(self, agent: ExternalAgent, task_id: str, seconds: float) -> Said:
         """Read a task. Raises ExternalAgentFailed or TimeoutError."""
-        return await self._run(seconds, lambda errand: self._way(agent).look(errand, task_id), guarded=agent.guarded)
+        return await self._run(
+            seconds, lambda requests: self._way(agent).look(requests, task_id), guarded=agent.guarded
+        )
 
     async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float) -> ExternalAnswer:
         """Stop a task. Raises ExternalAgentFailed, also when it does not want to, or TimeoutError."""
         report = RemoteTaskState()
-        said = await self._run(seconds, lambda errand: self._way(agent).cancel(errand, task_id), guarded=agent.guarded)
+        said = await self._run(
+            seconds, lambda requests: self._way(agent).cancel(requests, task_id), guarded=agent.guarded
+        )
         report.receive(said)
         return report.answer(agent.alias)
 
@@ -197,54 +200,29 @@ class A2AClient:
         interface = choose_interface(agent.card, agent.url)
         return RemoteInterface(interface, shown_at(self._credentials(agent.alias), agent.url, interface.url))
 
-    def _errand(self, seconds: float, *, guarded: bool) -> HttpClient:
-        return HttpClient(self._clock.monotonic, seconds, self._guarded if guarded else dial_anywhere)
-
     async def _followed(
-        self, seconds: float, work: Callable[[HttpClient], Generator[Said, None, None]], *, guarded: bool
+        self, seconds: float, work: Callable[[RemoteRequests], AsyncGenerator[Said, None]], *, guarded: bool
     ) -> AsyncGenerator[Said, None]:
-        """Run an errand in a thread and yield what it brings; it is called off when nobody wants more of it."""
-        errand = self._errand(seconds, guarded=guarded)
-        loop = asyncio.get_running_loop()
-        brought: asyncio.Queue[Said | Exception | None] = asyncio.Queue()
+        async with self._requests(seconds, guarded=guarded) as requests, aclosing(work(requests)) as coming:
+            async for said in coming:
+                yield said
 
-        def bring(item: Said | Exception | None) -> None:
-            with suppress(RuntimeError):  # the loop has ended meanwhile
-                # Not bounded by itself: an errand brings no more than the largest answer.
-                loop.call_soon_threadsafe(brought.put_nowait, item)
+    async def _run(
+        self, seconds: float, work: Callable[[RemoteRequests], Awaitable[Result]], *, guarded: bool
+    ) -> Result:
+        async with self._requests(seconds, guarded=guarded) as requests:
+            return await work(requests)
 
-        def run() -> None:
-            try:
-                with errand:
-                    for said in work(errand):
-                        bring(said)
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits, whatever it is
-                bring(error)
-            else:
-                bring(None)
-
-        self._pool.submit(run)
+    @asynccontextmanager
+    async def _requests(self, seconds: float, *, guarded: bool) -> AsyncGenerator[RemoteRequests, None]:
+        """Raises TimeoutError when there is no slot in time."""
+        deadline = deadline_in(seconds)
+        async with asyncio.timeout_at(deadline):
+            await self._slots.acquire()
         try:
-            while (item := await brought.get()) is not None:
-                if isinstance(item, Exception):
-                    raise item
-                yield item
+            yield RemoteRequests(self._guarded if guarded else self._client, deadline)
         finally:
-            errand.call_off()
-
-    async def _run(self, seconds: float, work: Callable[[HttpClient], Result], *, guarded: bool) -> Result:
-        """Run an errand in a thread, and call it off when the caller is cancelled or its time is over."""
-        errand = self._errand(seconds, guarded=guarded)
-
-        def run() -> Result:
-            with errand:
-                return work(errand)
-
-        try:
-            async with asyncio.timeout(seconds + _GRACE_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._pool, run)
-        finally:
-            errand.call_off()
+            self._slots.release()
 
 
 def _too_late(agent: ExternalAgent, seconds: float) -> WaitTimedOut:
@@ -254,55 +232,58 @@ def _too_late(agent: ExternalAgent, seconds: float) -> WaitTimedOut:
     )
 
 
-def _send(
-    errand: HttpClient, way: RemoteInterface, agent: ExternalAgent, message: Message, thread: RemoteTaskRef
+async def _send(
+    requests: RemoteRequests, way: RemoteInterface, agent: ExternalAgent, message: Message, thread: RemoteTaskRef
 ) -> ExternalAnswer:
     report = RemoteTaskState()
     if way.interface.protocol == SYNAPSE:
-        report.receive(way.send(errand, message, thread))
+        report.receive(await way.send(requests, message, thread))
         if report.task_id and not report.is_settled:
-            _watch(way.follow(errand, report.task_id), report)
+            await _watch(way.follow(requests, report.task_id), report)
     elif way.interface.streaming:
-        _watch(way.converse(errand, message, thread), report)
+        await _watch(way.converse(requests, message, thread), report)
     else:
-        report.receive(way.send(errand, message, thread))
+        report.receive(await way.send(requests, message, thread))
     return report.answer(agent.alias)
 
 
-def _watch(coming: Generator[Said, None, None], report: RemoteTaskState) -> None:
+async def _watch(coming: AsyncGenerator[Said, None], report: RemoteTaskState) -> None:
     """Follow a stream until it is settled.
 
     Once the task's id is known, an end of the time or of the stream is no error: the report says how far it came.
     """
     try:
-        for said in coming:
-            report.receive(said)
-            if report.is_settled:
-                return
+        async with aclosing(coming):
+            async for said in coming:
+                report.receive(said)
+                if report.is_settled:
+                    return
     except (TimeoutError, ExternalAgentFailed):
         if not report.task_id:
             raise
 
 
-def _tell(
-    errand: HttpClient, way: RemoteInterface, message: Message, thread: RemoteTaskRef
-) -> Generator[Said, None, None]:
+async def _tell(
+    requests: RemoteRequests, way: RemoteInterface, message: Message, thread: RemoteTaskRef
+) -> AsyncGenerator[Said, None]:
     """Send a message; without a stream, the answer is waited for only when the task is known already.
 
-    Raises Unanswered as well as what an errand raises.
+    Raises Unanswered as well as what `RemoteRequests` raises.
     """
     heard = False
     try:
         if way.interface.streaming and way.interface.protocol != SYNAPSE:
-            for said in way.converse(errand, message, thread):
-                heard = True
-                yield said
+            async with aclosing(way.converse(requests, message, thread)) as coming:
+                async for said in coming:
+                    heard = True
+                    yield said
         else:
             # A task that is gone on with would be shown as it was, still waiting for us.
-            yield way.send(errand, message, thread, waits=bool(thread.task_id))
+            yield await way.send(requests, message, thread, waits=bool(thread.task_id))
     except (TimeoutError, ExternalAgentUnreachable) as error:
-        if errand.spoke and not heard:
-            raise Unanswered(str(error) or "nothing was said in time") from error
+        if requests.has_sent and not heard:
+            why = "nothing was said in time" if isinstance(error, TimeoutError) else str(error)
+            raise Unanswered(why) from error
         raise
 
 
@@ -319,40 +300,42 @@ class RemoteInterface:
         self.interface = interface
         self._credentials = credentials
 
-    def send(self, errand: HttpClient, message: Message, thread: RemoteTaskRef, *, waits: bool = True) -> Said:
+    async def send(
+        self, requests: RemoteRequests, message: Message, thread: RemoteTaskRef, *, waits: bool = True
+    ) -> Said:
         """Send a message, and return what is answered."""
-        return self._asked(errand, send_call(self.interface, message, thread, waits=waits))
+        return await self._asked(requests, send_call(self.interface, message, thread, waits=waits))
 
-    def converse(self, errand: HttpClient, message: Message, thread: RemoteTaskRef) -> Generator[Said, None, None]:
+    def converse(self, requests: RemoteRequests, message: Message, thread: RemoteTaskRef) -> AsyncGenerator[Said, None]:
         """Send a message, and yield what is said, as it comes."""
-        return self._watched(errand, send_call(self.interface, message, thread))
+        return self._watched(requests, send_call(self.interface, message, thread))
 
-    def follow(self, errand: HttpClient, task_id: str) -> Generator[Said, None, None]:
-        return self._watched(errand, subscribe_call(self.interface, task_id))
+    def follow(self, requests: RemoteRequests, task_id: str) -> AsyncGenerator[Said, None]:
+        return self._watched(requests, subscribe_call(self.interface, task_id))
 
-    def look(self, errand: HttpClient, task_id: str) -> Said:
-        return self._asked(errand, get_call(self.interface, task_id))
+    async def look(self, requests: RemoteRequests, task_id: str) -> Said:
+        return await self._asked(requests, get_call(self.interface, task_id))
 
-    def cancel(self, errand: HttpClient, task_id: str) -> Said:
-        return self._asked(errand, cancel_call(self.interface, task_id))
+    async def cancel(self, requests: RemoteRequests, task_id: str) -> Said:
+        return await self._asked(requests, cancel_call(self.interface, task_id))
 
-    def _asked(self, errand: HttpClient, call: Call) -> Said:
-        return self._plainly(result_of(errand.ask(self._with_credentials(call))))
+    async def _asked(self, requests: RemoteRequests, call: Call) -> Said:
+        return self._plainly(result_of(await requests.ask(self._with_credentials(call))))
 
-    def _watched(self, errand: HttpClient, call: Call) -> Generator[Said, None, None]:
+    async def _watched(self, requests: RemoteRequests, call: Call) -> AsyncGenerator[Said, None]:
         """What a stream says, or the one answer that came in its place."""
-        came = errand.follow(self._with_credentials(call))
-        if isinstance(came, Answer):
-            yield self._plainly(result_of(came))
-            return
         heard = False
-        for event in came:
-            said = json_object(event.data)
-            if heard and (event.name == _ERROR_EVENT or said.get("error")):
-                # Not the agent's answer but the end of its server: the task may go on, and can be looked at.
-                raise ExternalAgentUnreachable(f"its stream broke off{sentence_of(said)}")
-            heard = True
-            yield self._plainly(rpc_result(said))
+        async with aclosing(requests.follow(self._with_credentials(call))) as came:
+            async for one in came:
+                if isinstance(one, HttpAnswer):
+                    yield self._plainly(result_of(one))
+                    return
+                said = json_object(one.data)
+                if heard and (one.name == _ERROR_EVENT or said.get("error")):
+                    # Not the agent's answer but the end of its server: the task may go on, and can be looked at.
+                    raise ExternalAgentUnreachable(f"its stream broke off{sentence_of(said)}")
+                heard = True
+                yield self._plainly(rpc_result(said))
 
     def _plainly(self, said: Said) -> Said:
         is_other = (self.interface.protocol, self.interface.binding) == (A2A_0_3, REST)
@@ -387,7 +370,7 @@ def open_externals(home: Path, *, allow_private: bool = False) -> Externals:
     """
     clock = SystemClock()
     credentials = credentials_under(home)
-    client = _LateClient(clock, credentials, allow_private=allow_private)
+    client = _LateClient(credentials, allow_private=allow_private)
     return Externals(book_under(home), client, clock, new_id, credentials)
 
 
@@ -402,10 +385,9 @@ def credentials_under(home: Path) -> FileCredentials:
 
 
 class _LateClient:
-    """Implements ExternalClient. The real one brings `http.client` and `ssl`; few hosts ever need it."""
+    """Implements ExternalClient. The real one brings a dozen modules; few hosts ever need them."""
 
-    def __init__(self, clock: Clock, credentials: FileCredentials, *, allow_private: bool) -> None:
-        self._clock = clock
+    def __init__(self, credentials: FileCredentials, *, allow_private: bool) -> None:
         self._credentials = credentials
         self._allow_private = allow_private
 
@@ -425,7 +407,5 @@ class _LateClient:
 
     @cached_property
     def _client(self) -> ExternalClient:
-        from synapse.net.address_guard import GuardedBackend  # noqa: PLC0415 - see above
 
-        guarded = GuardedBackend(allow_private=self._allow_private)
-        return A2AClient(self._clock, credentials=self._credentials.find, guarded=guarded)
+        return A2AClient(credentials=self._credentials.find, allow_private=self._allow_private)

@@ -20,7 +20,7 @@ from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.requests import ExternalAnswer
 from synapse.core.task import TaskState
 from synapse.core.text import sanitise
-from synapse.net.http import Answer
+from synapse.net.http_types import HttpAnswer
 
 _NOT_THERE: Final = (502, 503, 504)
 """What a proxy says in place of an agent that does not answer."""
@@ -155,7 +155,7 @@ class RemoteTaskState:
         return sanitise(_text(_object(self._task.get("metadata")), "note"))
 
 
-def result_of(answer: Answer) -> _Object:
+def result_of(answer: HttpAnswer) -> _Object:
     """Return what an answer says.
 
     Raises ExternalAgentFailed when it is a refusal, or no JSON object.

@@ -28,7 +28,6 @@ from synapse.external.driver import FileThreads, RemoteDriver
 from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, resident_entry
 from synapse.host.agent import RunningAgent
-from synapse.net.address_guard import GuardedBackend
 from synapse.registry.files import FileRegistry, gateways
 from synapse.store.sqlite import SqliteStore
 from synapse.tasks.recovery import last_prompt
@@ -183,8 +182,7 @@ THREADS: Final = "threads"
 
 def external_agent(agent: ExternalAgent, home: Path, clock: Clock, *, allow_private: bool = False) -> RunningAgent:
     """The agent, as those around its driver see it. It has a client of its own: a slow one delays no other."""
-    guarded = GuardedBackend(allow_private=allow_private)
-    client = A2AClient(clock, credentials=credentials_under(home).find, guarded=guarded)
+    client = A2AClient(credentials=credentials_under(home).find, allow_private=allow_private)
     threads = FileThreads(home / FOLDER / THREADS / f"{agent.alias}.json")
     driver = RemoteDriver(agent, client, threads, clock)
     return RunningAgent(

@@ -1,36 +1,34 @@
-"""Which addresses a webhook, or an agent that a key registers, may have. Pure: names are resolved elsewhere, and every
-address that comes of it is asked.
+"""Decides which addresses a webhook, or an agent that a key registers, may have.
 
-A caller chooses where we send to, so an address that only this machine or this network reaches is refused: it would
-let a stranger speak to what trusts us (SSRF). Addresses that hold another one are judged by the one that they hold.
+    url ─► parse_target ─► Target ─► AddressGuard.addresses ─► resolved once, every address checked
 
-How a connection to an external agent is opened: anywhere, or only where a stranger may send us.
-
-    url ─► parsed ─► resolved once ─► every address checked ─► connected to a checked one
-
-The name is not resolved a second time, so a name that changes its mind between the check and the call gains nothing;
-and since every connection is opened here, what a card or a redirect names is checked like what was registered.
+A caller chooses where Synapse sends to, so the guard refuses an address that only this machine or this network reaches:
+it would let a stranger speak to what trusts us (SSRF). It judges an address that holds another one by the one inside.
+The caller connects to one of the addresses that `AddressGuard` returns and resolves nothing again, so a name that
+changes its address between the check and the connection (DNS rebinding) gains nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
-from synapse.core.errors import ExternalAddressRefused, InvalidField
+from synapse.core.errors import InvalidField
 
 Address = IPv4Address | IPv6Address
+Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 WEBHOOKS: Final = "allow_private_webhooks"
 AGENTS: Final = "allow_private_agents"
 """The settings that allow private and loopback addresses."""
 LONGEST_URL: Final = 2048
-_PORTS: Final = {"http": 80, "https": 443}
+PORTS: Final = {"http": 80, "https": 443}
 _PLAIN: Final = re.compile(r"[\x21-\x7e]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
@@ -95,15 +93,43 @@ class Target:
     def authority(self) -> str:
         """The value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
-    @property
-    def literal(self) -> Address | None:
-        """The address, where the host is one and no name."""
-        try:
-            return ip_address(self.host)
-        except ValueError:
-            return None
+
+async def resolve(host: str, port: int) -> Sequence[Address]:
+    """Return every address of `host`. Raises OSError, and UnicodeError for a name that DNS cannot hold."""
+    literal = _literal(host)
+    if literal is not None:
+        return [literal]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [_with_zone(place[4]) for place in found]
+
+
+class AddressGuard:
+    """Finds the addresses of a host and lets them pass only if every one of them is allowed.
+
+    `allow_private` allows private and loopback addresses; `switch` is the setting that a refusal names.
+    """
+
+    def __init__(self, *, allow_private: bool, switch: str = WEBHOOKS, resolve: Resolve = resolve) -> None:
+        self._allow_private = allow_private
+        self._switch = switch
+        self._resolve = resolve
+
+    async def addresses(self, host: str, port: int) -> Sequence[Address]:
+        """Return every address of `host`.
+
+        One refused address refuses them all: mixing one private address with public ones is how rebinding works.
+
+        Raises:
+            InvalidField: an address is refused.
+            OSError: the name cannot be resolved.
+        """
+        literal = _literal(host)
+        found = [literal] if literal is not None else await self._resolve(host, port)
+        for address in found:
+            refuse(host, address, allow_private=self._allow_private, switch=self._switch)
+        return found
 
 
 def parse_target(url: str) -> Target:
@@ -120,7 +146,7 @@ def parse_target(url: str) -> Target:
         scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
     except ValueError as error:
         raise _wrong("cannot be read as an address") from error
-    if scheme not in _PORTS:
+    if scheme not in PORTS:
         raise _wrong(f"must begin with https:// or http://, not '{scheme}:'")
     if "@" in parts.netloc or "\\" in url:
         raise _wrong("must have no name or password in it", "give credentials in `authentication`")
@@ -129,7 +155,7 @@ def parse_target(url: str) -> Target:
     if port == 0:
         raise _wrong("has a port that nobody listens at")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(scheme=scheme, host=_checked_host(host), port=port or _PORTS[scheme], path=path)
+    return Target(scheme=scheme, host=_checked_host(host), port=port or PORTS[scheme], path=path)
 
 
 def refusal(address: Address, *, allow_private: bool) -> str:
@@ -144,14 +170,14 @@ def refusal(address: Address, *, allow_private: bool) -> str:
     return "" if allow_private and what in _ALLOWABLE else what
 
 
-def refuse(target: Target, address: Address, *, allow_private: bool, switch: str = WEBHOOKS) -> None:
+def refuse(host: str, address: Address, *, allow_private: bool, switch: str = WEBHOOKS) -> None:
     """Raise InvalidField when nothing is sent to `address`; `switch` is the setting that would allow it."""
     what = refusal(address, allow_private=allow_private)
     if what:
         hint = f"`{switch}` in the settings allows it" if what in _ALLOWABLE else ""
-        # Which address a name of ours has is nothing for whoever only knows the name.
-        verb = "is" if target.literal is not None else "leads to"
-        raise _wrong(f"'{target.host}' {verb} {what}", hint)
+        # The error does not name the address: a caller who only knows the name must not learn it.
+        verb = "is" if _literal(host) is not None else "leads to"
+        raise _wrong(f"'{host}' {verb} {what}", hint)
 
 
 def _checked_host(host: str) -> str:
@@ -171,6 +197,20 @@ def _checked_host(host: str) -> str:
     return host.lower()
 
 
+def _literal(host: str) -> Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _with_zone(place: tuple[object, ...]) -> Address:
+    """Return the address of a socket address; a link-local one is reachable only with its zone."""
+    zone = place[3] if len(place) == 4 else 0
+    host = str(place[0]).partition("%")[0]
+    return ip_address(f"{host}%{zone}" if zone else host)
+
+
 def _held(address: IPv6Address) -> IPv4Address | None:
     if address in (IPv6Address("::"), IPv6Address("::1")):
         return None
@@ -186,55 +226,3 @@ def _is_in(address: Address, network: IPv4Network | IPv6Network) -> bool:
 
 def _wrong(why: str, hint: str = "") -> InvalidField:
     return InvalidField("url", why, hint=hint)
-
-
-Dial = Callable[[str, float], socket.socket]
-"""Connects to where a url leads, within so many seconds; raises OSError or ExternalAddressRefused."""
-Resolve = Callable[[str, int], Sequence[Address]]
-
-_MOST_TRIED: Final = 4
-
-
-def dial_anywhere(url: str, seconds: float) -> socket.socket:
-    """For addresses that this user has chosen. Raises OSError."""
-    place = urlsplit(url)
-    return socket.create_connection((place.hostname or "", place.port or _PORTS[place.scheme]), seconds)
-
-
-def resolve(host: str, port: int) -> Sequence[Address]:
-    """Every address that a name has. Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # A link-local address comes with its zone.
-    return [ip_address(str(place[4][0]).partition("%")[0]) for place in found]
-
-
-class GuardedBackend:
-    """A Dial for addresses that somebody with a key has chosen."""
-
-    def __init__(self, *, allow_private: bool, resolve: Resolve = resolve) -> None:
-        self._allow_private = allow_private
-        self._resolve = resolve
-
-    def __call__(self, url: str, seconds: float) -> socket.socket:
-        try:
-            target = parse_target(url)
-            addresses = self._checked(target)
-        except InvalidField as refused:
-            raise ExternalAddressRefused(refused.why, hint=refused.hint) from refused
-        failure: OSError = socket.gaierror("the name has no address")
-        # However many addresses a name has, those that do not answer hold us no longer than one.
-        tried = addresses[:_MOST_TRIED]
-        for address in tried:
-            try:
-                return socket.create_connection((str(address), target.port), seconds / len(tried))
-            except OSError as error:
-                failure = error
-        raise failure
-
-    def _checked(self, target: Target) -> Sequence[Address]:
-        """Every address of the target, all of them allowed: one that is not makes the others suspect."""
-        literal = target.literal
-        found = [literal] if literal is not None else self._resolve(target.host, target.port)
-        for address in found:
-            refuse(target, address, allow_private=self._allow_private, switch=AGENTS)
-        return found

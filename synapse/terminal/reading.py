@@ -79,7 +79,9 @@ def _joined(picture: Picture, begin: int) -> str:
 
 
 def cells(text: str) -> int:
-    """How many columns a text takes on a terminal."""
+    """Return how many columns a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
     return sum(_cells_of(char) for char in text)
 
 

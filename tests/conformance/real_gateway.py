@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from synapse.core.agent import AgentEntry, entry_from
 from tests.conformance.real_hosts import COMMAND, CONFORMANCE, PATIENCE, environ
 from tests.conformance.wire_client import Reply, WireClient
+from tests.integration.waiting import until
 
 RESIDENT = f"""
 [[agents]]
@@ -69,16 +69,6 @@ def new_key(home: Path, name: str, *flags: str) -> str:
     done = subprocess.run(made, env=environ(home), cwd=home, check=True, capture_output=True, timeout=PATIENCE)
     fields: dict[str, Any] = json.loads(done.stdout)
     return str(fields["key"])
-
-
-def until(condition: Any, what: str) -> Any:
-    """The first result of `condition` that is true."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"{what}: not within {PATIENCE} seconds")
 
 
 def _entry(home: Path, process: subprocess.Popen[bytes]) -> AgentEntry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,24 +142,22 @@ def test_everything_else_goes_on(place: Place) -> None:
     assert place.ask(f"/tasks/{task}:cancel", {}).json["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-def test_the_supervisor_and_grpc_refuse_them_too(running: RunningGateway) -> None:
+async def test_the_supervisor_and_grpc_refuse_them_too(running: RunningGateway) -> None:
     place = at(running, "quiet")
     by_supervisor = place.ask("/message:stream", {"message": {"content": "hi", "role": "user"}}, version="")
     assert by_supervisor.json["error"]["code"] == -32004
     card = WireClient(running.entry.port).request("GET", f"/agents/quiet{CARD}").json
     (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
 
-    async def asked() -> Any:
-        async with grpc.aio.insecure_channel(address) as channel:
-            new_stub: Any = a2a_pb2_grpc.A2AServiceStub
-            stub = new_stub(channel)
-            spoken = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="hi")])
-            request = a2a.SendMessageRequest(message=spoken, tenant="quiet")
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await stub.SendStreamingMessage(request, timeout=PATIENCE).read()
-            return refused.value.code()
+    async with grpc.aio.insecure_channel(address) as channel:
+        new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+        stub = new_stub(channel)
+        spoken = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="hi")])
+        request = a2a.SendMessageRequest(message=spoken, tenant="quiet")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.SendStreamingMessage(request, timeout=PATIENCE).read()
 
-    assert asyncio.run(asked()) == grpc.StatusCode.FAILED_PRECONDITION
+    assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
 def test_an_agents_own_commands_still_follow_it(running: RunningGateway) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
@@ -138,7 +137,7 @@ def test_the_origin_has_the_card_of_the_default_agent(running: RunningGateway, k
     assert "default_agent" in missing.json["error"]["details"][0]["metadata"]["hint"]
 
 
-def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(running: RunningGateway, key: str) -> None:
+async def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(running: RunningGateway, key: str) -> None:
     """0.3 §5.6 wants a URL of every transport, 1.0.1 wants host and port of gRPC; a channel takes host and port."""
     card = running.ask("GET", f"{AGENT}{CARD}", key=key).json
     former: str
@@ -148,15 +147,13 @@ def test_grpc_of_0_3_has_an_absolute_address_and_that_of_1_0_has_not(running: Ru
     assert former == f"http://{current}"
     assert current.startswith("localhost:")
 
-    async def asked() -> str:
-        async with grpc.aio.insecure_channel(urlsplit(former).netloc) as channel:
-            new_stub: Any = v0_3_grpc.A2AServiceStub
-            stub = new_stub(channel)
-            metadata = (("authorization", f"Bearer {key}"),)
-            told = await stub.GetAgentCard(v0_3.GetAgentCardRequest(), metadata=metadata, timeout=PATIENCE)
-            return str(told.name)
+    async with grpc.aio.insecure_channel(urlsplit(former).netloc) as channel:
+        new_stub: Any = v0_3_grpc.A2AServiceStub
+        stub = new_stub(channel)
+        metadata = (("authorization", f"Bearer {key}"),)
+        told = await stub.GetAgentCard(v0_3.GetAgentCardRequest(), metadata=metadata, timeout=PATIENCE)
 
-    assert asyncio.run(asked()) == card["name"]
+    assert told.name == card["name"]
 
 
 def test_a_default_agent_that_nobody_knows_is_told_at_the_start(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNot
 
 from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import scripted_host
+from tests.conformance.sdk_client import ended, everything, message
 
 pytestmark = pytest.mark.integration
 
@@ -44,14 +45,6 @@ def agent(request: pytest.FixtureRequest, running: RunningGateway) -> str:
     return f"{running.url}/agents/{request.param}"
 
 
-def run(conversation: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def within_bounds() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await conversation()
-
-    asyncio.run(within_bounds())
-
-
 @asynccontextmanager
 async def client_of(agent: str, *, streaming: bool = True) -> AsyncGenerator[Client]:
     """A client made from the agent's card, which finds the port of gRPC and its tenant there."""
@@ -72,24 +65,9 @@ async def client_of(agent: str, *, streaming: bool = True) -> AsyncGenerator[Cli
             await client.close()
 
 
-def message(text: str, cue: str = "plain", **more: Any) -> a2a.SendMessageRequest:
-    spoken = a2a.Message(message_id=f"{cue}-{uuid.uuid4()}", role=a2a.ROLE_USER, parts=[a2a.Part(text=text)], **more)
-    return a2a.SendMessageRequest(message=spoken)
-
-
-async def everything(events: AsyncIterator[a2a.StreamResponse]) -> list[a2a.StreamResponse]:
-    return [event async for event in events]
-
-
-async def ended(client: Client, request: a2a.SendMessageRequest) -> a2a.Task:
-    """The task after all events of a message."""
-    first, *_ = await everything(client.send_message(request))
-    return await client.get_task(a2a.GetTaskRequest(id=first.task.id))
-
-
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "plain"])
-def test_a_conversation_goes_through_its_question_to_the_answer(agent: str, streaming: bool) -> None:
-    async def conversation() -> None:
+async def test_a_conversation_goes_through_its_question_to_the_answer(agent: str, streaming: bool) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent, streaming=streaming) as client:
             asked = await ended(client, message("first", "tck-multi-turn"))
             assert asked.status.state == a2a.TASK_STATE_INPUT_REQUIRED
@@ -102,11 +80,9 @@ def test_a_conversation_goes_through_its_question_to_the_answer(agent: str, stre
             assert [one.parts[0].text for one in done.history] == ["first", "Go on.", "second"]
             assert done.artifacts[0].parts[0].text == "done: second"
 
-    run(conversation)
 
-
-def test_a_stream_is_the_task_and_then_its_changes(agent: str) -> None:
-    async def conversation() -> None:
+async def test_a_stream_is_the_task_and_then_its_changes(agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent) as client:
             events = await everything(client.send_message(message("go", "tck-stream-artifact-chunked")))
             kinds = [event.WhichOneof("payload") for event in events]
@@ -117,21 +93,17 @@ def test_a_stream_is_the_task_and_then_its_changes(agent: str) -> None:
             (only,) = await everything(client.send_message(message("hi", "tck-message-response")))
             assert only.message.parts[0].text == "Direct message response"
 
-    run(conversation)
 
-
-def test_artifacts_of_every_kind_arrive(agent: str) -> None:
-    async def conversation() -> None:
+async def test_artifacts_of_every_kind_arrive(agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent) as client:
             for cue, kind in (("text", "text"), ("file-x", "raw"), ("file-url", "url"), ("data", "data")):
                 task = await ended(client, message("go", f"tck-artifact-{cue}"))
                 assert task.artifacts[0].parts[0].WhichOneof("content") == kind
 
-    run(conversation)
 
-
-def test_a_task_is_followed_by_several_and_canceled(agent: str) -> None:
-    async def conversation() -> None:
+async def test_a_task_is_followed_by_several_and_canceled(agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent) as client:
             stream = client.send_message(message("wait", "tck-cancel"))
             task_id = (await anext(stream)).task.id
@@ -144,11 +116,9 @@ def test_a_task_is_followed_by_several_and_canceled(agent: str) -> None:
             for rest in (await everything(stream), await everything(other)):
                 assert rest[-1].status_update.status.state == a2a.TASK_STATE_CANCELED
 
-    run(conversation)
 
-
-def test_refusals_arrive_as_the_sdks_own_errors(agent: str) -> None:
-    async def conversation() -> None:
+async def test_refusals_arrive_as_the_sdks_own_errors(agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent) as client:
             done = await ended(client, message("hi"))
             with pytest.raises(TaskNotFoundError):
@@ -162,11 +132,9 @@ def test_refusals_arrive_as_the_sdks_own_errors(agent: str) -> None:
             with pytest.raises(InvalidParamsError):
                 await client.list_tasks(a2a.ListTasksRequest(page_size=1000))
 
-    run(conversation)
 
-
-def test_pages_of_tasks_follow_each_other(agent: str) -> None:
-    async def conversation() -> None:
+async def test_pages_of_tasks_follow_each_other(agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent) as client:
             context = str(uuid.uuid4())
             made = [(await ended(client, message("hi", context_id=context))).id for _ in range(3)]
@@ -180,11 +148,9 @@ def test_pages_of_tasks_follow_each_other(agent: str) -> None:
             assert (first.total_size, rest.next_page_token) == (3, "")
             assert len(first.tasks[0].artifacts) == 1
 
-    run(conversation)
 
-
-def test_webhooks_are_set_read_listed_and_deleted(agent: str) -> None:
-    async def conversation() -> None:
+async def test_webhooks_are_set_read_listed_and_deleted(agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent) as client:
             stream = client.send_message(message("first", "tck-multi-turn"))
             task_id = (await everything(stream))[0].task.id
@@ -209,17 +175,13 @@ def test_webhooks_are_set_read_listed_and_deleted(agent: str) -> None:
             assert [config.id for config in listed.configs] == [made.id]
             assert not none.configs
 
-    run(conversation)
 
-
-def test_the_extended_card_is_the_agents(agent: str) -> None:
-    async def conversation() -> None:
+async def test_the_extended_card_is_the_agents(agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with client_of(agent) as client:
             card = await client.get_extended_agent_card(a2a.GetExtendedAgentCardRequest())
             grpc_interface = card.supported_interfaces[-1]
             assert (grpc_interface.protocol_binding, grpc_interface.tenant) == ("GRPC", agent.rpartition("/")[2])
-
-    run(conversation)
 
 
 @asynccontextmanager
@@ -240,8 +202,10 @@ def former_message(text: str, cue: str = "plain", **more: Any) -> v0_3.SendMessa
 
 
 @pytest.mark.parametrize("metadata", [(), (("x-agent-id", "conf"),)], ids=["the default agent", "the agent it names"])
-def test_a_client_of_0_3_holds_a_conversation(running: RunningGateway, metadata: tuple[tuple[str, str], ...]) -> None:
-    async def conversation() -> None:
+async def test_a_client_of_0_3_holds_a_conversation(
+    running: RunningGateway, metadata: tuple[tuple[str, str], ...]
+) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with former_stub(running) as stub:
             asked = (await stub.SendMessage(former_message("first", "tck-multi-turn"), metadata=metadata)).task
             assert asked.status.state == v0_3.TASK_STATE_INPUT_REQUIRED
@@ -256,11 +220,9 @@ def test_a_client_of_0_3_holds_a_conversation(running: RunningGateway, metadata:
             card = await stub.GetAgentCard(v0_3.GetAgentCardRequest(), metadata=metadata)
             assert card.protocol_version.startswith("0.3")
 
-    run(conversation)
 
-
-def test_a_client_of_0_3_follows_cancels_and_is_told_by_webhooks(running: RunningGateway) -> None:
-    async def conversation() -> None:
+async def test_a_client_of_0_3_follows_cancels_and_is_told_by_webhooks(running: RunningGateway) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with former_stub(running) as stub:
             stream = stub.SendStreamingMessage(former_message("wait", "tck-cancel"))
             task_id = (await anext(aiter(stream))).task.id
@@ -288,8 +250,6 @@ def test_a_client_of_0_3_follows_cancels_and_is_told_by_webhooks(running: Runnin
                 await stub.CancelTask(v0_3.CancelTaskRequest(name=name))
             assert str(refused.value.details()).startswith("TaskNotCancelableError: ")
 
-    run(conversation)
-
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
@@ -301,7 +261,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str,
         yield card["supportedInterfaces"][-1]["url"], ours, theirs
 
 
-def test_keys_decide_who_gets_in_and_to_whom(locked: tuple[str, str, str]) -> None:
+async def test_keys_decide_who_gets_in_and_to_whom(locked: tuple[str, str, str]) -> None:
     address, ours, theirs = locked
 
     async def status(key: str) -> Any:
@@ -325,4 +285,4 @@ def test_keys_decide_who_gets_in_and_to_whom(locked: tuple[str, str, str]) -> No
             done = await new_stub(channel).SendMessage(request, metadata=metadata)
             assert done.task.artifacts[0].parts[0].text == "hi"
 
-    run(conversation)
+    await asyncio.wait_for(conversation(), PATIENCE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -234,22 +233,20 @@ def test_the_extended_card_as_a_call_has_a_version_too(place: Place) -> None:
     assert (told["id"], told["error"]["code"]) == (7, -32009)
 
 
-def test_the_extended_card_over_grpc_has_one_too(place: Place) -> None:
+async def test_the_extended_card_over_grpc_has_one_too(place: Place) -> None:
     card = place.ask("GET", f"{AGENT}/.well-known/agent-card.json", CURRENT).json
     (address,) = [one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == "GRPC"]
 
-    async def asked() -> Any:
-        async with grpc.aio.insecure_channel(address) as channel:
-            new_stub: Any = a2a_pb2_grpc.A2AServiceStub
-            stub = new_stub(channel)
-            metadata = (("authorization", f"Bearer {place.key}"), ("a2a-version", "99.0"))
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await stub.GetExtendedAgentCard(
-                    a2a.GetExtendedAgentCardRequest(tenant="tck"), metadata=metadata, timeout=PATIENCE
-                )
-            return refused.value.code()
+    async with grpc.aio.insecure_channel(address) as channel:
+        new_stub: Any = a2a_pb2_grpc.A2AServiceStub
+        stub = new_stub(channel)
+        metadata = (("authorization", f"Bearer {place.key}"), ("a2a-version", "99.0"))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.GetExtendedAgentCard(
+                a2a.GetExtendedAgentCardRequest(tenant="tck"), metadata=metadata, timeout=PATIENCE
+            )
 
-    assert asyncio.run(asked()) == grpc.StatusCode.FAILED_PRECONDITION
+    assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
 def test_who_asks_too_often_is_told_so_in_the_words_of_the_request(tmp_path: Path) -> None:

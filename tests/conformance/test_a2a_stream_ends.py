@@ -151,10 +151,10 @@ def test_the_streams_of_a_host_that_is_told_to_end(tmp_path: Path) -> None:
         check(streams)
 
 
-def test_the_sdks_clients_are_told_too(tmp_path: Path) -> None:
+async def test_the_sdks_clients_are_told_too(tmp_path: Path) -> None:
     with gateway(tmp_path, f'default_agent = "tck"\n{RESIDENT}', "--no-auth") as running:
         task = asking(running.entry.port, f"{AGENT}/v1")
-        asyncio.run(_followed_to_the_end(running, task))
+        await _followed_to_the_end(running, task)
 
 
 async def _followed_to_the_end(running: RunningGateway, task: str) -> None:

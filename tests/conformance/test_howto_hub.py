@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.conformance.real_gateway import RunningGateway, gateway, new_key, until
+from tests.conformance.real_gateway import RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import PATIENCE, ROOT
+from tests.integration.waiting import until
 
 DOCUMENT = (ROOT / "docs" / "howto" / "hub.md").read_text(encoding="utf-8")
 ANSWER = "The weather in San Francisco is currently sunny with a high of 72°F and a low of 58°F."

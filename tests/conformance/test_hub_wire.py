@@ -15,9 +15,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.hub_rows import MESSAGE, PIECES, SOCKET_MESSAGE, STREAMED
-from tests.conformance.real_gateway import RunningGateway, gateway, new_key, until
+from tests.conformance.real_gateway import RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, ROOT, environ
 from tests.conformance.wire_client import Event, Reply
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -66,7 +65,3 @@ async def answer(desk: Desk, caller: Caller = PERSON, **fields: str) -> Task | N
     async with asyncio.timeout(5):
         task: Task | None = await desk.service.handle(AnswerQuestion(**fields), caller)
         return task
-
-
-def play(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(story)

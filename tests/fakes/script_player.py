@@ -25,13 +25,9 @@ def turn(text: str = "hi", *, message_id: str = "m-1", task_id: str = "t-1", fir
     return Turn(task_id=TaskId(task_id), message=message, text=f"[A2A:{task_id}:user] {text}", first=first)
 
 
-def play(driver: ScriptedDriver, taken: Turn) -> list[TurnEvent]:
+async def play(driver: ScriptedDriver, taken: Turn) -> list[TurnEvent]:
     """What the agent does with one message, without the two events that begin every turn."""
-
-    async def collected() -> list[TurnEvent]:
-        return [event async for event in driver.take_turn(taken)]
-
-    submitted, started, *rest = asyncio.run(collected())
+    submitted, started, *rest = [event async for event in driver.take_turn(taken)]
     assert isinstance(submitted, Submitted)
     assert isinstance(started, TurnStarted)
     return rest

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from synapse.config.process import SystemClock
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
 from synapse.core.requests import AddExternal, ExternalAgent
 from synapse.external.agents import Externals
@@ -148,7 +147,7 @@ def test_a_server_that_speaks_something_else_is_refused(externals: Externals, an
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
 def test_a_server_that_never_finishes_does_not_hold_us(answer: bytes) -> None:
-    client = A2AClient(SystemClock(), discover_seconds=0.2)
+    client = A2AClient(discover_seconds=0.2)
 
     with (
         rude_server(answer, Manners.SAY_NOTHING) as url,
@@ -158,7 +157,7 @@ def test_a_server_that_never_finishes_does_not_hold_us(answer: bytes) -> None:
 
 
 def test_a_server_that_answers_byte_by_byte_does_not_hold_us() -> None:
-    client = A2AClient(SystemClock(), discover_seconds=0.2)
+    client = A2AClient(discover_seconds=0.2)
 
     with (
         rude_server(b"HTTP/1.1 200 OK\r\nX-Drip: ", Manners.DRIP) as url,
@@ -170,7 +169,7 @@ def test_a_server_that_answers_byte_by_byte_does_not_hold_us() -> None:
 def test_an_answer_without_end_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, stranger: Stranger, externals: Externals
 ) -> None:
-    monkeypatch.setattr("synapse.net.http.LARGEST_ANSWER", 1000)
+    monkeypatch.setattr("synapse.external.requests.LARGEST_ANSWER", 1000)
     stranger.serves(CARD_PATH, {**CARD, "description": "x" * 2000})
 
     with pytest.raises(ExternalAgentFailed, match="its answer is larger than 1000 bytes"):

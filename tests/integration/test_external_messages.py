@@ -241,6 +241,21 @@ def test_an_agent_that_refuses_or_makes_no_sense_is_an_error(
     assert str(caught.value).startswith("'other': ")
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"), [(5000, "its stream is longer than 10000 bytes"), (1, "neither a task nor a message")]
+)
+def test_a_stream_without_end_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, stranger: Stranger, externals: Externals, lines: int, said: str
+) -> None:
+    monkeypatch.setattr("synapse.external.requests.LARGEST_ANSWER", 10_000)
+    stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc", streaming=True))
+    stranger.routes["/rpc"] = lambda heard: Said(events=[rpc(heard, {}) for _ in range(lines)])
+    add(externals, stranger.url)
+
+    with pytest.raises(ExternalAgentFailed, match=said):
+        send(externals)
+
+
 def test_an_agent_that_is_gone_is_unreachable(tmp_path: Path, externals: Externals) -> None:
     with stranger_at_home() as stranger:
         stranger.serves(CARD_PATH, card_1_0(f"{stranger.url}/rpc"))

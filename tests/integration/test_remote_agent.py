@@ -14,19 +14,13 @@ from synapse.core.errors import ExternalAgentFailed
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.core.requests import ExternalAgent
 from synapse.core.task import TaskId
-from synapse.external.client import A2AClient
+from synapse.external.client import MOST_AT_ONCE, A2AClient
 from synapse.external.conversation import Patience
 from synapse.external.driver import FileThreads, RemoteDriver
-from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server, stranger_at_home
+from tests.fakes.strangers import Heard, Object, Said, Stranger, card_0_3, card_1_0, rpc, rude_server
 
 BOUND = 30.0
 PATIENCE = Patience(first_pause=0.01, answer=10.0, lost=10.0)
-
-
-@pytest.fixture
-def stranger() -> Generator[Stranger]:
-    with stranger_at_home() as stranger:
-        yield stranger
 
 
 def task(state: str, text: str = "") -> Object:
@@ -37,7 +31,7 @@ def task(state: str, text: str = "") -> Object:
 def events_of(card: Object, url: str, folder: Path, *, interrupts: bool = False) -> list[TurnEvent]:
     async def turn() -> list[TurnEvent]:
         agent = ExternalAgent(alias="other", url=url, name="Other", card=card)
-        client = A2AClient(SystemClock(), credentials=lambda _alias: {"X-Key": "k"})
+        client = A2AClient(credentials=lambda _alias: {"X-Key": "k"})
         driver = RemoteDriver(agent, client, FileThreads(folder / "t.json"), SystemClock(), PATIENCE)
         message = Message(message_id=MessageId("m-1"), role=Role.USER, parts=(TextPart(text="hi"),))
         events: list[TurnEvent] = []
@@ -110,11 +104,37 @@ def test_a_cancel_is_sent_while_the_stream_is_open(stranger: Stranger, tmp_path:
     assert events[-1] == Failed("interrupted", "it was canceled there")
 
 
+def test_only_so_many_requests_are_open_at_once_and_the_next_one_keeps_its_deadline(stranger: Stranger) -> None:
+    def working(heard: Heard) -> Generator[Object]:
+        yield rpc(heard, {"task": task("TASK_STATE_WORKING")})
+        stranger.until_released()
+
+    stranger.routes["/rpc"] = lambda heard: Said(events=working(heard))
+    agent = ExternalAgent(
+        alias="other", url=stranger.url, name="O", card=card_1_0(f"{stranger.url}/rpc", streaming=True)
+    )
+
+    async def story() -> None:
+        client = A2AClient()
+        streams = [client.follow(agent, "r-1", 60.0) for _ in range(MOST_AT_ONCE)]
+        async with asyncio.timeout(BOUND):
+            await asyncio.gather(*(anext(stream) for stream in streams))
+            with pytest.raises(TimeoutError):
+                await client.look(agent, "r-1", 0.1)
+            assert len(stranger.heard) == MOST_AT_ONCE
+            await streams.pop().aclose()
+            following = client.follow(agent, "r-1", 60.0)
+            await anext(following)
+            await asyncio.gather(*(stream.aclose() for stream in (*streams, following)))
+
+    asyncio.run(story())
+
+
 def test_credentials_are_not_sent_where_others_could_read_them() -> None:
     async def look() -> None:
         card = card_1_0("http://agents.example.com/rpc")
         agent = ExternalAgent(alias="other", url="https://agents.example.com", name="Other", card=card)
-        await A2AClient(SystemClock(), credentials=lambda _alias: {"X-Key": "k"}).look(agent, "t", 1.0)
+        await A2AClient(credentials=lambda _alias: {"X-Key": "k"}).look(agent, "t", 1.0)
 
     with pytest.raises(ExternalAgentFailed, match="would be seen by others"):
         asyncio.run(look())

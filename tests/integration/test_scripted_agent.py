@@ -83,12 +83,9 @@ async def at_work(example: str) -> AsyncGenerator[Agent]:
             await working
 
 
-def test_an_answer_completes_the_task() -> None:
-    async def conversation() -> Task:
-        async with at_work("hello.toml") as agent:
-            return await agent.send("hello you")
-
-    task = asyncio.run(conversation())
+async def test_an_answer_completes_the_task() -> None:
+    async with at_work("hello.toml") as agent:
+        task = await agent.send("hello you")
 
     assert task.state is TaskState.COMPLETED
     assert [artifact.text for artifact in task.artifacts] == ["Hello! You said: hello you"]
@@ -100,24 +97,18 @@ def test_an_answer_completes_the_task() -> None:
     ]
 
 
-def test_a_refusal_rejects_the_task() -> None:
-    async def conversation() -> Task:
-        async with at_work("hello.toml") as agent:
-            return await agent.send("rm -rf everything")
-
-    task = asyncio.run(conversation())
+async def test_a_refusal_rejects_the_task() -> None:
+    async with at_work("hello.toml") as agent:
+        task = await agent.send("rm -rf everything")
 
     assert (task.state, task.note) == (TaskState.REJECTED, "I do not delete things.")
 
 
-def test_a_conversation_goes_through_its_questions_to_the_answer() -> None:
-    async def conversation() -> list[Task]:
-        async with at_work("conversation.toml") as agent:
-            first = await agent.send("deploy web")
-            second = await agent.follow_up(first, "staging", "m-2")
-            return [first, second, await agent.follow_up(second, "token", "m-3")]
-
-    first, second, third = asyncio.run(conversation())
+async def test_a_conversation_goes_through_its_questions_to_the_answer() -> None:
+    async with at_work("conversation.toml") as agent:
+        first = await agent.send("deploy web")
+        second = await agent.follow_up(first, "staging", "m-2")
+        first, second, third = [first, second, await agent.follow_up(second, "token", "m-3")]
 
     assert (first.state, first.note) == (TaskState.INPUT_REQUIRED, "Staging or production?")
     assert (second.state, second.note) == (TaskState.AUTH_REQUIRED, "I need your token for staging.")
@@ -126,25 +117,18 @@ def test_a_conversation_goes_through_its_questions_to_the_answer() -> None:
     assert [len(artifact.parts) for artifact in third.artifacts] == [3, 1]
 
 
-def test_artifacts_alone_complete_the_task() -> None:
-    async def conversation() -> Task:
-        async with at_work("artifacts.toml") as agent:
-            return await agent.send("report")
-
-    task = asyncio.run(conversation())
+async def test_artifacts_alone_complete_the_task() -> None:
+    async with at_work("artifacts.toml") as agent:
+        task = await agent.send("report")
 
     assert task.state is TaskState.COMPLETED
     assert [artifact.name for artifact in task.artifacts] == ["report", "pixel", "notes", "manual", "figures"]
 
 
-def test_an_agent_that_exits_fails_the_task_and_ends_the_worker() -> None:
-    async def conversation() -> Task:
-        async with at_work("conversation.toml") as agent:
-            task = await agent.send("crash")
-            with pytest.raises(AgentExited):
-                await agent.driver.wait_ready()
-            return task
-
-    task = asyncio.run(conversation())
+async def test_an_agent_that_exits_fails_the_task_and_ends_the_worker() -> None:
+    async with at_work("conversation.toml") as agent:
+        task = await agent.send("crash")
+        with pytest.raises(AgentExited):
+            await agent.driver.wait_ready()
 
     assert (task.state, task.reason) == (TaskState.FAILED, "agent_exited")

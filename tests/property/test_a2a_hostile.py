@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -94,9 +93,9 @@ QUERIES = st.sampled_from(
 ) | st.binary(max_size=20)
 
 
-def answer(exchange: Exchange) -> Exchange:
+async def answer(exchange: Exchange) -> Exchange:
     app = HttpApp(FixedService(TaskNotFound("t")), DIALECTS, admit=lambda _: ME, choose=DialectChoice(DIALECTS))
-    return asyncio.run(exchange.run(app))
+    return await exchange.run(app)
 
 
 def check(exchange: Exchange) -> None:
@@ -107,7 +106,7 @@ def check(exchange: Exchange) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(place=PLACES, version=VERSIONS, query=QUERIES, body=near(PARAMS) | st.binary(max_size=60))
-def test_any_rest_request_is_answered(place: tuple[str, str], version: str, query: bytes, body: Any) -> None:
+async def test_any_rest_request_is_answered(place: tuple[str, str], version: str, query: bytes, body: Any) -> None:
     method, path = place
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {"a2a_version": version} if version else {}
@@ -121,16 +120,16 @@ def test_any_rest_request_is_answered(place: tuple[str, str], version: str, quer
         **named,
     )
 
-    check(answer(exchange))
+    check(await answer(exchange))
 
 
 @settings(max_examples=300, deadline=None)
 @given(method=METHODS, version=VERSIONS, params=near(PARAMS), call_id=st.integers() | st.text(max_size=3) | st.none())
-def test_any_call_is_answered_with_its_id(method: str, version: str, params: Any, call_id: Any) -> None:
+async def test_any_call_is_answered_with_its_id(method: str, version: str, params: Any, call_id: Any) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": call_id, "method": method, "params": params}).encode()
     assume(b"Infinity" not in body and b"NaN" not in body)  # which Python writes, but is no JSON
     named = {"a2a_version": version} if version else {}
-    exchange = answer(Exchange("POST", "/", body, query=b"", content_type="application/json", **named))
+    exchange = await answer(Exchange("POST", "/", body, query=b"", content_type="application/json", **named))
 
     check(exchange)
     told = exchange.json if exchange.body.startswith(b"{") else json.loads(exchange.body.removeprefix(b"data: "))
@@ -140,9 +139,9 @@ def test_any_call_is_answered_with_its_id(method: str, version: str, params: Any
 
 @settings(max_examples=200, deadline=None)
 @given(body=near({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": PARAMS}) | st.binary(max_size=60))
-def test_anything_at_the_door_of_json_rpc_is_answered(body: Any) -> None:
+async def test_anything_at_the_door_of_json_rpc_is_answered(body: Any) -> None:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    exchange = answer(Exchange("POST", "/", content, query=b"", content_type="application/json"))
+    exchange = await answer(Exchange("POST", "/", content, query=b"", content_type="application/json"))
 
     check(exchange)
     assert exchange.json["jsonrpc"] == "2.0"

@@ -25,7 +25,7 @@ from synapse.dialects.a2a_v1.encode import CardFacts, agent_card
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect
 from synapse.dialects.dialect import WireRequest
 from tests.property.conversations import ARTIFACTS, MESSAGES, NAMES, PARTS, TASKS, TEXTS, updates
-from tests.unit.dialects.a2a_v1.samples import a_task
+from tests.samples.tasks import a_task
 
 RPC = a2a_v1_dialect().rpc
 ROLES: Any = {"user": a2a_pb2.ROLE_USER, "agent": a2a_pb2.ROLE_AGENT}

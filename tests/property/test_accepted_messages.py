@@ -183,25 +183,24 @@ class Story:
 @pytest.mark.parametrize("beginning", ["answers", "doubts", "hangs"])
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(story=steps)
-def test_every_accepted_message_ends_exactly_once_and_is_typed_at_most_once(beginning: Mood, story: list[Step]) -> None:
-    async def run() -> None:
-        told = Story()
-        await told.begin()
-        told.driver.mood = beginning
-        for step in story:
-            await told.play(step)
-        await told.settle()
-        for known in told.accepted:
-            task = await told.desk.task(known.id)
-            finals = [receipt for receipt in task.receipts if receipt.step.is_final]
-            text = task.message.text
-            assert task.state.is_terminal, (text, task.state, task.receipts)
-            assert len(finals) == 1, (text, task.receipts)
-            assert told.typed[text] <= 1 + told.retries[text], (text, task.receipts)
-            if task.state is TaskState.COMPLETED:
-                assert told.typed[text] >= 1
-            if text in told.untyped_when_canceled:
-                assert told.typed[text] == 0, (text, task.receipts)
-        await told.end()
-
-    asyncio.run(run())
+async def test_every_accepted_message_ends_exactly_once_and_is_typed_at_most_once(
+    beginning: Mood, story: list[Step]
+) -> None:
+    told = Story()
+    await told.begin()
+    told.driver.mood = beginning
+    for step in story:
+        await told.play(step)
+    await told.settle()
+    for known in told.accepted:
+        task = await told.desk.task(known.id)
+        finals = [receipt for receipt in task.receipts if receipt.step.is_final]
+        text = task.message.text
+        assert task.state.is_terminal, (text, task.state, task.receipts)
+        assert len(finals) == 1, (text, task.receipts)
+        assert told.typed[text] <= 1 + told.retries[text], (text, task.receipts)
+        if task.state is TaskState.COMPLETED:
+            assert told.typed[text] >= 1
+        if text in told.untyped_when_canceled:
+            assert told.typed[text] == 0, (text, task.receipts)
+    await told.end()

@@ -54,7 +54,7 @@ def answers(draw: st.DrawFn, wide: int) -> str:
     return row + draw(st.sampled_from(("", "\r\n" + row, "\r\n")))
 
 
-RUNS = int(os.environ.get("SYNAPSE_RANDOM_DELIVERIES", "1200"))
+RUNS = int(os.environ.get("SYNAPSE_RANDOM_DELIVERIES", "300"))
 happenings = st.lists(
     st.builds(
         Happening,
@@ -172,7 +172,9 @@ def test_what_a_person_has_in_the_line_keeps_the_message_for_as_long_as_it_is_th
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["line", "editor", "page", "quiet"])
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=min(400, RUNS), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(data=st.data(), at=st.floats(0.9, 2.5))
 def test_a_message_that_is_canceled_in_time_is_never_submitted_by_us(kind: str, data: st.DataObject, at: float) -> None:
     scenario = data.draw(scenarios(kind))

@@ -153,10 +153,10 @@ async def follow(
     buffer=st.integers(1, 6),
     tailed=st.booleans(),
 )
-def test_any_cut_and_resume_loses_and_repeats_nothing(
+async def test_any_cut_and_resume_loses_and_repeats_nothing(
     log: list[TaskEvent], moves: list[list[str]], after: int | None, buffer: int, tailed: bool
 ) -> None:
-    reader, heard = asyncio.run(asyncio.wait_for(follow(log, moves, after, buffer, tailed=tailed), 20))
+    reader, heard = await asyncio.wait_for(follow(log, moves, after, buffer, tailed=tailed), 20)
 
     assert [update.event for update in heard] == log
     if after is None:

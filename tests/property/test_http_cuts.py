@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -114,19 +113,19 @@ async def heard(pieces: list[bytes], *, patient: bool) -> tuple[Any, ...]:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=150)
 @given(streams(), st.data())
-def test_what_is_answered_does_not_depend_on_how_the_bytes_were_cut(stream: bytes, data: st.DataObject) -> None:
+async def test_what_is_answered_does_not_depend_on_how_the_bytes_were_cut(stream: bytes, data: st.DataObject) -> None:
     places = sorted(data.draw(st.sets(st.integers(1, max(1, len(stream) - 1)), max_size=6)))
     pieces = [stream[start:end] for start, end in zip([0, *places], [*places, len(stream)], strict=True)]
 
-    at_once = asyncio.run(heard([stream], patient=True))
-    cut = asyncio.run(heard([piece for piece in pieces if piece], patient=data.draw(st.booleans())))
+    at_once = await heard([stream], patient=True)
+    cut = await heard([piece for piece in pieces if piece], patient=data.draw(st.booleans()))
 
     assert cut == at_once
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.binary(max_size=60), max_size=5))
-def test_whatever_comes_nothing_breaks(pieces: list[bytes]) -> None:
-    told, _ = asyncio.run(heard([piece for piece in pieces if piece], patient=True))
+async def test_whatever_comes_nothing_breaks(pieces: list[bytes]) -> None:
+    told, _ = await heard([piece for piece in pieces if piece], patient=True)
 
     assert all(status == 400 for status, _ in told)

@@ -123,8 +123,8 @@ def _word(update: Update) -> Notification:
 
 @settings(max_examples=60, deadline=None)
 @given(acts=ACTS, drawn=st.lists(st.sampled_from(ANSWERS), max_size=40))
-def test_every_event_is_told_in_order_and_none_is_lost(acts: list[str], drawn: list[Posted]) -> None:
-    async def story() -> None:
+async def test_every_event_is_told_in_order_and_none_is_lost(acts: list[str], drawn: list[Posted]) -> None:
+    async with asyncio.timeout(30):
         world = World(Receiver(iter(drawn)))
         await world.open(0, "https://a", "https://b")
         await world.open(1, "https://c")
@@ -148,13 +148,11 @@ def test_every_event_is_told_in_order_and_none_is_lost(acts: list[str], drawn: l
             assert [body for body, _ in groupby(taken)] == await world.told(number)
             assert len(taken) - len(set(taken)) <= crashes
 
-    asyncio.run(asyncio.wait_for(story(), 30))
-
 
 @settings(max_examples=30, deadline=None)
 @given(drawn=st.lists(st.sampled_from([*ANSWERS, REFUSED]), max_size=30))
-def test_what_is_not_taken_is_given_up_and_the_order_of_the_rest_is_kept(drawn: list[Posted]) -> None:
-    async def story() -> None:
+async def test_what_is_not_taken_is_given_up_and_the_order_of_the_rest_is_kept(drawn: list[Posted]) -> None:
+    async with asyncio.timeout(30):
         world = World(Receiver(iter(drawn)))
         await world.open(0, "https://a")
         await world.open(1)
@@ -169,5 +167,3 @@ def test_what_is_not_taken_is_given_up_and_the_order_of_the_rest_is_kept(drawn: 
         expected = [body for body in await world.told(0) if int(body.partition(" ")[0]) in delivered]
         assert world.receiver.taken.get("https://a", []) == expected
         assert len(deliveries) == len(await world.told(0))
-
-    asyncio.run(asyncio.wait_for(story(), 30))

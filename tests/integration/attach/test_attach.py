@@ -98,7 +98,7 @@ def visit(room: Room, *words: str, story: Callable[[Seat], None]) -> asyncio.Fut
     return asyncio.ensure_future(asyncio.to_thread(sit))
 
 
-def test_a_visitor_sees_the_screen_at_once_types_and_leaves_it_running(tmp_path: Path) -> None:
+async def test_a_visitor_sees_the_screen_at_once_types_and_leaves_it_running(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         before = termios.tcgetattr(seat.terminal)
         seat.sees("echo: before you came")
@@ -108,39 +108,30 @@ def test_a_visitor_sees_the_screen_at_once_types_and_leaves_it_running(tmp_path:
         seat.sees("left: detached None")
         assert termios.tcgetattr(seat.terminal) == before
 
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
-            await here.stage.turn("before you came")
-            await visit(here, story=story)
+    async with room(dummy().command, tmp_path) as here:
+        await here.stage.turn("before you came")
+        await visit(here, story=story)
 
-            assert answer(await here.stage.turn("still there?")) == "echo: still there?"
-
-    asyncio.run(scene())
+        assert answer(await here.stage.turn("still there?")) == "echo: still there?"
 
 
-def test_the_size_follows_the_one_who_types(tmp_path: Path) -> None:
+async def test_the_size_follows_the_one_who_types(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("size 100x30")
         seat.resizes(71, 19)
         seat.sees("size 71x19")
 
-    async def scene() -> None:
-        async with room(agent("sizes"), tmp_path) as here:
-            here.stage.program.resize(120, 40)
-            await visit(here, story=story)
+    async with room(agent("sizes"), tmp_path) as here:
+        here.stage.program.resize(120, 40)
+        await visit(here, story=story)
 
-            assert here.stage.program.size == (71, 19)
-
-    asyncio.run(scene())
+        assert here.stage.program.size == (71, 19)
 
 
-def test_several_look_and_the_first_types_until_another_takes_over(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
-            await here.stage.ready()
-            await asyncio.to_thread(two_visitors, here)
-
-    asyncio.run(scene())
+async def test_several_look_and_the_first_types_until_another_takes_over(tmp_path: Path) -> None:
+    async with room(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        await asyncio.to_thread(two_visitors, here)
 
 
 def two_visitors(here: Room) -> None:
@@ -172,7 +163,7 @@ def second_takes_over(first: Seat, second: Seat) -> None:
     first.sees("echo: three")
 
 
-def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
+async def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("\x1c")
@@ -180,23 +171,17 @@ def test_one_who_only_looks_cannot_type(tmp_path: Path) -> None:
         seat.types("\x1d")
         seat.sees("left: detached")
 
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
-            await here.stage.ready()
-            await visit(here, "look", "take", story=story)
+    async with room(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        await visit(here, "look", "take", story=story)
 
-            assert "hello" not in here.stage.screen()
-
-    asyncio.run(scene())
+        assert "hello" not in here.stage.screen()
 
 
-def test_one_may_come_to_take_over_at_once(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
-            await here.stage.ready()
-            await asyncio.to_thread(taking_visitor, here)
-
-    asyncio.run(scene())
+async def test_one_may_come_to_take_over_at_once(tmp_path: Path) -> None:
+    async with room(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        await asyncio.to_thread(taking_visitor, here)
 
 
 def taking_visitor(here: Room) -> None:
@@ -209,7 +194,7 @@ def taking_visitor(here: Room) -> None:
             second.sees("echo: mine")
 
 
-def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_path: Path) -> None:
+async def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("looking only")
         seat.sees("takes over · painted for 120 x 40 ")
@@ -219,25 +204,22 @@ def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_over(tmp_
         seat.types("mine\r")
         seat.sees("echo: mine")
 
-    async def scene() -> None:
-        keys, their_keys = os.pipe()
-        sink = os.open(os.devnull, os.O_WRONLY)
-        person = PersonStreams(keys, sink)
-        try:
-            async with room(dummy().command, tmp_path, users=TerminalUsers(person=person)) as here:
-                await here.stage.ready()
-                here.stage.program.resize(120, 40)
-                await visit(here, story=story)
+    keys, their_keys = os.pipe()
+    sink = os.open(os.devnull, os.O_WRONLY)
+    person = PersonStreams(keys, sink)
+    try:
+        async with room(dummy().command, tmp_path, users=TerminalUsers(person=person)) as here:
+            await here.stage.ready()
+            here.stage.program.resize(120, 40)
+            await visit(here, story=story)
 
-                assert "not mine" not in here.stage.screen()
-        finally:
-            for number in (keys, their_keys, sink):
-                os.close(number)
-
-    asyncio.run(scene())
+            assert "not mine" not in here.stage.screen()
+    finally:
+        for number in (keys, their_keys, sink):
+            os.close(number)
 
 
-def test_the_detach_key_can_be_another(tmp_path: Path) -> None:
+async def test_the_detach_key_can_be_another(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("a\x1d\r")
@@ -245,14 +227,11 @@ def test_the_detach_key_can_be_another(tmp_path: Path) -> None:
         seat.types("\x1b[111;5u")
         seat.sees("left: detached")
 
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
-            await visit(here, "key=o", story=story)
-
-    asyncio.run(scene())
+    async with room(dummy().command, tmp_path) as here:
+        await visit(here, "key=o", story=story)
 
 
-def test_the_end_of_the_program_ends_the_visit_with_its_status(tmp_path: Path) -> None:
+async def test_the_end_of_the_program_ends_the_visit_with_its_status(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("lines 3\r")
@@ -260,15 +239,12 @@ def test_the_end_of_the_program_ends_the_visit_with_its_status(tmp_path: Path) -
         seat.sees("left: the program has ended 6")
         assert b"line 3" in seat.seen
 
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
-            await visit(here, story=story)
-
-    asyncio.run(scene())
+    async with room(dummy().command, tmp_path) as here:
+        await visit(here, story=story)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_visitor_that_is_ended_leaves_its_terminal_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_visitor_that_is_ended_leaves_its_terminal_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
     def sit(here: Room) -> None:
         words = f"{sys.executable} {CLIENT} {here.socket}; echo left with $?; sleep 60"
         with seated("sh", "-c", words) as seat:
@@ -280,31 +256,25 @@ def test_a_visitor_that_is_ended_leaves_its_terminal_as_it_was(tmp_path: Path, n
             seat.sees(f"left with {128 + number}")
             assert termios.tcgetattr(seat.terminal) == before
 
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
+    async with room(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        await asyncio.to_thread(sit, here)
+
+
+async def test_a_slow_visitor_gets_a_fresh_picture_instead_of_a_backlog(tmp_path: Path) -> None:
+    async with room(agent("flooder", "30"), tmp_path) as here:
+        with here.visitor() as seat:
+            await asyncio.to_thread(seat.sees, "this is a line")
+            # All of the flood is printed while the visitor reads nothing of it.
             await here.stage.ready()
-            await asyncio.to_thread(sit, here)
+            await asyncio.to_thread(seat.sees, "> ")
+            assert len(seat.seen) < 15_000_000
 
-    asyncio.run(scene())
-
-
-def test_a_slow_visitor_gets_a_fresh_picture_instead_of_a_backlog(tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with room(agent("flooder", "30"), tmp_path) as here:
-            with here.visitor() as seat:
-                await asyncio.to_thread(seat.sees, "this is a line")
-                # All of the flood is printed while the visitor reads nothing of it.
-                await here.stage.ready()
-                await asyncio.to_thread(seat.sees, "> ")
-                assert len(seat.seen) < 15_000_000
-
-                seat.types("hi\r")
-                await asyncio.to_thread(seat.sees, "hello")
-
-    asyncio.run(scene())
+            seat.types("hi\r")
+            await asyncio.to_thread(seat.sees, "hello")
 
 
-def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_path: Path) -> None:
+async def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_path: Path) -> None:
     sent: list[tuple[str, str]] = []
 
     def story(seat: Seat) -> None:
@@ -313,45 +283,36 @@ def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_path: 
         seat.types("hello\r")
         seat.sees("echo: hello")
 
-    async def scene() -> None:
-        routing = LineRouting(lambda name: name, lambda target, text: sent.append((target, text)))
-        async with room(dummy().command, tmp_path, users=TerminalUsers(routing=routing)) as here:
-            await here.stage.ready()
-            await visit(here, story=story)
+    routing = LineRouting(lambda name: name, lambda target, text: sent.append((target, text)))
+    async with room(dummy().command, tmp_path, users=TerminalUsers(routing=routing)) as here:
+        await here.stage.ready()
+        await visit(here, story=story)
 
-            assert sent == [("codex", "hi")]
-            assert "echo: @codex" not in here.stage.screen()
-
-    asyncio.run(scene())
+        assert sent == [("codex", "hi")]
+        assert "echo: @codex" not in here.stage.screen()
 
 
-def test_a_visitors_terminal_does_not_answer_the_programs_queries_a_second_time(tmp_path: Path) -> None:
+async def test_a_visitors_terminal_does_not_answer_the_programs_queries_a_second_time(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("> ")
         seat.types("a\x1b[?62c\x1b[1;2R\x1b]11;rgb:0/0/0\x07b\x1b[<")
         seat.types("35;1;1Mc\r")
         seat.sees("echo: ab")
 
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path) as here:
-            await here.stage.ready()
-            await visit(here, story=story)
+    async with room(dummy().command, tmp_path) as here:
+        await here.stage.ready()
+        await visit(here, story=story)
 
-            assert "62" not in here.stage.screen()
-            assert "rgb" not in here.stage.screen()
-
-    asyncio.run(scene())
+        assert "62" not in here.stage.screen()
+        assert "rgb" not in here.stage.screen()
 
 
-def test_an_agent_may_not_attach(tmp_path: Path) -> None:
+async def test_an_agent_may_not_attach(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
         seat.sees("left: the agent's host has closed the connection")
 
-    async def scene() -> None:
-        async with room(dummy().command, tmp_path, caller=Caller(agent_id="codex-1")) as here:
-            await visit(here, story=story)
-
-    asyncio.run(scene())
+    async with room(dummy().command, tmp_path, caller=Caller(agent_id="codex-1")) as here:
+        await visit(here, story=story)
 
 
 def test_a_socket_without_a_host_is_told(tmp_path: Path) -> None:
@@ -366,7 +327,7 @@ def test_a_socket_without_a_host_is_told(tmp_path: Path) -> None:
         (404, "refused: this agent has no terminal to attach to"),
     ],
 )
-def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, status: int, said: str) -> None:
+async def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, status: int, said: str) -> None:
     body = '{"error": {"code": "person_required", "message": "only a person may attach", "hint": ""}}'
 
     async def serve(_: ServerConnection) -> None:
@@ -375,13 +336,10 @@ def test_a_host_that_refuses_is_told_in_its_own_words(tmp_path: Path, status: in
     def refuse(connection: ServerConnection, _: Request) -> Response:
         return connection.respond(status, body)
 
-    async def scene() -> None:
-        path = str(tmp_path / "refusing.sock")
-        async with unix_serve(serve, path, process_request=refuse):
-            with seated(sys.executable, CLIENT, path) as seat:
-                await asyncio.to_thread(seat.sees, said)
-
-    asyncio.run(scene())
+    path = str(tmp_path / "refusing.sock")
+    async with unix_serve(serve, path, process_request=refuse):
+        with seated(sys.executable, CLIENT, path) as seat:
+            await asyncio.to_thread(seat.sees, said)
 
 
 def shown(seat: Seat) -> Picture:
@@ -391,7 +349,7 @@ def shown(seat: Seat) -> Picture:
     return screen.picture()
 
 
-def test_after_kill_9_of_a_visitor_reset_repairs_the_terminal_and_stty_sane_does_not(tmp_path: Path) -> None:
+async def test_after_kill_9_of_a_visitor_reset_repairs_the_terminal_and_stty_sane_does_not(tmp_path: Path) -> None:
     if shutil.which("reset") is None:
         pytest.skip("reset is not installed")
 
@@ -410,14 +368,11 @@ def test_after_kill_9_of_a_visitor_reset_repairs_the_terminal_and_stty_sane_does
         seat.types("reset\r")
         seat.reads_until(lambda: not shown(seat).alternate, "the ordinary screen")
 
-    async def scene() -> None:
-        async with room(agent("painter"), tmp_path) as here:
-            await here.stage.sees("%")
+    async with room(agent("painter"), tmp_path) as here:
+        await here.stage.sees("%")
 
-            def sit() -> None:
-                with seated("bash", "--norc", "--noprofile", "--noediting", "-i") as seat:
-                    story(seat, here.socket)
+        def sit() -> None:
+            with seated("bash", "--norc", "--noprofile", "--noediting", "-i") as seat:
+                story(seat, here.socket)
 
-            await asyncio.to_thread(sit)
-
-    asyncio.run(scene())
+        await asyncio.to_thread(sit)

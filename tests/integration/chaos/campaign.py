@@ -23,19 +23,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from synapse.client.http import NoAnswer
-from tests.integration.chaos.house import (
-    LINE_RULES,
-    PAGE_RULES,
-    ROOT,
-    House,
-    RunningHost,
-    nonces,
-    open_house,
-    until,
-)
+from tests.integration.chaos.house import LINE_RULES, PAGE_RULES, ROOT, House, RunningHost, nonces, open_house
 from tests.integration.chaos.letters import Letter, draw, write_letters
 from tests.integration.chaos.verdict import WHOLE_MESSAGES, Verdict, judge
 from tests.integration.recovery.journal_file import all_events, all_tasks
+from tests.integration.waiting import until
 
 SENDERS: Final = 4
 AGENTS: Final = (

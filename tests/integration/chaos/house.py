@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any, Final
 from synapse.client.http import Answer, HostAddress, NoAnswer, request
 from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry, is_running, start_time
+from tests.integration.waiting import until
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 AGENTS: Final = ROOT / "tests" / "agents"
@@ -287,16 +286,6 @@ def steps_of(task: dict[str, Any]) -> list[str]:
 def nonces(text: str) -> list[str]:
     """The numbers of the messages that a text holds; each message of these tests has one."""
     return re.findall(r"<<([0-9a-f]{12})>>", text)
-
-
-def until(
-    condition: Callable[[], bool], what: str, seen: Callable[[], object] = lambda: "", bound: float = BOUND
-) -> None:
-    """Wait for something in another process that no event tells of."""
-    end = time.monotonic() + bound
-    while not condition():
-        assert time.monotonic() < end, f"waited {bound:.0f} s for {what}; there is {seen()!r}"
-        select.select((), (), (), TICK)
 
 
 @contextmanager

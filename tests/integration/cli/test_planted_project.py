@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from synapse.registry.files import start_time
-from tests.integration.cli.session import COMMAND, PATIENCE, ROOT, Ran
+from tests.integration.cli.session import COMMAND, PATIENCE, ROOT, has_agents
+from tests.samples.commands import Ran
 
 pytestmark = pytest.mark.integration
 EVIL = """
@@ -111,8 +112,9 @@ class Victim:
 def victim(tmp_path: Path) -> Iterator[Victim]:
     person = Victim(tmp_path)
     yield person
-    person.run("stop", "gateway", "--force")
-    person.run("stop", "--all", "--force")
+    if has_agents(person.state):
+        person.run("stop", "gateway", "--force")
+        person.run("stop", "--all", "--force")
 
 
 def plant_home(victim: Victim) -> Path:

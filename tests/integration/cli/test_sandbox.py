@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.sandbox import can_hide_pids, with_own_pids, without_connections
-from tests.integration.cli.session import COMMAND, Ran, Session, session
+from tests.integration.cli.session import COMMAND, Session, session
+from tests.samples.commands import Ran
 
 pytestmark = [
     pytest.mark.integration,

@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.conformance.real_gateway import RunningGateway, gateway, new_key, until
+from tests.conformance.real_gateway import RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, ROOT, environ, scripted_host
 from tests.fakes.strangers import Heard, Said, Stranger, card_0_3, card_1_0, rpc, stranger_at_home
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

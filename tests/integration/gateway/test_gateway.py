@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key, until
+from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
 from tests.conformance.wire_client import WireClient
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -49,7 +49,7 @@ class CommandedService(InMemoryService):
         return CommandResult(task_id="t", version=3)
 
 
-def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
+async def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
     registry = FileRegistry(tmp_path / "registry")
 
     async def story(services: list[CommandedService], entry: AgentEntry) -> None:
@@ -74,31 +74,28 @@ def test_a_host_is_asked_and_what_it_says_comes_back(tmp_path: Path) -> None:
         return services[0]
 
     with served(tmp_path, make) as host:
-        asyncio.run(story(services, host.entry))
+        await story(services, host.entry)
 
 
-def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp_path: Path) -> None:
+async def test_a_host_that_does_not_answer_is_said_to_be_gone_and_looked_for_again(tmp_path: Path) -> None:
     registry = FileRegistry(tmp_path / "registry")
     # It seems to live, because its process does; nobody listens at its socket.
     entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "none"))
 
-    async def story() -> None:
-        clock = FakeClock()
-        hosts = LocalAgents(registry, HostClient(clock.monotonic), clock, me="synapse-gateway-8000")
-        registry.write(entry)
-        (agent,) = hosts()
-        assert await agent.state() == EXITED
-        with pytest.raises(AgentNotResponding) as refused:
-            await agent.command(CancelTask("t"), LAPTOP)
-        assert not isinstance(refused.value, OutcomeUnknown), "nothing was sent"
-        registry.remove(entry.agent_id)
-        assert hosts() == ()
-
-    asyncio.run(story())
+    clock = FakeClock()
+    hosts = LocalAgents(registry, HostClient(clock.monotonic), clock, me="synapse-gateway-8000")
+    registry.write(entry)
+    (agent,) = hosts()
+    assert await agent.state() == EXITED
+    with pytest.raises(AgentNotResponding) as refused:
+        await agent.command(CancelTask("t"), LAPTOP)
+    assert not isinstance(refused.value, OutcomeUnknown), "nothing was sent"
+    registry.remove(entry.agent_id)
+    assert hosts() == ()
     assert FRESH_SECONDS <= 1
 
 
-def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp_path: Path) -> None:
+async def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp_path: Path) -> None:
     registry = FileRegistry(tmp_path / "registry")
     entry = AgentEntry("synapse-dummy-1", "dummy", name="ada", pid=1, socket=str(tmp_path / "silent"))
     said = Message(message_id=MessageId("my-id"), role=Role.USER, parts=(TextPart(text="hi"),))
@@ -107,24 +104,21 @@ def test_a_host_that_took_a_request_and_said_nothing_leaves_the_outcome_open(tmp
         await reader.readuntil(b"\r\n\r\n")
         writer.close()
 
-    async def story() -> None:
-        clock = FakeClock()
-        client = HostClient(clock.monotonic)
-        hosts = LocalAgents(registry, client, clock, me="synapse-gateway-8000")
-        registry.write(entry)
-        async with await asyncio.start_unix_server(hang_up, entry.socket):
-            (agent,) = hosts()
-            with pytest.raises(OutcomeUnknown, match=r"is not responding\. It is not known whether it took") as sent:
-                await agent.command(SendMessage(message=said, dialect="a2a_v1"), LAPTOP)
-            with pytest.raises(OutcomeUnknown) as canceled:
-                await agent.command(CancelTask("t"), LAPTOP)
-        assert "with the message id 'my-id': a message is never taken twice" in sent.value.hint
-        assert "with the same message id" in canceled.value.hint
-        for told in (errors_1_0.encode_error, errors_0_3.encode_error, errors_supervisor.encode_error):
-            assert b"It is not known whether it took the request" in told(sent.value).body
-        assert errors_1_0.encode_error(sent.value).status == errors_0_3.encode_error(sent.value).status == 503
-
-    asyncio.run(story())
+    clock = FakeClock()
+    client = HostClient(clock.monotonic)
+    hosts = LocalAgents(registry, client, clock, me="synapse-gateway-8000")
+    registry.write(entry)
+    async with await asyncio.start_unix_server(hang_up, entry.socket):
+        (agent,) = hosts()
+        with pytest.raises(OutcomeUnknown, match=r"is not responding\. It is not known whether it took") as sent:
+            await agent.command(SendMessage(message=said, dialect="a2a_v1"), LAPTOP)
+        with pytest.raises(OutcomeUnknown) as canceled:
+            await agent.command(CancelTask("t"), LAPTOP)
+    assert "with the message id 'my-id': a message is never taken twice" in sent.value.hint
+    assert "with the same message id" in canceled.value.hint
+    for told in (errors_1_0.encode_error, errors_0_3.encode_error, errors_supervisor.encode_error):
+        assert b"It is not known whether it took the request" in told(sent.value).body
+    assert errors_1_0.encode_error(sent.value).status == errors_0_3.encode_error(sent.value).status == 503
 
 
 def test_a_gateway_has_a_place_of_its_own(tmp_path: Path) -> None:

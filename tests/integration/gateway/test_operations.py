@@ -13,9 +13,10 @@ from a2a.types import a2a_pb2 as a2a
 
 from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0, target_of
 from tests.conformance.a2a_push_rows import Webhook
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key, until
+from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ, scripted_host
 from tests.conformance.wire_client import WireClient
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

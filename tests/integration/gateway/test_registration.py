@@ -70,7 +70,7 @@ def runs_here(agent_id: str, name: str = "") -> AgentEntry:
 
 
 @pytest.mark.parametrize("taken", ["ada", "synapse-codex-8120"])
-def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_path: Path, taken: str) -> None:
+async def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_path: Path, taken: str) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, residents):
             with pytest.raises(NameTaken):
@@ -82,10 +82,10 @@ def test_nobody_takes_the_name_or_the_id_of_an_agent_that_runs_here(tmp_path: Pa
     registry.write(runs_here("synapse-codex-8120"))
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)
 
 
-def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_stranger(tmp_path: Path) -> None:
+async def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_stranger(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, residents):
             store = await SqliteStore.open(tmp_path / "store.db")
@@ -101,10 +101,10 @@ def test_what_waits_for_an_agent_of_this_machine_is_not_inherited_by_a_stranger(
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)
 
 
-def test_whoever_registers_an_agent_at_the_same_time_gets_the_same_one(tmp_path: Path) -> None:
+async def test_whoever_registers_an_agent_at_the_same_time_gets_the_same_one(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         register = RegisterAgent(url=url, agent="other")
         async with opened(tmp_path) as (externals, residents):
@@ -118,11 +118,11 @@ def test_whoever_registers_an_agent_at_the_same_time_gets_the_same_one(tmp_path:
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)
 
 
 @pytest.mark.parametrize("caller", [LAPTOP, SHARED])
-def test_a_key_names_no_address_of_this_machine(tmp_path: Path, caller: Caller) -> None:
+async def test_a_key_names_no_address_of_this_machine(tmp_path: Path, caller: Caller) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, residents):
             with pytest.raises(InvalidField, match="is a loopback address") as refused:
@@ -133,11 +133,11 @@ def test_a_key_names_no_address_of_this_machine(tmp_path: Path, caller: Caller) 
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)
         assert stranger.heard == []
 
 
-def test_an_agent_that_a_key_registered_is_guarded_at_every_later_call(tmp_path: Path) -> None:
+async def test_an_agent_that_a_key_registered_is_guarded_at_every_later_call(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path, allow=True) as (externals, _):
             agent = await externals.register(RegisterAgent(url=url, agent="other"), LAPTOP)
@@ -154,10 +154,10 @@ def test_an_agent_that_a_key_registered_is_guarded_at_every_later_call(tmp_path:
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)
 
 
-def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_path: Path) -> None:
+async def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, _):
             for caller in (OWNER, LAPTOP):
@@ -166,10 +166,10 @@ def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_path: 
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)
 
 
-def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_path: Path) -> None:
+async def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_path: Path) -> None:
     async def story(*urls: str) -> list[NoAgentThere]:
         told: list[NoAgentThere] = []
         async with opened(tmp_path) as (externals, residents):
@@ -183,7 +183,7 @@ def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_path: Pat
     with stranger_at_home() as stranger, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        unreachable, no_card, no_name = asyncio.run(story(nobody, stranger.url, "http://a..b"))
+        unreachable, no_card, no_name = await story(nobody, stranger.url, "http://a..b")
 
     assert nobody in str(unreachable)
     assert "nobody listens" in str(unreachable)
@@ -195,7 +195,7 @@ def test_where_there_is_no_agent_the_caller_is_told_what_was_tried(tmp_path: Pat
         assert (answer.status, nobody.encode() in answer.body) == (400, True)
 
 
-def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) -> None:
+async def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, residents):
             await externals.start_known()
@@ -215,10 +215,10 @@ def test_what_is_added_and_removed_elsewhere_is_noticed(tmp_path: Path) -> None:
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)
 
 
-def test_a_broken_file_leaves_the_others_where_they_are(tmp_path: Path) -> None:
+async def test_a_broken_file_leaves_the_others_where_they_are(tmp_path: Path) -> None:
     async def story(url: str) -> None:
         async with opened(tmp_path) as (externals, residents):
             await externals.register(RegisterAgent(url=url, agent="other"), OWNER)
@@ -228,4 +228,4 @@ def test_a_broken_file_leaves_the_others_where_they_are(tmp_path: Path) -> None:
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))
-        asyncio.run(story(stranger.url))
+        await story(stranger.url)

@@ -73,69 +73,57 @@ async def gone(one: InProcessAgent) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_resident_takes_messages_and_answers_on_the_shared_store(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as store:
-            residents = InProcessAgents()
-            await residents.add(resident(tmp_path, store))
-            (agent,) = residents()
-            assert (agent.name, await agent.state()) == ("tck", READY)
+async def test_a_resident_takes_messages_and_answers_on_the_shared_store(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        residents = InProcessAgents()
+        await residents.add(resident(tmp_path, store))
+        (agent,) = residents()
+        assert (agent.name, await agent.state()) == ("tck", READY)
 
-            done = await agent.command(SendMessage(message=say("hello"), dialect="a2a_v1"), LAPTOP)
-            task = await until(store, TaskId(done.task_id), TaskState.COMPLETED)
+        done = await agent.command(SendMessage(message=say("hello"), dialect="a2a_v1"), LAPTOP)
+        task = await until(store, TaskId(done.task_id), TaskState.COMPLETED)
 
-            assert (task.inbox, task.scope, task.artifacts[0].text) == ("tck", "key:laptop", "hello")
-            assert await residents.remove("tck")
-            assert not await residents.remove("tck")
-            with pytest.raises(AgentNotResponding):
-                await agent.command(SendMessage(message=say("more"), dialect="a2a_v1"), LAPTOP)
-
-    asyncio.run(story())
+        assert (task.inbox, task.scope, task.artifacts[0].text) == ("tck", "key:laptop", "hello")
+        assert await residents.remove("tck")
+        assert not await residents.remove("tck")
+        with pytest.raises(AgentNotResponding):
+            await agent.command(SendMessage(message=say("more"), dialect="a2a_v1"), LAPTOP)
 
 
-def test_a_name_belongs_to_one_agent_at_a_time(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as store:
-            # The holder is a living process that is not this one.
-            assert await store.claim_inbox("tck", f"{os.getppid()}:0", lambda _: True)
-            one = resident(tmp_path, store)
-            with pytest.raises(NameTaken):
-                await InProcessAgents().add(one)
-            assert not one.is_here
-
-    asyncio.run(story())
+async def test_a_name_belongs_to_one_agent_at_a_time(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        # The holder is a living process that is not this one.
+        assert await store.claim_inbox("tck", f"{os.getppid()}:0", lambda _: True)
+        one = resident(tmp_path, store)
+        with pytest.raises(NameTaken):
+            await InProcessAgents().add(one)
+        assert not one.is_here
 
 
-def test_what_a_resident_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as store:
-            first = resident(tmp_path, store)
-            await first.start()
-            waiting = await sent(first, "wait", "tck-cancel-1")
-            await until(store, waiting, TaskState.WORKING)
-            await first.stop()
-            assert (await store.load(waiting)).state.is_terminal
+async def test_what_a_resident_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        first = resident(tmp_path, store)
+        await first.start()
+        waiting = await sent(first, "wait", "tck-cancel-1")
+        await until(store, waiting, TaskState.WORKING)
+        await first.stop()
+        assert (await store.load(waiting)).state.is_terminal
 
-            second = resident(tmp_path, store)
-            await second.start()
-            await until(store, await sent(second, "hello"), TaskState.COMPLETED)
-            await second.stop()
-
-    asyncio.run(story())
+        second = resident(tmp_path, store)
+        await second.start()
+        await until(store, await sent(second, "hello"), TaskState.COMPLETED)
+        await second.stop()
 
 
-def test_a_resident_whose_driver_ends_is_not_here_any_more(tmp_path: Path) -> None:
+async def test_a_resident_whose_driver_ends_is_not_here_any_more(tmp_path: Path) -> None:
     script = tmp_path / "exit.toml"
     script.write_text("[default]\nsteps = [{ exit = 0 }]\n", encoding="utf-8")
 
-    async def story() -> None:
-        async with opened(tmp_path) as store:
-            residents = InProcessAgents()
-            one = resident(tmp_path, store, script=script)
-            await residents.add(one)
-            await sent(one, "leave")
-            await gone(one)
-            assert residents() == []
-            await residents.stop()
-
-    asyncio.run(story())
+    async with opened(tmp_path) as store:
+        residents = InProcessAgents()
+        one = resident(tmp_path, store, script=script)
+        await residents.add(one)
+        await sent(one, "leave")
+        await gone(one)
+        assert residents() == []
+        await residents.stop()

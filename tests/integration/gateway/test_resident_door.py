@@ -53,42 +53,38 @@ def resident(name: str, store: SqliteStore, settings: Settings) -> InProcessAgen
     )
 
 
-def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
-    async def story() -> None:
-        registry = FileRegistry(settings.registry)
-        store = await SqliteStore.open(settings.store)
-        try:
-            async with asyncio.timeout(BOUND):
-                one = resident("tck", store, settings)
-                await one.start()
-                (entry,) = registry.entries()
-                told = (entry.name, entry.inbox, entry.gateway, entry.port, entry.endpoint)
-                assert told == ("tck", "tck", GATEWAY.agent_id, 0, "http://localhost:8000/agents/tck")
+async def test_it_is_open_from_start_to_stop(settings: Settings) -> None:
+    registry = FileRegistry(settings.registry)
+    store = await SqliteStore.open(settings.store)
+    try:
+        async with asyncio.timeout(BOUND):
+            one = resident("tck", store, settings)
+            await one.start()
+            (entry,) = registry.entries()
+            told = (entry.name, entry.inbox, entry.gateway, entry.port, entry.endpoint)
+            assert told == ("tck", "tck", GATEWAY.agent_id, 0, "http://localhost:8000/agents/tck")
 
-                answer = await asyncio.to_thread(request, HostAddress(entry.socket), "POST", "/tasks/send", HELLO)
-                assert (answer.status, bool(object_in(answer.body, "task")["id"])) == (200, True)
+            answer = await asyncio.to_thread(request, HostAddress(entry.socket), "POST", "/tasks/send", HELLO)
+            assert (answer.status, bool(object_in(answer.body, "task")["id"])) == (200, True)
 
-                await one.stop()
-                assert registry.written() == []
-                assert list(settings.uds_dir.iterdir()) == []
-        finally:
-            await store.close()
-
-    asyncio.run(story())
+            await one.stop()
+            assert registry.written() == []
+            assert list(settings.uds_dir.iterdir()) == []
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize("name", ["claude", "codex-8120", "user", "x" * 41])
-def test_a_name_that_means_others_has_no_door_and_the_agent_lives_all_the_same(settings: Settings, name: str) -> None:
-    async def story() -> None:
-        store = await SqliteStore.open(settings.store)
-        try:
-            async with asyncio.timeout(BOUND):
-                one = resident(name, store, settings)
-                await one.start()
-                assert one.is_here
-                assert FileRegistry(settings.registry).written() == []
-                await one.stop()
-        finally:
-            await store.close()
-
-    asyncio.run(story())
+async def test_a_name_that_means_others_has_no_door_and_the_agent_lives_all_the_same(
+    settings: Settings, name: str
+) -> None:
+    store = await SqliteStore.open(settings.store)
+    try:
+        async with asyncio.timeout(BOUND):
+            one = resident(name, store, settings)
+            await one.start()
+            assert one.is_here
+            assert FileRegistry(settings.registry).written() == []
+            await one.stop()
+    finally:
+        await store.close()

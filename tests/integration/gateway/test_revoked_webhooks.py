@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.real_gateway import gateway, new_key, until
+from tests.conformance.real_gateway import gateway, new_key
 from tests.conformance.real_hosts import COMMAND, PATIENCE, environ
 from tests.fakes.strangers import Said, stranger_at_home
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -16,8 +16,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.conformance.a2a_grpc_speakers import NEW_STUB_1_0, target_of
-from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key, until
+from tests.conformance.real_gateway import RESIDENT, RunningGateway, gateway, new_key
 from tests.conformance.wire_client import WireClient
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from synapse.client.http import HostAddress, request
-from tests.integration.cli.session import COMMAND, Ran, Session, session
+from tests.integration.cli.session import COMMAND, Session, session
+from tests.samples.commands import Ran
 
 pytestmark = pytest.mark.integration
 

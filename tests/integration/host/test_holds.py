@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.chaos.house import LINE_RULES, House, RunningHost, open_house, until
+from tests.integration.chaos.house import LINE_RULES, House, RunningHost, open_house
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -8,15 +8,8 @@ import signal
 
 import pytest
 
-from tests.integration.chaos.house import (
-    LINE_RULES,
-    PAGE_RULES,
-    RunningHost,
-    nonces,
-    open_house,
-    status_of,
-    until,
-)
+from tests.integration.chaos.house import LINE_RULES, PAGE_RULES, RunningHost, nonces, open_house, status_of
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -12,17 +12,9 @@ from typing import Any
 import pytest
 
 from synapse.client.http import HostAddress, request
-from tests.integration.chaos.house import (
-    LINE_RULES,
-    PAGE_RULES,
-    House,
-    Received,
-    RunningHost,
-    open_house,
-    status_of,
-    until,
-)
+from tests.integration.chaos.house import LINE_RULES, PAGE_RULES, House, Received, RunningHost, open_house, status_of
 from tests.integration.injection.corpus import CORPUS, Case
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

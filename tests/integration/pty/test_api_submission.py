@@ -43,8 +43,8 @@ def silent_program() -> Profile:
     return line_program(times={"quiet": 0.02, "settle": BOUND, "echo": 0.1, "proof": BOUND, "person": 0.0})
 
 
-def test_a_message_is_handed_over_without_a_key_once_the_intent_is_recorded() -> None:
-    async def story() -> None:
+async def test_a_message_is_handed_over_without_a_key_once_the_intent_is_recorded() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(agent("deaf"), silent_program()) as stage:
             sender = stage.adapter.sends = FakeSender(stage)
             async with aclosing(stage.driver.take_turn(new_turn("hello"))) as turn:
@@ -58,11 +58,9 @@ def test_a_message_is_handed_over_without_a_key_once_the_intent_is_recorded() ->
             assert sender.sent == ["[A2A:1a2b3c4d:user] hello"]
             assert "hello" not in stage.screen()
 
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
-
-def test_a_persons_draft_does_not_keep_it_away_but_a_dialog_does() -> None:
-    async def story() -> None:
+async def test_a_persons_draft_does_not_keep_it_away_but_a_dialog_does() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             await stage.ready()
             stage.program.type_keys(b"half a line")
@@ -77,11 +75,9 @@ def test_a_persons_draft_does_not_keep_it_away_but_a_dialog_does() -> None:
             assert names(events) == ["Deferred"]
             assert len(sender.sent) == 1
 
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
-
-def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
-    async def story() -> None:
+async def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             sender = stage.adapter.sends = FakeSender(stage, NotTaken("no conversation is open"))
             refused = await stage.turn("hello")
@@ -91,8 +87,6 @@ def test_what_was_certainly_not_taken_is_typed_the_next_time() -> None:
             assert names(typed)[:2] == ["Typing", "Submitted"]
             assert isinstance(typed[-1], Answered)
             assert len(sender.sent) == 1
-
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
 
 async def until_not_now(events: AsyncGenerator[TurnEvent, None]) -> list[TurnEvent]:
@@ -106,8 +100,8 @@ async def until_not_now(events: AsyncGenerator[TurnEvent, None]) -> list[TurnEve
     return seen
 
 
-def test_what_was_not_taken_is_typed_also_for_a_worker_that_follows_no_further() -> None:
-    async def story() -> None:
+async def test_what_was_not_taken_is_typed_also_for_a_worker_that_follows_no_further() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             await stage.ready()
             sender = stage.adapter.sends = FakeSender(stage, NotTaken("no conversation is open"))
@@ -119,8 +113,6 @@ def test_what_was_not_taken_is_typed_also_for_a_worker_that_follows_no_further()
             assert names(typed)[:2] == ["Typing", "Submitted"]
             assert len(sender.sent) == 1
 
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
-
 
 class SlowServer:
     """An API that takes a message, and says of it nothing for now."""
@@ -129,8 +121,8 @@ class SlowServer:
         return "its server took it"
 
 
-def test_a_prompt_that_stays_empty_is_not_the_end_while_its_server_has_the_message() -> None:
-    async def story() -> None:
+async def test_a_prompt_that_stays_empty_is_not_the_end_while_its_server_has_the_message() -> None:
+    async with asyncio.timeout(3 * BOUND):
         quick = line_program(times={"quiet": 0.01, "settle": 0.02, "unseen": 0.02, "person": 0.0})
         async with staged(dummy().command, quick) as stage:
             await stage.ready()
@@ -147,8 +139,6 @@ def test_a_prompt_that_stays_empty_is_not_the_end_while_its_server_has_the_messa
             end = (await asyncio.wait_for(turn, BOUND))[-1]
             assert isinstance(end, Answered)
             assert end.source == "signal"
-
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
 
 async def in_doubt(stage: Stage) -> tuple[list[TurnEvent], asyncio.Future[None]]:
@@ -167,8 +157,8 @@ async def in_doubt(stage: Stage) -> tuple[list[TurnEvent], asyncio.Future[None]]
     return events, following
 
 
-def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_program_says_so() -> None:
-    async def story() -> None:
+async def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_program_says_so() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(agent("deaf"), silent_program()) as stage:
             events, following = await in_doubt(stage)
             assert stage.driver.drop() is False
@@ -179,22 +169,18 @@ def test_a_failure_that_may_have_come_too_late_leaves_doubt_until_the_program_sa
             await asyncio.wait_for(following, BOUND)
             assert names(events) == ["Typing", "DeliveryUncertain", "Submitted", "TurnStarted", "Answered"]
 
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
-
-def test_a_person_may_end_the_doubt() -> None:
-    async def story() -> None:
+async def test_a_person_may_end_the_doubt() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(agent("deaf"), silent_program()) as stage:
             events, following = await in_doubt(stage)
             stage.driver.confirm()
             await until(lambda: isinstance(events[-1], Submitted), "proof", lambda: events)
             following.cancel()
 
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
-
-def test_a_message_that_was_canceled_before_it_was_handed_over_is_not_sent() -> None:
-    async def story() -> None:
+async def test_a_message_that_was_canceled_before_it_was_handed_over_is_not_sent() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(agent("deaf"), silent_program()) as stage:
             sender = stage.adapter.sends = FakeSender(stage)
             await stage.ready()
@@ -204,11 +190,9 @@ def test_a_message_that_was_canceled_before_it_was_handed_over_is_not_sent() -> 
                 assert [event async for event in turn] == []
             assert sender.sent == []
 
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))
 
-
-def test_a_dialog_that_opens_behind_the_intent_takes_it_back() -> None:
-    async def story() -> None:
+async def test_a_dialog_that_opens_behind_the_intent_takes_it_back() -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with staged(dummy().command, dummy()) as stage:
             sender = stage.adapter.sends = FakeSender(stage)
             await stage.ready()
@@ -218,5 +202,3 @@ def test_a_dialog_that_opens_behind_the_intent_takes_it_back() -> None:
                 await stage.sees("Do you want to proceed?")
                 assert names([event async for event in turn]) == ["Deferred"]
             assert sender.sent == []
-
-    asyncio.run(asyncio.wait_for(story(), 3 * BOUND))

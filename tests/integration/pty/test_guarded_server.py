@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from synapse.drivers.pty.adapters.codex import GuardedServer
+from tests.integration.waiting import until
 
 BOUND = 15.0
 # Says that it runs, with a child in its own process group, and one with a session of its own that a thread started.
@@ -66,17 +66,6 @@ def _runs(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def until(condition: Callable[[], bool]) -> None:
-    waiting = subprocess.Popen(["sleep", str(BOUND)])
-    try:
-        while not condition():
-            with pytest.raises(subprocess.TimeoutExpired):
-                waiting.wait(0.02)
-    finally:
-        waiting.kill()
-        waiting.wait()
-
-
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see who runs")
 
 
@@ -88,7 +77,7 @@ def test_it_ends_with_its_children_when_it_is_not_wanted_any_more(tmp_path: Path
 
     server.stop()
 
-    until(lambda: are_gone(tmp_path))
+    until(lambda: are_gone(tmp_path), "the end of all")
 
 
 def test_it_ends_when_its_host_is_killed(tmp_path: Path) -> None:
@@ -100,13 +89,16 @@ def test_it_ends_when_its_host_is_killed(tmp_path: Path) -> None:
 
         os.kill(host.pid, signal.SIGKILL)
 
-    until(lambda: are_gone(tmp_path))
+    until(lambda: are_gone(tmp_path), "the end of all")
 
 
 def test_one_that_ends_by_itself_leaves_nothing_of_its_group_and_is_told(tmp_path: Path) -> None:
     server = start(tmp_path, "short")
 
-    until(lambda: (tmp_path / "listening").exists() and not any(_runs(pid) for pid in pids(tmp_path)[:2]))
+    until(
+        lambda: (tmp_path / "listening").exists() and not any(_runs(pid) for pid in pids(tmp_path)[:2]),
+        "the server alone",
+    )
     os.killpg(pids(tmp_path)[2], signal.SIGKILL)
 
     assert not server.wait_for(tmp_path / "never")

@@ -35,38 +35,32 @@ while True:
 """
 
 
-def test_a_dialog_that_comes_between_the_keys_of_an_interrupt_gets_none_of_them() -> None:
-    async def story() -> None:
-        dialog = {"name": "really", "every": ["Really"]}
-        profile = line_program(interrupt={"keys": ["ctrl-c", "ctrl-c"], "pause": BOUND}, dialogs=[dialog])
-        async with staged((sys.executable, "-c", ASKS_WHEN_INTERRUPTED), profile) as stage:
-            await stage.ready()
-            turn = asyncio.ensure_future(stage.take("hello"))
-            await stage.sees("working")
-            await until(lambda: stage.driver.view().state == WORKING, "working")
+async def test_a_dialog_that_comes_between_the_keys_of_an_interrupt_gets_none_of_them() -> None:
+    dialog = {"name": "really", "every": ["Really"]}
+    profile = line_program(interrupt={"keys": ["ctrl-c", "ctrl-c"], "pause": BOUND}, dialogs=[dialog])
+    async with staged((sys.executable, "-c", ASKS_WHEN_INTERRUPTED), profile) as stage:
+        await stage.ready()
+        turn = asyncio.ensure_future(stage.take("hello"))
+        await stage.sees("working")
+        await until(lambda: stage.driver.view().state == WORKING, "working")
 
-            assert await stage.driver.interrupt() is False
+        assert await stage.driver.interrupt() is False
 
-            assert stage.screen().count("Really?") == 1
-            turn.cancel()
-
-    asyncio.run(story())
+        assert stage.screen().count("Really?") == 1
+        turn.cancel()
 
 
-def test_an_interrupt_that_was_missed_is_pressed_again() -> None:
-    async def story() -> None:
-        profile = line_program(interrupt={"keys": ["ctrl-c"]})
-        async with staged((sys.executable, "-c", HARD_OF_HEARING), profile) as stage:
-            await stage.ready()
-            turn = asyncio.ensure_future(stage.take("hello"))
-            await stage.sees("working")
-            await until(lambda: stage.driver.view().state == WORKING, "working")
+async def test_an_interrupt_that_was_missed_is_pressed_again() -> None:
+    profile = line_program(interrupt={"keys": ["ctrl-c"]})
+    async with staged((sys.executable, "-c", HARD_OF_HEARING), profile) as stage:
+        await stage.ready()
+        turn = asyncio.ensure_future(stage.take("hello"))
+        await stage.sees("working")
+        await until(lambda: stage.driver.view().state == WORKING, "working")
 
-            await stage.driver.interrupt()
+        await stage.driver.interrupt()
 
-            assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
-
-    asyncio.run(story())
+        assert "interrupted" in answer(await asyncio.wait_for(turn, BOUND))
 
 
 # It says nothing of itself but its question, and an interrupt would be an answer.
@@ -79,15 +73,12 @@ while True:
 """
 
 
-def test_a_program_that_asks_is_not_interrupted_even_if_its_prompt_is_not_known() -> None:
-    async def story() -> None:
-        profile = line_program(prompt=None, dialogs=[{"name": "really", "every": ["Really"]}])
-        async with staged((sys.executable, "-c", ASKS_AT_ONCE), profile) as stage:
-            await until(lambda: stage.driver.view().state == WAITING, "the question")
+async def test_a_program_that_asks_is_not_interrupted_even_if_its_prompt_is_not_known() -> None:
+    profile = line_program(prompt=None, dialogs=[{"name": "really", "every": ["Really"]}])
+    async with staged((sys.executable, "-c", ASKS_AT_ONCE), profile) as stage:
+        await until(lambda: stage.driver.view().state == WAITING, "the question")
 
-            assert await stage.driver.interrupt() is False
-            stage.program.signal_foreground(signal.SIGINT)
-            await stage.sees("answered")
-            assert stage.screen().count("answered") == 1
-
-    asyncio.run(story())
+        assert await stage.driver.interrupt() is False
+        stage.program.signal_foreground(signal.SIGINT)
+        await stage.sees("answered")
+        assert stage.screen().count("answered") == 1

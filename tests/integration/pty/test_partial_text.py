@@ -31,10 +31,10 @@ async def rest_of(turn: AsyncGenerator[TurnEvent, None]) -> tuple[list[PartialAn
     return [event for event in events if isinstance(event, PartialAnswer)], events[-1]
 
 
-def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_moves_is_not(tmp_path: Path) -> None:
+async def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_moves_is_not(tmp_path: Path) -> None:
     told = tmp_path / "told"
 
-    async def story() -> None:
+    async with asyncio.timeout(BOUND):
         async with staged(agent("slow_writer", str(told)), line_program()) as stage:
             await stage.ready()
             async with aclosing(stage.driver.take_turn(new_turn("weather?"))) as turn:
@@ -44,8 +44,6 @@ def test_what_rests_on_the_screen_is_told_before_the_turn_ends_and_what_moves_is
 
         assert said == PartialAnswer("The weather in San Francisco is\ncurrently sunny with a high of", "screen")
         assert text_of(answer.parts) == f"{said.text}\n72 and a low of 58."
-
-    asyncio.run(asyncio.wait_for(story(), BOUND))
 
 
 class TellingSender:
@@ -68,10 +66,10 @@ class TellingSender:
         self._driver.say(Saying("turn-1", text))
 
 
-def test_a_program_with_an_api_tells_its_own_words_and_those_of_its_turn_only() -> None:
+async def test_a_program_with_an_api_tells_its_own_words_and_those_of_its_turn_only() -> None:
     quiet = line_program(times={"quiet": 0.02, "settle": BOUND, "echo": 0.1, "proof": BOUND, "person": 0.0})
 
-    async def story() -> None:
+    async with asyncio.timeout(BOUND):
         async with staged(agent("deaf"), quiet) as stage:
             await stage.ready()
             sender = stage.adapter.sends = TellingSender(stage)
@@ -91,5 +89,3 @@ def test_a_program_with_an_api_tells_its_own_words_and_those_of_its_turn_only() 
             PartialAnswer("The weather in San Francisco", "signal"),
         )
         assert (said, text_of(answer.parts)) == ([], "The weather in San Francisco is fine.")
-
-    asyncio.run(asyncio.wait_for(story(), BOUND))

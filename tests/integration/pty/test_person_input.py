@@ -61,112 +61,90 @@ async def gate_says(stage: Stage, why: str) -> None:
 
 
 @pytest.mark.parametrize("keys", [UP, MOVES + PAGES + FUNCTIONS, MOUSE, ERASES, EMPTY_PASTE + FOCUS])
-def test_a_program_that_draws_its_own_line_gets_the_message_after_keys_that_did_nothing(keys: bytes) -> None:
-    async def story() -> None:
-        async with staged(agent("prompt_editor"), line_program()) as stage:
-            await pressed(stage, keys)
+async def test_a_program_that_draws_its_own_line_gets_the_message_after_keys_that_did_nothing(keys: bytes) -> None:
+    async with staged(agent("prompt_editor"), line_program()) as stage:
+        await pressed(stage, keys)
 
-            assert answer(await stage.turn("hello")) == "got: [A2A:1a2b3c4d:user] hello"
-
-    asyncio.run(story())
+        assert answer(await stage.turn("hello")) == "got: [A2A:1a2b3c4d:user] hello"
 
 
 @pytest.mark.parametrize("program", [bash, python])
 @pytest.mark.parametrize("keys", [MOVES, PAGES, ERASES, EMPTY_PASTE])
-def test_a_program_with_readline_gets_the_message_after_keys_that_did_nothing(
+async def test_a_program_with_readline_gets_the_message_after_keys_that_did_nothing(
     program: Callable[[], tuple[tuple[str, ...], Profile]], keys: bytes
 ) -> None:
     command, profile = program()
     expression = "echo $((6 * 7))" if program is bash else "6 * 7"
 
-    async def story() -> None:
-        async with staged(command, profile) as stage:
-            await pressed(stage, keys)
+    async with staged(command, profile) as stage:
+        await pressed(stage, keys)
 
-            assert answer(await stage.turn(expression)) == "42"
-
-    asyncio.run(story())
+        assert answer(await stage.turn(expression)) == "42"
 
 
 @pytest.mark.parametrize("program", [bash, python])
-def test_a_line_that_readline_recalled_is_never_typed_over(
+async def test_a_line_that_readline_recalled_is_never_typed_over(
     program: Callable[[], tuple[tuple[str, ...], Profile]],
 ) -> None:
     command, profile = program()
 
-    async def story() -> None:
-        async with staged(command, profile) as stage:
-            expression = "echo $((6 * 7))" if program is bash else "6 * 7"
-            await stage.turn(expression)
-            await pressed(stage, UP)
-            await stage.sees(f"> {expression}\n42\n> {expression}")
-            await gate_says(stage, "there is text in the prompt")
+    async with staged(command, profile) as stage:
+        expression = "echo $((6 * 7))" if program is bash else "6 * 7"
+        await stage.turn(expression)
+        await pressed(stage, UP)
+        await stage.sees(f"> {expression}\n42\n> {expression}")
+        await gate_says(stage, "there is text in the prompt")
 
-            # The person clears it: then the next message is typed.
-            stage.program.type_keys(b"\x15")
-            assert answer(await stage.turn(expression.replace("7", "8"))) == "48"
-
-    asyncio.run(story())
+        # The person clears it: then the next message is typed.
+        stage.program.type_keys(b"\x15")
+        assert answer(await stage.turn(expression.replace("7", "8"))) == "48"
 
 
 @pytest.mark.parametrize("keys", [b"\t", b"\x19", b"x", b"hello" + UP, b"\x1b[200~pasted\x1b[201~"])
-def test_text_that_a_key_put_into_the_prompt_keeps_the_message_away(keys: bytes) -> None:
-    async def story() -> None:
-        async with staged(agent("prompt_editor"), line_program()) as stage:
-            await pressed(stage, keys)
-            await gate_says(stage, "there is text in the prompt")
-            stage.program.type_keys(b"\x15")
+async def test_text_that_a_key_put_into_the_prompt_keeps_the_message_away(keys: bytes) -> None:
+    async with staged(agent("prompt_editor"), line_program()) as stage:
+        await pressed(stage, keys)
+        await gate_says(stage, "there is text in the prompt")
+        stage.program.type_keys(b"\x15")
 
-            assert answer(await stage.turn("hello")) == "got: [A2A:1a2b3c4d:user] hello"
-
-    asyncio.run(story())
+        assert answer(await stage.turn("hello")) == "got: [A2A:1a2b3c4d:user] hello"
 
 
-def test_keys_that_a_program_has_not_read_keep_the_message_away() -> None:
-    async def story() -> None:
-        async with staged(agent("prompt_editor", "--deaf-after", "1"), line_program()) as stage:
-            await pressed(stage, LEFT)
-            await pressed(stage, UP)
-            await gate_says(stage, "the program has not read a person's last keys yet")
+async def test_keys_that_a_program_has_not_read_keep_the_message_away() -> None:
+    async with staged(agent("prompt_editor", "--deaf-after", "1"), line_program()) as stage:
+        await pressed(stage, LEFT)
+        await pressed(stage, UP)
+        await gate_says(stage, "the program has not read a person's last keys yet")
 
-            # Longer than a key that was read would be waited for.
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(stage.driver.wait_ready(), 3.5)
-
-    asyncio.run(story())
+        # Longer than a key that was read would be waited for.
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(stage.driver.wait_ready(), 3.5)
 
 
 @pytest.mark.parametrize("keys", [UP, LEFT, b"\x0c", b"half a line"])
-def test_what_a_cooked_program_was_given_ahead_is_not_glued_to_the_message(keys: bytes) -> None:
+async def test_what_a_cooked_program_was_given_ahead_is_not_glued_to_the_message(keys: bytes) -> None:
     """The kernel keeps arrows as text, echoes them above the prompt, and the prompt that comes then looks empty."""
+    async with staged(dummy().command, dummy()) as stage:
+        await stage.ready()
+        stage.program.type_keys(b"wait 0.3\r")
+        await stage.sees("working for")
+        stage.program.type_keys(keys)
+        await stage.sees("waited 0.3 s")
+        await gate_says(stage, "a person has a half-typed line")
+        stage.program.type_keys(b"\x03")
 
-    async def story() -> None:
-        async with staged(dummy().command, dummy()) as stage:
-            await stage.ready()
-            stage.program.type_keys(b"wait 0.3\r")
-            await stage.sees("working for")
-            stage.program.type_keys(keys)
-            await stage.sees("waited 0.3 s")
-            await gate_says(stage, "a person has a half-typed line")
-            stage.program.type_keys(b"\x03")
-
-            assert answer(await asyncio.wait_for(stage.turn("hello"), BOUND)) == "echo: hello"
-
-    asyncio.run(story())
+        assert answer(await asyncio.wait_for(stage.turn("hello"), BOUND)) == "echo: hello"
 
 
-def test_keys_for_a_pager_are_not_a_line_for_the_shell() -> None:
+async def test_keys_for_a_pager_are_not_a_line_for_the_shell() -> None:
     command, profile = bash()
 
-    async def story() -> None:
-        async with staged(command, profile) as stage:
-            await stage.ready()
-            stage.program.type_keys(b"stty -icanon -echo; head -c 3 > /dev/null; stty icanon echo\r")
-            await until(
-                lambda: "stty icanon echo" in stage.screen() and stage.driver.view().state == "working", "the pager"
-            )
-            stage.program.type_keys(b"jkq")
+    async with staged(command, profile) as stage:
+        await stage.ready()
+        stage.program.type_keys(b"stty -icanon -echo; head -c 3 > /dev/null; stty icanon echo\r")
+        await until(
+            lambda: "stty icanon echo" in stage.screen() and stage.driver.view().state == "working", "the pager"
+        )
+        stage.program.type_keys(b"jkq")
 
-            assert answer(await stage.turn("echo $((6 * 7))")) == "42"
-
-    asyncio.run(story())
+        assert answer(await stage.turn("echo $((6 * 7))")) == "42"

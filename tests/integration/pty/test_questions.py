@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -112,15 +112,8 @@ async def asked(
             turn.stop()
 
 
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(story(), 3 * BOUND)
-
-    asyncio.run(bounded())
-
-
-def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             question = await turn.asks()
 
@@ -140,11 +133,9 @@ def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_path: P
             assert turn.keys() == b"1"
             assert turn.stage.driver.view().question is None
 
-    run(story)
 
-
-def test_with_arrow_keys_enter_is_pressed_on_what_is_highlighted(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_with_arrow_keys_enter_is_pressed_on_what_is_highlighted(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking("arrows"), by="--arrows") as turn:
             question = await turn.asks()
 
@@ -152,12 +143,10 @@ def test_with_arrow_keys_enter_is_pressed_on_what_is_highlighted(tmp_path: Path)
             assert "chose: No" in await turn.answered()
             assert turn.keys() == DOWN + b"\r"
 
-    run(story)
-
 
 @pytest.mark.parametrize(("choose", "by"), [("digit", ""), ("arrows", "--arrows")])
-def test_words_of_ones_own_go_into_the_field_for_them(tmp_path: Path, choose: str, by: str) -> None:
-    async def story() -> None:
+async def test_words_of_ones_own_go_into_the_field_for_them(tmp_path: Path, choose: str, by: str) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(choose), by=by) as turn:
             question = await turn.asks()
 
@@ -165,11 +154,9 @@ def test_words_of_ones_own_go_into_the_field_for_them(tmp_path: Path, choose: st
             assert await turn.stage.driver.answer(question.id, Choice(text="rather\x1b purple\nthan red")) == "keys"
             assert "chose: rather purple than red" in await turn.answered()
 
-    run(story)
 
-
-def test_a_person_at_the_terminal_answers_first_and_the_loser_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_person_at_the_terminal_answers_first_and_the_loser_is_told(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path) as turn:
             question = await turn.asks()
             turn.stage.program.type_keys(b"2")
@@ -180,11 +167,9 @@ def test_a_person_at_the_terminal_answers_first_and_the_loser_is_told(tmp_path: 
                 await turn.stage.driver.answer(question.id, Choice(option=YES))
             assert turn.keys() == b"2"
 
-    run(story)
 
-
-def test_the_next_question_is_another_one_even_if_it_reads_the_same(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_the_next_question_is_another_one_even_if_it_reads_the_same(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, "twice") as turn:
             await turn.asks()
             turn.stage.driver.report(told("first", "twice"))
@@ -203,11 +188,9 @@ def test_the_next_question_is_another_one_even_if_it_reads_the_same(tmp_path: Pa
             assert await turn.stage.driver.answer(second.id, Choice(option=NO)) == "keys"
             assert "chose: Yes\nchose: No" in await turn.answered()
 
-    run(story)
 
-
-def test_a_program_that_does_not_react_is_not_pressed_again(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_program_that_does_not_react_is_not_pressed_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, "stubborn", profile=asking(proof=0.5)) as turn:
             question = await turn.asks()
 
@@ -218,12 +201,10 @@ def test_a_program_that_does_not_react_is_not_pressed_again(tmp_path: Path) -> N
             assert turn.keys() == b"1"
             assert turn.stage.driver.view().question == question
 
-    run(story)
-
 
 @pytest.mark.parametrize("choice", [Choice(option="9"), Choice(), Choice(option=WORDS)])
-def test_an_answer_that_is_not_offered_presses_nothing(tmp_path: Path, choice: Choice) -> None:
-    async def story() -> None:
+async def test_an_answer_that_is_not_offered_presses_nothing(tmp_path: Path, choice: Choice) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path) as turn:
             question = await turn.asks()
 
@@ -233,18 +214,14 @@ def test_an_answer_that_is_not_offered_presses_nothing(tmp_path: Path, choice: C
                 await turn.stage.driver.answer("another", Choice(option=YES))
             assert turn.keys() == b""
 
-    run(story)
 
-
-def test_a_no_that_ends_the_program_was_taken(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_no_that_ends_the_program_was_taken(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, "leave", profile=asking(kind="permission")) as turn:
             question = await turn.asks()
 
             assert await turn.stage.driver.answer(question.id, Choice(option=NO)) == "keys"
             assert turn.keys() == b"2"
-
-    run(story)
 
 
 def told(question_id: str, word: str = "ask") -> SignalReport:
@@ -253,8 +230,8 @@ def told(question_id: str, word: str = "ask") -> SignalReport:
     return SignalReport(told=SignalKind.WAITING, source=Source.SIGNAL, detail="its hook asks", question=question)
 
 
-def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             await turn.asks()
             turn.stage.driver.report(told("own"))
@@ -274,11 +251,9 @@ def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown
             assert "chose: Yes" in await turn.answered()
             assert turn.resumed_by == ["signal"]
 
-    run(story)
 
-
-def test_a_number_of_the_screen_is_told_the_program_in_its_own_options(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_number_of_the_screen_is_told_the_program_in_its_own_options(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             await turn.asks()
             turn.stage.driver.report(told_with_options("own"))
@@ -295,11 +270,9 @@ def test_a_number_of_the_screen_is_told_the_program_in_its_own_options(tmp_path:
             assert await turn.stage.driver.answer(question.id, Choice(option=NO)) == "signal"
             assert given == [Choice(option="no")]
 
-    run(story)
 
-
-def test_what_only_the_screen_offers_is_chosen_there(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_what_only_the_screen_offers_is_chosen_there(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(kind="permission")) as turn:
             await turn.asks()
             turn.stage.driver.report(told_with_options("own", ("always", "Yes, always", OptionEffect.ALLOW_ALWAYS)))
@@ -307,8 +280,6 @@ def test_what_only_the_screen_offers_is_chosen_there(tmp_path: Path) -> None:
 
             assert await turn.stage.driver.answer(question.id, Choice(option=YES)) == "keys"
             assert turn.keys() == b"1"
-
-    run(story)
 
 
 def told_with_options(
@@ -322,8 +293,8 @@ def told_with_options(
     return replace(report, question=replace(report.question, options=options))
 
 
-def test_keys_follow_an_answer_that_its_own_way_lost_only_when_it_is_given_again(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_keys_follow_an_answer_that_its_own_way_lost_only_when_it_is_given_again(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, profile=asking(proof=0.5)) as turn:
             await turn.asks()
             turn.stage.driver.report(told("own"))
@@ -343,11 +314,9 @@ def test_keys_follow_an_answer_that_its_own_way_lost_only_when_it_is_given_again
             assert "chose: Yes" in await turn.answered()
             assert (turn.keys(), ways) == (b"1", ["own"])
 
-    run(story)
 
-
-def test_an_answer_whose_connection_broke_may_have_been_taken(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_an_answer_whose_connection_broke_may_have_been_taken(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path) as turn:
             await turn.asks()
             turn.stage.driver.report(told("own"))
@@ -362,11 +331,9 @@ def test_an_answer_whose_connection_broke_may_have_been_taken(tmp_path: Path) ->
             assert "chose: Yes" in await turn.answered()
             assert turn.keys() == b"1"
 
-    run(story)
 
-
-def test_no_key_is_pressed_while_that_of_a_person_is_on_its_way(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_no_key_is_pressed_while_that_of_a_person_is_on_its_way(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         async with asked(tmp_path, "slow", profile=asking(person=BOUND)) as turn:
             question = await turn.asks()
             turn.stage.program.type_keys(b"2")
@@ -377,11 +344,9 @@ def test_no_key_is_pressed_while_that_of_a_person_is_on_its_way(tmp_path: Path) 
             assert turn.keys() == b"2"
             assert "> 1" not in turn.stage.screen()
 
-    run(story)
 
-
-def test_no_key_is_pressed_where_the_dialog_has_just_gone(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_no_key_is_pressed_where_the_dialog_has_just_gone(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         # What is gone has to stay away for as long as nobody answers here.
         async with asked(tmp_path, profile=asking(quiet=2.0)) as turn:
             question = await turn.asks()
@@ -394,11 +359,9 @@ def test_no_key_is_pressed_where_the_dialog_has_just_gone(tmp_path: Path) -> Non
             assert "> 1" not in turn.stage.screen()
             assert turn.keys() == b"2"
 
-    run(story)
 
-
-def test_a_question_at_the_start_is_seen_without_a_turn_and_the_agent_is_not_ready_before(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_question_at_the_start_is_seen_without_a_turn_and_the_agent_is_not_ready_before(tmp_path: Path) -> None:
+    async with asyncio.timeout(3 * BOUND):
         command = agent("questioner", str(tmp_path / "keys"), "--trust")
         async with staged(command, asking(kind="startup")) as stage:
             await until(lambda: stage.driver.view().question is not None, "a question", stage.screen)
@@ -411,5 +374,3 @@ def test_a_question_at_the_start_is_seen_without_a_turn_and_the_agent_is_not_rea
             await stage.driver.answer(question.id, Choice(option=YES))
             await asyncio.wait_for(waiting, BOUND)
             assert isinstance((await stage.turn("plain"))[-1], Answered)
-
-    run(story)

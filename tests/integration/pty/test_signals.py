@@ -32,82 +32,70 @@ def report(told: SignalKind, text: str = "", *, turn: str = "t1", reason: str = 
     return SignalReport(told=told, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
 
 
-def told_turn(*ends: SignalReport) -> list[TurnEvent]:
+async def told_turn(*ends: SignalReport) -> list[TurnEvent]:
     """A turn of a program that shows nothing and tells everything."""
-
-    async def story() -> list[TurnEvent]:
-        profile = line_program(times={"quiet": 0.02, "echo": 0.1, "proof": BOUND, "settle": BOUND})
-        async with staged(agent("deaf"), profile) as stage:
-            stage.driver.expect(Source.SIGNAL, "nothing yet")
-            await stage.ready()
-            turn = asyncio.ensure_future(stage.take("hello"))
-            await until(lambda: stage.program.pump.input.pending == 0 and not turn.done(), "typed")
-            await asyncio.sleep(0.05)
-            stage.driver.report(report(SignalKind.SUBMITTED, "a person's own prompt", turn="t0"))
-            stage.driver.report(report(SignalKind.ANSWERED, "the answer to that", turn="t0"))
-            stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
-            for end in ends:
-                stage.driver.report(end)
-            return await asyncio.wait_for(turn, BOUND)
-
-    return asyncio.run(story())
+    profile = line_program(times={"quiet": 0.02, "echo": 0.1, "proof": BOUND, "settle": BOUND})
+    async with staged(agent("deaf"), profile) as stage:
+        stage.driver.expect(Source.SIGNAL, "nothing yet")
+        await stage.ready()
+        turn = asyncio.ensure_future(stage.take("hello"))
+        await until(lambda: stage.program.pump.input.pending == 0 and not turn.done(), "typed")
+        await asyncio.sleep(0.05)
+        stage.driver.report(report(SignalKind.SUBMITTED, "a person's own prompt", turn="t0"))
+        stage.driver.report(report(SignalKind.ANSWERED, "the answer to that", turn="t0"))
+        stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+        for end in ends:
+            stage.driver.report(end)
+        return await asyncio.wait_for(turn, BOUND)
 
 
-def test_the_answer_is_that_of_our_own_turn() -> None:
-    events = told_turn(report(SignalKind.ANSWERED, "**all** of it\n"))
+async def test_the_answer_is_that_of_our_own_turn() -> None:
+    events = await told_turn(report(SignalKind.ANSWERED, "**all** of it\n"))
 
     assert events[-1] == Answered(parts=(TextPart(text="**all** of it\n"),), source="signal")
     assert Submitted("signal", "its hook said so") in events
 
 
-def test_a_turn_that_the_program_says_was_interrupted_fails_with_that_reason() -> None:
-    events = told_turn(report(SignalKind.FAILED, "it was interrupted", reason="interrupted"))
+async def test_a_turn_that_the_program_says_was_interrupted_fails_with_that_reason() -> None:
+    events = await told_turn(report(SignalKind.FAILED, "it was interrupted", reason="interrupted"))
 
     assert events[-1] == Failed("interrupted", "it was interrupted")
 
 
-def test_what_was_told_a_moment_late_is_believed_before_the_screen() -> None:
-    async def story() -> None:
-        async with staged(dummy().command, dummy()) as stage:
-            stage.adapter.looks = lambda: stage.driver.report(report(SignalKind.ANSWERED, "exactly this"))
-            events = await stage.turn("hello")
+async def test_what_was_told_a_moment_late_is_believed_before_the_screen() -> None:
+    async with staged(dummy().command, dummy()) as stage:
+        stage.adapter.looks = lambda: stage.driver.report(report(SignalKind.ANSWERED, "exactly this"))
+        events = await stage.turn("hello")
 
-            assert events[-1] == Answered(parts=(TextPart(text="exactly this"),), source="signal")
-
-    asyncio.run(story())
+        assert events[-1] == Answered(parts=(TextPart(text="exactly this"),), source="signal")
 
 
-def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_answers() -> None:
-    async def story() -> None:
-        async with staged(dummy().command, dummy()) as stage:
-            stage.driver.expect(Source.SIGNAL, "nothing yet")
-            events = await stage.turn("hello")
+async def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_answers() -> None:
+    async with staged(dummy().command, dummy()) as stage:
+        stage.driver.expect(Source.SIGNAL, "nothing yet")
+        events = await stage.turn("hello")
 
-            assert isinstance(events[-1], Answered)
-            assert events[-1].source == "screen"
-            silent = next(seen for seen in stage.driver.view().sightings if seen.source == "signal")
-            assert (silent.state, silent.detail.startswith("degraded")) == ("", True)
-
-    asyncio.run(story())
+        assert isinstance(events[-1], Answered)
+        assert events[-1].source == "screen"
+        silent = next(seen for seen in stage.driver.view().sightings if seen.source == "signal")
+        assert (silent.state, silent.detail.startswith("degraded")) == ("", True)
 
 
-def test_a_slow_program_that_has_told_of_the_turn_is_not_done_when_its_screen_shows_nothing() -> None:
+async def test_a_slow_program_that_has_told_of_the_turn_is_not_done_when_its_screen_shows_nothing() -> None:
     """The prompt is back at once, and nothing stands below the message: as OpenCode on a busy machine."""
+    looks = 0
 
-    async def story() -> list[TurnEvent]:
-        looks = 0
+    def tell_later() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
+        elif looks == 6:
+            stage.driver.report(report(SignalKind.ANSWERED, "the answer"))
 
-        def tell_later() -> None:
-            nonlocal looks
-            looks += 1
-            if looks == 1:
-                stage.driver.report(report(SignalKind.SUBMITTED, "[A2A:1a2b3c4d:user] hello"))
-            elif looks == 6:
-                stage.driver.report(report(SignalKind.ANSWERED, "the answer"))
+    async with staged(agent("painter"), PAINTER) as stage:
+        stage.driver.expect(Source.SIGNAL, "nothing yet")
+        stage.adapter.looks = tell_later
+        result = await stage.turn("hello")
 
-        async with staged(agent("painter"), PAINTER) as stage:
-            stage.driver.expect(Source.SIGNAL, "nothing yet")
-            stage.adapter.looks = tell_later
-            return await stage.turn("hello")
-
-    assert asyncio.run(story())[-1] == Answered(parts=(TextPart(text="the answer"),), source="signal")
+    assert result[-1] == Answered(parts=(TextPart(text="the answer"),), source="signal")

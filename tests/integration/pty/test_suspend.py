@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +14,13 @@ from tests.integration.pty.terminals import Stage, answer, line_program, staged,
 
 pytestmark = pytest.mark.integration
 
+# A line that the program has not read yet would be lost with Ctrl-Z, so it tells when it has one.
 SILENT = """
-import signal
+import pathlib, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 while True:
     if input('> ') == 'work':
+        pathlib.Path(sys.argv[1]).touch()
         signal.sigwait({signal.SIGUSR1})
     else:
         print('yes')
@@ -42,41 +44,34 @@ async def press(stage: Stage, keys: bytes) -> None:
     await until(lambda: stage.program.pump.last_key > before, "the keys are typed")
 
 
-def test_what_stood_in_the_line_is_dropped_and_the_next_message_is_typed() -> None:
-    async def scenario() -> None:
-        async with staged(
-            (sys.executable, "-P", "-m", "synapse.tools.dummy"), line_program(answer={"echo": "^> "})
-        ) as stage:
-            await stage.ready()
-            await press(stage, b"half a line\x1a")
+async def test_what_stood_in_the_line_is_dropped_and_the_next_message_is_typed() -> None:
+    async with staged(
+        (sys.executable, "-P", "-m", "synapse.tools.dummy"), line_program(answer={"echo": "^> "})
+    ) as stage:
+        await stage.ready()
+        await press(stage, b"half a line\x1a")
 
-            assert answer(await stage.turn("hello")) == "echo: hello"
-            assert "half a line" not in stage.screen()
-
-    asyncio.run(scenario())
+        assert answer(await stage.turn("hello")) == "echo: hello"
+        assert "half a line" not in stage.screen()
 
 
-def test_what_was_echoed_while_it_works_does_not_hide_the_next_prompt() -> None:
-    async def scenario() -> None:
-        async with staged((sys.executable, "-c", SILENT), line_program()) as stage:
-            await stage.ready()
-            await press(stage, b"work\r")
-            await until(lambda: not stage.screen().rpartition("> work")[2].strip(), "the line is read", stage.screen)
-            await press(stage, b"\x1a")
-            os.kill(stage.program.pid, signal.SIGUSR1)
+async def test_what_was_echoed_while_it_works_does_not_hide_the_next_prompt(tmp_path: Path) -> None:
+    read = tmp_path / "read"
+    async with staged((sys.executable, "-c", SILENT, str(read)), line_program()) as stage:
+        await stage.ready()
+        await press(stage, b"work\r")
+        await until(read.exists, "the line is read", stage.screen)
+        await until(lambda: not stage.screen().rpartition("> work")[2].strip(), "it is echoed", stage.screen)
+        await press(stage, b"\x1a")
+        os.kill(stage.program.pid, signal.SIGUSR1)
 
-            await stage.ready()
-            assert stage.driver.view().state == READY
-
-    asyncio.run(scenario())
+        await stage.ready()
+        assert stage.driver.view().state == READY
 
 
-def test_a_program_that_waits_to_be_continued_is_continued_where_no_shell_would() -> None:
-    async def scenario() -> None:
-        async with staged((sys.executable, "-c", LEAVING), line_program()) as stage:
-            await stage.sees("here")
-            stage.program.type_keys(b"\x1a")
+async def test_a_program_that_waits_to_be_continued_is_continued_where_no_shell_would() -> None:
+    async with staged((sys.executable, "-c", LEAVING), line_program()) as stage:
+        await stage.sees("here")
+        stage.program.type_keys(b"\x1a")
 
-            await stage.sees("back")
-
-    asyncio.run(scenario())
+        await stage.sees("back")

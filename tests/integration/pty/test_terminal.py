@@ -28,22 +28,19 @@ def launch_of(command: tuple[str, ...], **more: Any) -> Launch:
     return Launch(command=command, env=environment({"GIVEN": "yes"}), columns=91, rows=17, **more)
 
 
-def facts_told(launch: Launch) -> Mapping[str, object]:
-    async def story() -> Mapping[str, object]:
-        async with staged(launch.command, line_program(), launch=launch) as stage:
-            await stage.sees("}")
-            told: Mapping[str, object] = eval(stage.screen().replace("\n", ""), {}, {})
-            return told
-
-    return asyncio.run(story())
+async def facts_told(launch: Launch) -> Mapping[str, object]:
+    async with staged(launch.command, line_program(), launch=launch) as stage:
+        await stage.sees("}")
+        told: Mapping[str, object] = eval(stage.screen().replace("\n", ""), {}, {})
+        return told
 
 
-def test_a_program_leads_a_session_on_its_own_terminal_with_default_signals_and_no_file_of_ours() -> None:
+async def test_a_program_leads_a_session_on_its_own_terminal_with_default_signals_and_no_file_of_ours() -> None:
     extra = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(extra, True)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        facts = facts_told(launch_of(agent("teller")))
+        facts = await facts_told(launch_of(agent("teller")))
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
         os.close(extra)
@@ -59,10 +56,10 @@ def test_a_program_leads_a_session_on_its_own_terminal_with_default_signals_and_
     }
 
 
-def test_a_program_that_a_person_sees_is_a_job_in_the_foreground_of_its_session() -> None:
+async def test_a_program_that_a_person_sees_is_a_job_in_the_foreground_of_its_session() -> None:
     terminal, person_side = os.openpty()
     try:
-        facts = facts_told(launch_of(agent("teller"), person_terminal=person_side))
+        facts = await facts_told(launch_of(agent("teller"), person_terminal=person_side))
     finally:
         os.close(terminal)
         os.close(person_side)
@@ -115,7 +112,7 @@ def test_a_file_that_cannot_be_run_is_told(tmp_path: Path, *, is_seen: bool) -> 
     ("script", "status"), [("exit 5", 5), ("kill -TERM $$", 128 + signal.SIGTERM), ("kill -9 $$", 137)]
 )
 @pytest.mark.parametrize("is_seen", [False, True])
-def test_the_exit_status_is_passed_on_as_a_shell_would(script: str, status: int, *, is_seen: bool) -> None:
+async def test_the_exit_status_is_passed_on_as_a_shell_would(script: str, status: int, *, is_seen: bool) -> None:
     terminal, person_side = os.openpty()
 
     async def story() -> None:
@@ -125,98 +122,77 @@ def test_the_exit_status_is_passed_on_as_a_shell_would(script: str, status: int,
             assert stage.program.exit_status == status
 
     try:
-        asyncio.run(story())
+        await story()
     finally:
         os.close(terminal)
         os.close(person_side)
 
 
-def test_what_a_program_prints_right_before_its_end_is_not_lost() -> None:
-    async def story() -> None:
-        async with staged(("sh", "-c", "printf 'last words'"), line_program()) as stage:
-            await asyncio.wait_for(stage.program.exited, BOUND)
-            await stage.sees("last words")
-
-    asyncio.run(story())
+async def test_what_a_program_prints_right_before_its_end_is_not_lost() -> None:
+    async with staged(("sh", "-c", "printf 'last words'"), line_program()) as stage:
+        await asyncio.wait_for(stage.program.exited, BOUND)
+        await stage.sees("last words")
 
 
-def test_the_end_is_told_although_a_grandchild_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_is_told_although_a_grandchild_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pty_program, "_DRAIN_SECONDS", 3 * BOUND)
 
-    async def story() -> None:
-        async with staged(("sh", "-c", "trap '' HUP; sleep 30 & exit 4"), line_program()) as stage:
-            assert await asyncio.wait_for(stage.program.exited, BOUND) == 4
-
-    asyncio.run(story())
+    async with staged(("sh", "-c", "trap '' HUP; sleep 30 & exit 4"), line_program()) as stage:
+        assert await asyncio.wait_for(stage.program.exited, BOUND) == 4
 
 
-def test_a_background_program_gets_its_queries_answered() -> None:
-    async def story() -> None:
-        async with staged(agent("asker"), line_program()) as stage:
-            await stage.sees("answers: ")
+async def test_a_background_program_gets_its_queries_answered() -> None:
+    async with staged(agent("asker"), line_program()) as stage:
+        await stage.sees("answers: ")
 
-            assert r"\x1b[?" in stage.screen()
-            assert "R'" in stage.screen()
-
-    asyncio.run(story())
+        assert r"\x1b[?" in stage.screen()
+        assert "R'" in stage.screen()
 
 
-def test_with_a_person_only_their_own_terminal_answers_queries() -> None:
+async def test_with_a_person_only_their_own_terminal_answers_queries() -> None:
     source, keys = os.pipe()
     shown, sink = os.pipe()
 
-    async def story() -> None:
-        users = TerminalUsers(person=PersonStreams(source, sink))
-        async with staged(agent("asker"), line_program(), users=users) as stage:
-            seen = b""
-            while b"\x1b[6n" not in seen:
-                seen += await asyncio.to_thread(os.read, shown, 100)
-            # By now the emulator would have answered.
-            await until(lambda: stage.program.screen.picture() is not None, "the emulator")
-            os.write(keys, b"\x1b[?99c\x1b[7;8R")
-            await stage.sees("answers: ")
+    users = TerminalUsers(person=PersonStreams(source, sink))
+    async with staged(agent("asker"), line_program(), users=users) as stage:
+        seen = b""
+        while b"\x1b[6n" not in seen:
+            seen += await asyncio.to_thread(os.read, shown, 100)
+        # By now the emulator would have answered.
+        await until(lambda: stage.program.screen.picture() is not None, "the emulator")
+        os.write(keys, b"\x1b[?99c\x1b[7;8R")
+        await stage.sees("answers: ")
 
-            assert stage.screen().strip().endswith(r"answers: b'\x1b[?99c\x1b[7;8R'")
-
-    asyncio.run(story())
+        assert stage.screen().strip().endswith(r"answers: b'\x1b[?99c\x1b[7;8R'")
 
 
-def test_a_new_size_reaches_the_program_and_the_screen() -> None:
-    async def story() -> None:
-        async with staged(agent("sizes"), line_program()) as stage:
-            await stage.sees("size 100x30")
-            stage.program.resize(64, 20)
-            await stage.sees("size 64x20")
+async def test_a_new_size_reaches_the_program_and_the_screen() -> None:
+    async with staged(agent("sizes"), line_program()) as stage:
+        await stage.sees("size 100x30")
+        stage.program.resize(64, 20)
+        await stage.sees("size 64x20")
 
-            picture = stage.program.screen.picture()
-            assert picture is not None
-            assert (picture.columns, picture.rows) == (64, 20)
-            stage.program.resize(0, 0)
-            assert stage.program.size == (64, 20)
-
-    asyncio.run(story())
+        picture = stage.program.screen.picture()
+        assert picture is not None
+        assert (picture.columns, picture.rows) == (64, 20)
+        stage.program.resize(0, 0)
+        assert stage.program.size == (64, 20)
 
 
-def test_a_program_that_stops_itself_in_the_background_goes_on() -> None:
-    async def story() -> None:
-        async with staged(("sh", "-c", "kill -STOP $$; echo went on; read x"), line_program()) as stage:
-            await stage.sees("went on")
-
-    asyncio.run(story())
+async def test_a_program_that_stops_itself_in_the_background_goes_on() -> None:
+    async with staged(("sh", "-c", "kill -STOP $$; echo went on; read x"), line_program()) as stage:
+        await stage.sees("went on")
 
 
-def test_stopping_ends_a_program_that_ignores_being_asked() -> None:
-    async def story() -> None:
-        async with staged(("sh", "-c", "trap '' TERM HUP; echo up; while :; do sleep 1; done"), dummy()) as stage:
-            await stage.sees("up")
-            await stage.driver.stop()
+async def test_stopping_ends_a_program_that_ignores_being_asked() -> None:
+    async with staged(("sh", "-c", "trap '' TERM HUP; echo up; while :; do sleep 1; done"), dummy()) as stage:
+        await stage.sees("up")
+        await stage.driver.stop()
 
-            assert stage.program.exit_status == 128 + signal.SIGKILL
-
-    asyncio.run(story())
+        assert stage.program.exit_status == 128 + signal.SIGKILL
 
 
-def test_every_byte_reaches_the_persons_terminal_unchanged_and_in_order() -> None:
+async def test_every_byte_reaches_the_persons_terminal_unchanged_and_in_order() -> None:
     source, _ = os.pipe()
     shown, sink = os.pipe()
     script = "import sys; sys.stdout.write(''.join(f'{n}\\n' for n in range(200000)))"
@@ -226,48 +202,39 @@ def test_every_byte_reaches_the_persons_terminal_unchanged_and_in_order() -> Non
         while data := os.read(shown, 65536):
             received.extend(data)
 
-    async def story() -> None:
-        users = TerminalUsers(person=PersonStreams(source, sink))
-        async with staged((sys.executable, "-c", script), line_program(), users=users) as stage:
-            await asyncio.wait_for(stage.program.exited, BOUND)
-        os.close(sink)
-
     reader = threading.Thread(target=read)
     reader.start()
-    asyncio.run(story())
+    users = TerminalUsers(person=PersonStreams(source, sink))
+    async with staged((sys.executable, "-c", script), line_program(), users=users) as stage:
+        await asyncio.wait_for(stage.program.exited, BOUND)
+    os.close(sink)
     reader.join(BOUND)
 
     assert bytes(received) == "".join(f"{number}\r\n" for number in range(200000)).encode()
 
 
-def test_a_terminal_that_does_not_drain_stalls_the_pump_and_nothing_else() -> None:
+async def test_a_terminal_that_does_not_drain_stalls_the_pump_and_nothing_else() -> None:
     source, _ = os.pipe()
     shown, sink = os.pipe()
 
-    async def story() -> None:
-        users = TerminalUsers(person=PersonStreams(source, sink))
-        async with staged(agent("flooder", "5"), line_program(), users=users) as stage:
-            # Nobody reads: the pipe fills and the pump waits in it. The loop and the driver live on.
-            await until(lambda: stage.program.screen.picture() is not None and stage.screen() != "", "output")
-            await asyncio.sleep(0.1)  # longer than the profile's quiet time
-            assert stage.driver.view().state == "starting"
-            assert stage.driver.view().gate
-            assert not stage.program.exited.done()
-            os.close(shown)
-
-    asyncio.run(story())
+    users = TerminalUsers(person=PersonStreams(source, sink))
+    async with staged(agent("flooder", "5"), line_program(), users=users) as stage:
+        # Nobody reads: the pipe fills and the pump waits in it. The loop and the driver live on.
+        await until(lambda: stage.program.screen.picture() is not None and stage.screen() != "", "output")
+        await asyncio.sleep(0.1)  # longer than the profile's quiet time
+        assert stage.driver.view().state == "starting"
+        assert stage.driver.view().gate
+        assert not stage.program.exited.done()
+        os.close(shown)
 
 
-def test_much_output_does_not_grow_the_memory() -> None:
-    async def story() -> None:
-        async with staged(agent("flooder", "60"), line_program()) as stage:
-            await until(lambda: stage.program.screen.version > 200, "some output")
-            before = resident_megabytes()
-            await stage.ready()
+async def test_much_output_does_not_grow_the_memory() -> None:
+    async with staged(agent("flooder", "60"), line_program()) as stage:
+        await until(lambda: stage.program.screen.version > 200, "some output")
+        before = resident_megabytes()
+        await stage.ready()
 
-            assert resident_megabytes() - before < 15
-
-    asyncio.run(story())
+        assert resident_megabytes() - before < 15
 
 
 def resident_megabytes() -> float:

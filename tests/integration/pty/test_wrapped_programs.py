@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
 import tomllib
@@ -27,33 +26,27 @@ def example(name: str) -> Profile:
     return profile
 
 
-def test_a_calculator_computes() -> None:
+async def test_a_calculator_computes() -> None:
     profile = example("bc")
 
-    async def story() -> None:
-        async with staged(profile.command, profile) as stage:
-            assert answer(await stage.turn("2^100")) == "1267650600228229401496703205376"
-            assert answer(await stage.turn("1")) == "1"
-
-    asyncio.run(story())
+    async with staged(profile.command, profile) as stage:
+        assert answer(await stage.turn("2^100")) == "1267650600228229401496703205376"
+        assert answer(await stage.turn("1")) == "1"
 
 
-def test_a_database_shell_answers_at_its_prompt(tmp_path: Path) -> None:
+async def test_a_database_shell_answers_at_its_prompt(tmp_path: Path) -> None:
     profile = example("sql")
 
-    async def story() -> None:
-        command = (*profile.command[:-1], str(tmp_path / profile.command[-1]))
-        async with staged(command, profile) as stage:
-            events = await stage.turn("select 6 * 7;")
+    command = (*profile.command[:-1], str(tmp_path / profile.command[-1]))
+    async with staged(command, profile) as stage:
+        events = await stage.turn("select 6 * 7;")
 
-            assert names(events) == ["Typing", "Submitted", "TurnStarted", "Answered"]
-            assert answer(events) == "42"
-            assert answer(await stage.turn("values (1), (21), (3);")) == "1\n21\n3"
-
-    asyncio.run(story())
+        assert names(events) == ["Typing", "Submitted", "TurnStarted", "Answered"]
+        assert answer(events) == "42"
+        assert answer(await stage.turn("values (1), (21), (3);")) == "1\n21\n3"
 
 
-def test_a_program_that_says_nothing_to_the_same_words_has_no_answer_the_second_time() -> None:
+async def test_a_program_that_says_nothing_to_the_same_words_has_no_answer_the_second_time() -> None:
     tells_once = """printf '> '; while read -r line; do [ "$told" ] || echo news; told=yes; printf '> '; done"""
     profile = parse_profile(
         {
@@ -65,9 +58,6 @@ def test_a_program_that_says_nothing_to_the_same_words_has_no_answer_the_second_
         "once",
     )
 
-    async def story() -> None:
-        async with staged(profile.command, profile) as stage:
-            assert answer(await stage.turn("anything new?")) == "news"
-            assert answer(await stage.turn("anything new?")) == ""
-
-    asyncio.run(story())
+    async with staged(profile.command, profile) as stage:
+        assert answer(await stage.turn("anything new?")) == "news"
+        assert answer(await stage.turn("anything new?")) == ""

@@ -20,18 +20,10 @@ from typing import Any
 import pytest
 
 from tests.conformance.real_gateway import RunningGateway, gateway, new_key
-from tests.integration.chaos.house import (
-    LINE_RULES,
-    House,
-    RunningHost,
-    nonces,
-    open_house,
-    status_of,
-    steps_of,
-    until,
-)
+from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house, status_of, steps_of
 from tests.integration.recovery.journal_file import all_tasks, is_whole
 from tests.integration.recovery.small_disk import SmallDisk, small_disk
+from tests.integration.waiting import until
 
 pytestmark = [
     pytest.mark.integration,

@@ -14,8 +14,9 @@ import pytest
 
 from synapse.client.http import NoAnswer
 from synapse.core.task import ReceiptStep, Task, TaskState
-from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house, status_of, steps_of, until
+from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house, status_of, steps_of
 from tests.integration.recovery.journal_file import all_tasks
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

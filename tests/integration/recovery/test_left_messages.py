@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house, status_of, until
+from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house, status_of
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

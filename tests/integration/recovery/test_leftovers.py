@@ -8,16 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.integration.chaos.house import (
-    LINE_RULES,
-    PAGE_RULES,
-    RunningHost,
-    nonces,
-    open_house,
-    status_of,
-    steps_of,
-    until,
-)
+from tests.integration.chaos.house import LINE_RULES, PAGE_RULES, RunningHost, nonces, open_house, status_of, steps_of
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

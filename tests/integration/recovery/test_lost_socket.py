@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,17 +11,11 @@ import pytest
 from tests.conformance import real_gateway
 from tests.conformance.wire_client import WireClient
 from tests.integration.cli.session import session
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
 PATIENCE = 30.0
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def remove_file(socket: Path) -> None:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance import real_gateway
-from tests.integration.cli.session import Ran, Session, session
+from tests.integration.cli.session import Session, session
+from tests.integration.waiting import until
+from tests.samples.commands import Ran
 
 pytestmark = pytest.mark.integration
 
 PATIENCE = 30.0
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-    return found
 
 
 def send(home: Session, target: str, text: str) -> Ran:

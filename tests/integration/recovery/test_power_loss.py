@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.chaos.house import LINE_RULES, House, RunningHost, open_house, steps_of, until
+from tests.integration.chaos.house import LINE_RULES, House, RunningHost, open_house, steps_of
 from tests.integration.recovery.journal_file import all_tasks, is_whole
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -18,16 +18,8 @@ import pytest
 from synapse.client.events import EventStream, open_stream
 from synapse.client.http import HostAddress
 from synapse.store.file import lock_path
-from tests.integration.chaos.house import (
-    LINE_RULES,
-    House,
-    RunningHost,
-    nonces,
-    open_house,
-    status_of,
-    steps_of,
-    until,
-)
+from tests.integration.chaos.house import LINE_RULES, House, RunningHost, nonces, open_house, status_of, steps_of
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

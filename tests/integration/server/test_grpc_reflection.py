@@ -15,7 +15,7 @@ from synapse.core.caller import Caller
 from synapse.core.errors import CredentialsRefused, InvalidRequest, WaitTimedOut
 from synapse.server.grpc_methods import SERVICE_0_3, SERVICE_1_0
 from synapse.server.grpc_server import METHOD, SERVICES, Description, GrpcHeaders
-from tests.integration.server.test_grpc_server import OneTask, run, serving
+from tests.integration.server.test_grpc_server import PATIENCE, OneTask, serving
 
 pytestmark = pytest.mark.integration
 
@@ -37,8 +37,8 @@ async def asked(target: str, service: str, *questions: Any, key: str = "right") 
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_both_versions_of_a2a_are_listed_and_described(service: str) -> None:
-    async def story() -> None:
+async def test_both_versions_of_a2a_are_listed_and_described(service: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), admit=with_a_key) as (_, target):
             names = [QUESTION(file_containing_symbol=name) for name in (SERVICE_1_0, SERVICE_0_3, "no.such.Thing")]
             listed, current, former, missing = await asked(target, service, QUESTION(list_services=""), *names)
@@ -49,22 +49,18 @@ def test_both_versions_of_a2a_are_listed_and_described(service: str) -> None:
             assert f"{file.package}.{file.service[0].name}" == name
         assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
-    run(story)
-
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_who_may_not_call_is_told_nothing(service: str) -> None:
-    async def story() -> None:
+async def test_who_may_not_call_is_told_nothing(service: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), admit=with_a_key) as (_, target):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await asked(target, service, QUESTION(list_services=""), key="wrong")
         failure: Any = refused.value
         assert failure.code() is grpc.StatusCode.UNAUTHENTICATED
 
-    run(story)
 
-
-def test_what_is_no_question_and_who_stays_too_long_are_refused() -> None:
+async def test_what_is_no_question_and_who_stays_too_long_are_refused() -> None:
     async def one(question: bytes) -> AsyncGenerator[bytes, None]:
         yield question
 
@@ -72,10 +68,8 @@ def test_what_is_no_question_and_who_stays_too_long_are_refused() -> None:
         await asyncio.Event().wait()
         yield b""
 
-    async def story() -> None:
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(InvalidRequest):
             await anext(Description([SERVICE_1_0]).answers(one(b"\xff\xff"), None))
         with pytest.raises(WaitTimedOut):
             await anext(Description([SERVICE_1_0], longest_seconds=0.01).answers(silence(), None))
-
-    run(story)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -109,14 +109,6 @@ async def serving(
         await running
 
 
-def run(conversation: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def within_bounds() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await conversation()
-
-    asyncio.run(within_bounds())
-
-
 def a_message(tenant: str = "ada") -> a2a.SendMessageRequest:
     spoken = a2a.Message(message_id="m-1", role=a2a.ROLE_USER, parts=[a2a.Part(text="hi")])
     return a2a.SendMessageRequest(tenant=tenant, message=spoken)
@@ -144,15 +136,13 @@ async def refusal(address: str, path: str, given: bytes, metadata: Any = ()) -> 
     return refused.value
 
 
-def test_the_tenant_is_the_agent() -> None:
-    async def conversation() -> None:
+async def test_the_tenant_is_the_agent() -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
             task = await stub_of(channel).GetTask(a2a.GetTaskRequest(tenant="ada", id=TASK.id))
             assert task.id == TASK.id
         assert service.asked == [(ForAgent("ada", GetTask(TASK.id, exact=True), frozenset()), Caller(name="somebody"))]
-
-    run(conversation)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +150,8 @@ def test_the_tenant_is_the_agent() -> None:
     [((), "cleo", "cleo"), ((("x-agent-id", "bob"),), "cleo", "bob")],
     ids=["the default agent", "the metadata before the default"],
 )
-def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: str, agent: str) -> None:
-    async def conversation() -> None:
+async def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: str, agent: str) -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with (
             serving(service, default_agent=default) as (_, address),
@@ -170,8 +160,6 @@ def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: str, ag
             stub = stub_of(channel)
             await stub.GetTask(a2a.GetTaskRequest(id=TASK.id), metadata=metadata)
         assert [asked.agent for asked, _ in service.asked if isinstance(asked, ForAgent)] == [agent]
-
-    run(conversation)
 
 
 @pytest.mark.parametrize(
@@ -187,25 +175,23 @@ def test_without_a_tenant_somebody_else_is_meant(metadata: Any, default: str, ag
     ],
     ids=["no agent", "no protobuf", "no id", "no message", "unknown version", "other version", "unknown agent"],
 )
-def test_what_is_wrong_is_told_with_status_and_reason(
+async def test_what_is_wrong_is_told_with_status_and_reason(
     path: str, given: bytes, metadata: Any, status: str, why: str
 ) -> None:
-    async def conversation() -> None:
+    async with asyncio.timeout(PATIENCE):
         async with serving(OneTask()) as (_, address):
             error = await refusal(address, path, given, metadata)
             assert (error.code().name, reason(error)) == (status, why)
 
-    run(conversation)
 
-
-def test_who_is_not_let_in_is_told_how_to_get_in() -> None:
+async def test_who_is_not_let_in_is_told_how_to_get_in() -> None:
     def nobody(headers: GrpcHeaders, path: str, peer: str) -> Caller:
         assert (b"authorization", b"Bearer wrong") in headers
         assert path == f"{SERVICE}/GetTask"
         assert peer.startswith("ipv4:127.0.0.1:")
         raise CredentialsRefused("these credentials are not known here", challenge="Bearer")
 
-    async def conversation() -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service, admit=nobody) as (_, address):
             error = await refusal(address, "GetTask", b"", (("authorization", "Bearer wrong"),))
@@ -213,22 +199,18 @@ def test_who_is_not_let_in_is_told_how_to_get_in() -> None:
             assert dict(error.trailing_metadata())["www-authenticate"] == "Bearer"
         assert service.asked == []
 
-    run(conversation)
 
-
-def test_a_defect_of_ours_is_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
-    async def conversation() -> None:
+async def test_a_defect_of_ours_is_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+    async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(error=RuntimeError("the secret"))) as (_, address):
             error = await refusal(address, "GetTask", b"\n\x03ada\x12\x01t")
             assert (error.code(), reason(error)) == (grpc.StatusCode.INTERNAL, "INTERNAL_ERROR")
             assert "secret" not in error.details()
         assert "the secret" in caplog.text
 
-    run(conversation)
 
-
-def test_a_message_that_is_too_large_is_refused() -> None:
-    async def conversation() -> None:
+async def test_a_message_that_is_too_large_is_refused() -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service, limits=GrpcLimits(max_message_bytes=1000)) as (_, address):
             async with grpc.aio.insecure_channel(address) as channel:
@@ -237,11 +219,9 @@ def test_a_message_that_is_too_large_is_refused() -> None:
             assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert service.asked == []
 
-    run(conversation)
 
-
-def test_a_reader_that_leaves_ends_its_stream() -> None:
-    async def conversation() -> None:
+async def test_a_reader_that_leaves_ends_its_stream() -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
             stub = stub_of(channel)
@@ -251,11 +231,9 @@ def test_a_reader_that_leaves_ends_its_stream() -> None:
             stream.cancel()
             await service.left.wait()
 
-    run(conversation)
 
-
-def test_a_caller_that_waits_no_longer_ends_its_wait() -> None:
-    async def conversation() -> None:
+async def test_a_caller_that_waits_no_longer_ends_its_wait() -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (_, address), grpc.aio.insecure_channel(address) as channel:
             call = stub_of(channel).SendMessage(a_message())
@@ -265,16 +243,14 @@ def test_a_caller_that_waits_no_longer_ends_its_wait() -> None:
             await service.left.wait()
             await sending
 
-    run(conversation)
-
 
 async def _outcome(call: Any) -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
 
 
-def test_the_end_of_the_server_is_told_to_whoever_waits() -> None:
-    async def conversation() -> None:
+async def test_the_end_of_the_server_is_told_to_whoever_waits() -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with serving(service) as (server, address), grpc.aio.insecure_channel(address) as channel:
             stub = stub_of(channel)
@@ -291,31 +267,25 @@ def test_the_end_of_the_server_is_told_to_whoever_waits() -> None:
                     await waiting
                 assert ended.value.code() == grpc.StatusCode.UNAVAILABLE
 
-    run(conversation)
 
-
-def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
+async def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
 
-    async def conversation() -> None:
+    async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), tls=(certificate, key)) as (_, address):
             trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
             async with grpc.aio.secure_channel(address, trusted) as channel:
                 stub = stub_of(channel)
                 assert (await stub.GetTask(a2a.GetTaskRequest(tenant="ada", id=TASK.id))).id == TASK.id
 
-    run(conversation)
 
-
-def test_a_port_that_is_taken_is_refused() -> None:
-    async def conversation() -> None:
+async def test_a_port_that_is_taken_is_refused() -> None:
+    async with asyncio.timeout(PATIENCE):
         async with serving(OneTask()) as (_, address):
             other = GrpcServer(OneTask(), admit=everybody)
             with pytest.raises(PortTaken) as taken:
                 other.bind(HOST, int(address.rpartition(":")[2]))
             assert "--grpc-port" in taken.value.hint
-
-    run(conversation)
 
 
 class Leaving:
@@ -331,8 +301,8 @@ class Leaving:
         raise asyncio.CancelledError
 
 
-def test_a_caller_who_leaves_before_the_first_update_of_a_stream_gives_its_place_back() -> None:
-    async def conversation() -> None:
+async def test_a_caller_who_leaves_before_the_first_update_of_a_stream_gives_its_place_back() -> None:
+    async with asyncio.timeout(PATIENCE):
         places = StreamLimit(1)
         offered = current_service(EXTENDED)
         async with serving(CountedStreams(OneTask(), places)) as (server, _):
@@ -344,11 +314,9 @@ def test_a_caller_who_leaves_before_the_first_update_of_a_stream_gives_its_place
 
         places.take(Caller(name="somebody"))
 
-    run(conversation)
 
-
-def test_what_fails_in_the_end_names_no_extension() -> None:
-    async def conversation() -> None:
+async def test_what_fails_in_the_end_names_no_extension() -> None:
+    async with asyncio.timeout(PATIENCE):
         service = OneTask()
         async with (
             serving(service, dialect=EXTENDED) as (server, address),
@@ -361,16 +329,12 @@ def test_what_fails_in_the_end_names_no_extension() -> None:
                 await call
             assert "a2a-extensions" not in dict(refused.value.initial_metadata() or ())
 
-    run(conversation)
 
-
-def test_what_is_answered_names_the_extension_that_was_asked_for() -> None:
-    async def conversation() -> None:
+async def test_what_is_answered_names_the_extension_that_was_asked_for() -> None:
+    async with asyncio.timeout(PATIENCE):
         async with serving(OneTask(), dialect=EXTENDED) as (_, address), grpc.aio.insecure_channel(address) as channel:
             call = stub_of(channel).GetTask(
                 a2a.GetTaskRequest(tenant="ada", id=TASK.id), metadata=(("a2a-extensions", PLAN.uri),)
             )
             await call
             assert dict(await call.initial_metadata())["a2a-extensions"] == PLAN.uri
-
-    run(conversation)

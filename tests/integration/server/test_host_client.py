@@ -69,87 +69,69 @@ class Time:
         return self.now
 
 
-def test_connections_are_used_again_until_they_were_idle_for_too_long(tmp_path: Path) -> None:
-    async def story() -> None:
-        time = Time()
-        client = HostClient(time)
-        async with Hosts(tmp_path / "s") as host:
-            for _ in range(3):
-                assert await client.ask(host.path, "POST", "/commands", b"{1}") == (200, b"{}")
-            assert host.connections == 1
-            time.now += IDLE_SECONDS + 0.1
+async def test_connections_are_used_again_until_they_were_idle_for_too_long(tmp_path: Path) -> None:
+    time = Time()
+    client = HostClient(time)
+    async with Hosts(tmp_path / "s") as host:
+        for _ in range(3):
+            assert await client.ask(host.path, "POST", "/commands", b"{1}") == (200, b"{}")
+        assert host.connections == 1
+        time.now += IDLE_SECONDS + 0.1
+        await client.ask(host.path, "GET", "/status")
+        assert host.connections == 2
+        assert host.asked[0] == b"POST /commands HTTP/1.1 {1}"
+        assert host.asked[-1] == b"GET /status HTTP/1.1 "
+        client.close()
+
+
+async def test_requests_at_the_same_time_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    client = HostClient(Time())
+    async with Hosts(tmp_path / "s") as host:
+        answers = await asyncio.gather(*(client.ask(host.path, "POST", "/x", b"{}") for _ in range(30)))
+        assert [answer.status for answer in answers] == [200] * 30
+        assert host.connections == 30
+        await asyncio.gather(*(client.ask(host.path, "POST", "/x", b"{}") for _ in range(10)))
+        assert host.connections == 30
+        client.close()
+
+
+async def test_a_connection_that_the_host_has_closed_is_not_used_again(tmp_path: Path) -> None:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _head(reader)
+        writer.write(OK.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"))
+
+    client = HostClient(Time())
+    async with Hosts(tmp_path / "s", once) as host:
+        for _ in range(2):
             await client.ask(host.path, "GET", "/status")
-            assert host.connections == 2
-            assert host.asked[0] == b"POST /commands HTTP/1.1 {1}"
-            assert host.asked[-1] == b"GET /status HTTP/1.1 "
-            client.close()
-
-    asyncio.run(story())
+        assert host.connections == 2
 
 
-def test_requests_at_the_same_time_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    async def story() -> None:
-        client = HostClient(Time())
-        async with Hosts(tmp_path / "s") as host:
-            answers = await asyncio.gather(*(client.ask(host.path, "POST", "/x", b"{}") for _ in range(30)))
-            assert [answer.status for answer in answers] == [200] * 30
-            assert host.connections == 30
-            await asyncio.gather(*(client.ask(host.path, "POST", "/x", b"{}") for _ in range(10)))
-            assert host.connections == 30
-            client.close()
-
-    asyncio.run(story())
-
-
-def test_a_connection_that_the_host_has_closed_is_not_used_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await _head(reader)
-            writer.write(OK.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"))
-
-        client = HostClient(Time())
-        async with Hosts(tmp_path / "s", once) as host:
-            for _ in range(2):
-                await client.ask(host.path, "GET", "/status")
-            assert host.connections == 2
-
-    asyncio.run(story())
-
-
-def test_nobody_there_is_an_error_that_says_nothing_was_sent(tmp_path: Path) -> None:
-    async def story() -> None:
-        with pytest.raises(NoAnswer) as silence:
-            await HostClient(Time()).ask(str(tmp_path / "none"), "GET", "/status")
-        assert not silence.value.sent
-
-    asyncio.run(story())
+async def test_nobody_there_is_an_error_that_says_nothing_was_sent(tmp_path: Path) -> None:
+    with pytest.raises(NoAnswer) as silence:
+        await HostClient(Time()).ask(str(tmp_path / "none"), "GET", "/status")
+    assert not silence.value.sent
 
 
 @pytest.mark.parametrize(
     "said", [b"", b"HTTP/1.1 200 OK\r\n", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", OK[:-1]], ids=str
 )
-def test_a_host_that_hangs_up_or_makes_no_sense_has_not_answered(tmp_path: Path, said: bytes) -> None:
-    async def story() -> None:
-        async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await _head(reader)
-            writer.write(said)
+async def test_a_host_that_hangs_up_or_makes_no_sense_has_not_answered(tmp_path: Path, said: bytes) -> None:
+    async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _head(reader)
+        writer.write(said)
 
-        async with Hosts(tmp_path / "s", odd) as host:
-            with pytest.raises(NoAnswer) as silence:
-                await HostClient(Time()).ask(host.path, "GET", "/status")
-            assert silence.value.sent
-
-    asyncio.run(story())
+    async with Hosts(tmp_path / "s", odd) as host:
+        with pytest.raises(NoAnswer) as silence:
+            await HostClient(Time()).ask(host.path, "GET", "/status")
+        assert silence.value.sent
 
 
-def test_a_host_that_says_nothing_is_given_up(tmp_path: Path) -> None:
-    async def story() -> None:
-        async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-            await reader.read()
+async def test_a_host_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await reader.read()
 
-        async with Hosts(tmp_path / "s", silent) as host:
-            with pytest.raises(NoAnswer) as silence:
-                await HostClient(Time()).ask(host.path, "GET", "/status", seconds=0.05)
-            assert silence.value.timed_out
-
-    asyncio.run(story())
+    async with Hosts(tmp_path / "s", silent) as host:
+        with pytest.raises(NoAnswer) as silence:
+            await HostClient(Time()).ask(host.path, "GET", "/status", seconds=0.05)
+        assert silence.value.timed_out

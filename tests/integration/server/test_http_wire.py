@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from synapse.server.http import Server
 from synapse.server.listener import bind_port
 from tests.conformance.served_host import run_in_loop
 from tests.fakes.web_app import DOCUMENT, Doing, digest, web_app
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -81,13 +82,6 @@ def serving() -> Generator[Served]:
 def served() -> Generator[Served]:
     with serving() as running:
         yield running
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.005)
 
 
 def said(served: Served, *pieces: bytes) -> bytes:
@@ -190,7 +184,7 @@ def test_who_stops_talking_still_gets_the_answer(served: Served) -> None:
     with closing(served.connect()) as connection:
         connection.sendall(GET + b"GET /later HTTP/1.1\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
-        until(lambda: served.doing.later is not None)
+        until(lambda: served.doing.later is not None, "the request")
         served.answer_later(b'"later"')
 
         assert rest(connection).endswith(b'connection: close\r\n\r\n"later"')
@@ -201,9 +195,9 @@ def test_a_caller_who_leaves_is_no_longer_waited_for(served: Served, monkeypatch
     served.doing.later = None
     with closing(served.connect()) as connection:
         connection.sendall(b"GET /later HTTP/1.1\r\n\r\n")
-        until(lambda: served.doing.later is not None)
+        until(lambda: served.doing.later is not None, "the request")
 
-    until(lambda: served.doing.later is not None and served.doing.later.cancelled())
+    until(lambda: served.doing.later is not None and served.doing.later.cancelled(), "its end")
 
 
 def test_a_reader_that_takes_nothing_does_not_make_the_stream_grow(served: Served) -> None:
@@ -219,9 +213,9 @@ def test_a_reader_that_takes_nothing_does_not_make_the_stream_grow(served: Serve
         assert last < 2000, "only what the kernel holds for both sides, and a little of ours"
         assert served.doing.followers == 1
         # Whoever reads again gets more.
-        until(lambda: bool(connection.recv(1 << 20)) and served.doing.told > last)
+        until(lambda: bool(connection.recv(1 << 20)) and served.doing.told > last, "more of the stream")
 
-    until(lambda: served.doing.followers == 0)
+    until(lambda: served.doing.followers == 0, "the end of the stream")
 
 
 def test_an_answer_under_way_is_finished_before_the_server_ends() -> None:
@@ -240,21 +234,19 @@ def test_an_answer_under_way_is_finished_before_the_server_ends() -> None:
         assert rest(connection).endswith(b"connection: close\r\n\r\n" + digest(b"1234"))
 
 
-def test_a_socket_of_the_file_system_is_served_the_same(tmp_path: Path) -> None:
+async def test_a_socket_of_the_file_system_is_served_the_same(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "s"))
     listener.listen()
 
-    async def conversation() -> bytes:
-        server = Server(web_app(), [listener])
-        running = asyncio.ensure_future(server.serve())
-        await server.wait_started()
-        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
-        writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        told = await reader.read()
-        writer.close()
-        server.stop()
-        await running
-        return told
+    server = Server(web_app(), [listener])
+    running = asyncio.ensure_future(server.serve())
+    await server.wait_started()
+    reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+    writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    told = await reader.read()
+    writer.close()
+    server.stop()
+    await running
 
-    assert asyncio.run(conversation()).endswith(DOCUMENT)
+    assert told.endswith(DOCUMENT)

@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from synapse.server.websocket import WebSocketChannel
 from tests.conformance.in_memory_service import InMemoryService
 from tests.conformance.served_host import ServedHost, served
 from tests.conformance.wire_client import WireClient
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -52,13 +53,6 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHost]:
 @pytest.fixture(params=["tcp", "uds"])
 def client(request: pytest.FixtureRequest, host: ServedHost) -> WireClient:
     return WireClient(host.port, str(host.socket) if request.param == "uds" else "")
-
-
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.005)
 
 
 def raw(client: WireClient, *pieces: bytes) -> tuple[int, bytes]:
@@ -234,7 +228,7 @@ def test_a_reader_that_leaves_ends_its_subscription(host: ServedHost, client: Wi
         next(events)
         assert host.service.followers == 1
 
-    until(lambda: host.service.followers == 0)
+    until(lambda: host.service.followers == 0, "the followers to be gone")
 
 
 def test_a_quiet_stream_shows_that_it_is_alive(client: WireClient) -> None:
@@ -262,7 +256,7 @@ def test_a_hundred_readers_see_the_same_in_the_same_order(host: ServedHost) -> N
     readers = [threading.Thread(target=follow) for _ in range(100)]
     for reader in readers:
         reader.start()
-    until(lambda: host.service.followers == 100)
+    until(lambda: host.service.followers == 100, "all followers")
     client.request("POST", "/tasks/send", {**HELLO, "metadata": {"in_reply_to": task_id}})
     for reader in readers:
         reader.join(5)

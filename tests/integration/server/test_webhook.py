@@ -13,9 +13,9 @@ from typing import TypeVar
 import pytest
 
 from synapse.core.errors import InvalidField
-from synapse.net.address_guard import Address
+from synapse.net.address_guard import Address, Resolve
 from synapse.push.outbox import Posted
-from synapse.push.webhook import Resolve, WebhookLimits, WebhookSender
+from synapse.push.webhook import WebhookLimits, WebhookSender
 from tests.fakes.certificates import self_made
 
 T = TypeVar("T")
@@ -122,6 +122,24 @@ def test_what_the_webhook_answers_is_told(answer: bytes, posted: Posted) -> None
 
 def test_a_webhook_that_hangs_is_given_up_in_time() -> None:
     assert posted_to(Hook(hangs=True), HASTY) == Posted(error="no answer in time")
+
+
+def test_a_webhook_whose_head_says_yes_has_been_told_though_its_body_never_comes() -> None:
+    async def story() -> None:
+        over = asyncio.Event()
+
+        async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\no")
+            await over.wait()
+            writer.close()
+
+        async with await asyncio.start_server(half, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            assert await sender(HASTY).post(url, HEADERS, b"{}") == Posted(status=200)
+            over.set()
+
+    run(story)
 
 
 def test_a_redirect_is_not_followed() -> None:

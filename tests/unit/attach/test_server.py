@@ -65,8 +65,8 @@ class FakeChannel:
         """Nothing to close."""
 
 
-def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_read() -> None:
-    async def scene() -> None:
+async def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_read() -> None:
+    async with asyncio.timeout(20):
         terminal, channel = FakeTerminal(), FakeChannel()
         visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
         for said in (encode(Hello(80, 24)), b"a", b"b"):
@@ -88,11 +88,9 @@ def test_keys_wait_in_the_connection_while_the_program_has_too_much_to_read() ->
         channel.to_host.put_nowait(None)
         await visit
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
 
-
-def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
-    async def scene() -> None:
+async def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
+    async with asyncio.timeout(20):
         terminal, channel = FakeTerminal(), FakeChannel()
         visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
         await channel.was_shown.wait()
@@ -104,11 +102,9 @@ def test_a_viewer_of_another_size_gets_a_picture_that_fits() -> None:
         channel.to_host.put_nowait(None)
         await visit
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
 
-
-def test_one_who_only_looks_never_gets_the_keyboard() -> None:
-    async def scene() -> None:
+async def test_one_who_only_looks_never_gets_the_keyboard() -> None:
+    async with asyncio.timeout(20):
         terminal, channel = FakeTerminal(), FakeChannel()
         visit = asyncio.ensure_future(AttachServer(terminal)(channel, Caller(via_socket=True)))
         for said in (encode(Hello(80, 24, types=False, take=True)), encode(Take()), b"x", None):
@@ -117,11 +113,9 @@ def test_one_who_only_looks_never_gets_the_keyboard() -> None:
 
         assert terminal.typed.empty()
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
 
-
-def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_over() -> None:
-    async def scene() -> None:
+async def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_over() -> None:
+    async with asyncio.timeout(20):
         channel = FakeChannel()
         server = AttachServer(FakeTerminal(has_person=True))
         visit = asyncio.ensure_future(server(channel, Caller(via_socket=True)))
@@ -132,8 +126,6 @@ def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_ov
         assert await channel.roles.get() is True
         channel.to_host.put_nowait(None)
         await visit
-
-    asyncio.run(asyncio.wait_for(scene(), 20))
 
 
 @pytest.mark.parametrize(
@@ -146,10 +138,8 @@ def test_the_person_of_a_foreground_agent_is_not_joined_unless_somebody_takes_ov
     ],
     ids=["over TCP", "an agent", "exited", "without a terminal"],
 )
-def test_only_a_person_may_attach(caller: Caller) -> None:
-    async def scene() -> None:
+async def test_only_a_person_may_attach(caller: Caller) -> None:
+    async with asyncio.timeout(20):
         with pytest.raises(PersonRequired) as refusal:
             await AttachServer(FakeTerminal())(FakeChannel(), caller)
         assert refusal.value.hint == caller.objection
-
-    asyncio.run(asyncio.wait_for(scene(), 20))

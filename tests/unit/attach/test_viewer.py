@@ -8,56 +8,44 @@ import threading
 from synapse.attach.server import MOST_WAITING, Viewer
 
 
-def test_bytes_come_out_as_they_came_in() -> None:
-    async def story() -> None:
-        viewer = Viewer()
-        viewer.begin(b"picture ")
-        viewer.receive(b"one ")
-        viewer.receive(b"two")
+async def test_bytes_come_out_as_they_came_in() -> None:
+    viewer = Viewer()
+    viewer.begin(b"picture ")
+    viewer.receive(b"one ")
+    viewer.receive(b"two")
 
-        assert await viewer.take() == b"picture one two"
-
-    asyncio.run(story())
+    assert await viewer.take() == b"picture one two"
 
 
-def test_bytes_from_another_thread_wake_the_loop() -> None:
-    async def story() -> None:
-        viewer = Viewer()
-        taking = asyncio.ensure_future(viewer.take())
-        await asyncio.wait((taking,), timeout=0)
-        thread = threading.Thread(target=viewer.receive, args=(b"late",))
-        thread.start()
+async def test_bytes_from_another_thread_wake_the_loop() -> None:
+    viewer = Viewer()
+    taking = asyncio.ensure_future(viewer.take())
+    await asyncio.wait((taking,), timeout=0)
+    thread = threading.Thread(target=viewer.receive, args=(b"late",))
+    thread.start()
 
-        assert await asyncio.wait_for(taking, 5) == b"late"
-        thread.join()
-
-    asyncio.run(story())
+    assert await asyncio.wait_for(taking, 5) == b"late"
+    thread.join()
 
 
-def test_a_viewer_that_falls_behind_keeps_nothing_until_it_begins_anew() -> None:
-    async def story() -> None:
-        viewer = Viewer()
-        viewer.receive(b"x" * MOST_WAITING)
-        viewer.receive(b"more")
-        viewer.receive(b"and more")
+async def test_a_viewer_that_falls_behind_keeps_nothing_until_it_begins_anew() -> None:
+    viewer = Viewer()
+    viewer.receive(b"x" * MOST_WAITING)
+    viewer.receive(b"more")
+    viewer.receive(b"and more")
 
-        assert await viewer.take() == b""
-        assert viewer.is_behind
-        viewer.begin(b"picture")
-        viewer.receive(b" live")
-        assert await viewer.take() == b"picture live"
-        assert not viewer.is_behind
-
-    asyncio.run(story())
+    assert await viewer.take() == b""
+    assert viewer.is_behind
+    viewer.begin(b"picture")
+    viewer.receive(b" live")
+    assert await viewer.take() == b"picture live"
+    assert not viewer.is_behind
 
 
-def test_after_the_end_what_waits_comes_and_then_nothing() -> None:
-    async def story() -> None:
-        viewer = Viewer()
-        viewer.receive(b"last words")
-        viewer.end()
+async def test_after_the_end_what_waits_comes_and_then_nothing() -> None:
+    viewer = Viewer()
+    viewer.receive(b"last words")
+    viewer.end()
 
-        assert await viewer.take() == b"last words"
-        assert await viewer.take() is None
-
-    asyncio.run(story())
+    assert await viewer.take() == b"last words"
+    assert await viewer.take() is None

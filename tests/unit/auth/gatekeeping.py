@@ -87,12 +87,8 @@ def limits(requests: int = 0, failures: int = 0, *, behind_proxy: bool = False) 
     )
 
 
-def admitted(gate: GatewayAuth, scope: Scope) -> Caller:
+async def admitted(gate: GatewayAuth, scope: Scope) -> Caller:
     """Whom the gate lets in, waited for if need be."""
-
-    async def wait() -> Caller:
-        async with asyncio.timeout(10):
-            caller = gate.admit(scope)
-            return caller if isinstance(caller, Caller) else await caller
-
-    return asyncio.run(wait())
+    async with asyncio.timeout(10):
+        caller = gate.admit(scope)
+        return caller if isinstance(caller, Caller) else await caller

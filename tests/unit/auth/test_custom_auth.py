@@ -13,13 +13,10 @@ from synapse.core.caller import Caller
 from synapse.core.errors import InternalFailure, InvalidRequest
 
 
-def ask(function: Custom, *, patience: float = 5.0) -> Verdict:
+async def ask(function: Custom, *, patience: float = 5.0) -> Verdict:
     credentials = Credentials([(b"x-badge", b"7"), (b"accept", b"*/*")], path="/agents", query=b"a=1&b=")
 
-    async def run() -> Verdict:
-        return await CustomAuthenticator(function, patience=patience).authenticate(credentials)
-
-    return asyncio.run(run())
+    return await CustomAuthenticator(function, patience=patience).authenticate(credentials)
 
 
 def saying(answer: object) -> Custom:
@@ -31,20 +28,20 @@ def saying(answer: object) -> Custom:
     return authenticate
 
 
-def test_a_plain_function_is_given_the_request_and_says_who_it_is() -> None:
+async def test_a_plain_function_is_given_the_request_and_says_who_it_is() -> None:
     given: list[Any] = []
 
     def authenticate(headers: dict[str, str], query: dict[str, str], path: str) -> dict[str, object]:
         given.extend((headers, query, path))
         return {"name": "anne", "actions": ["read"], "agents": ["claude"]}
 
-    assert ask(authenticate) == Caller(
+    assert await ask(authenticate) == Caller(
         name="anne", scope="custom:anne", actions=frozenset({"read"}), agents=frozenset({"claude"})
     )
     assert given == [{"x-badge": "7", "accept": "*/*"}, {"a": "1", "b": ""}, "/agents"]
 
 
-def test_an_async_function_and_an_object_with_an_async_call_are_awaited() -> None:
+async def test_an_async_function_and_an_object_with_an_async_call_are_awaited() -> None:
     async def authenticate(headers: dict[str, str], query: dict[str, str], path: str) -> dict[str, object] | None:
         return {"scope": "team-a", "all_tasks": True} if headers["x-badge"] == "7" else None
 
@@ -52,15 +49,15 @@ def test_an_async_function_and_an_object_with_an_async_call_are_awaited() -> Non
         async def __call__(self, headers: dict[str, str], query: dict[str, str], path: str) -> None:
             return None
 
-    assert ask(authenticate) == Caller(name="team-a", scope="team-a", sees_all=True)
-    assert ask(Door()) is None
+    assert await ask(authenticate) == Caller(name="team-a", scope="team-a", sees_all=True)
+    assert await ask(Door()) is None
 
 
-def test_it_may_return_a_caller() -> None:
+async def test_it_may_return_a_caller() -> None:
     caller = Caller(scope="x", name="y")
 
-    assert ask(saying(caller)) == caller
-    assert ask(saying(replace(caller, via_socket=True, pid=5))) == caller, "nobody becomes a person by that"
+    assert await ask(saying(caller)) == caller
+    assert await ask(saying(replace(caller, via_socket=True, pid=5))) == caller, "nobody becomes a person by that"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +74,11 @@ def test_it_may_return_a_caller() -> None:
         True,
     ],
 )
-def test_what_cannot_be_meant_lets_nobody_in(said: object, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_cannot_be_meant_lets_nobody_in(said: object, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InvalidRequest):
         read_caller(said)
     with pytest.raises(InternalFailure):
-        ask(saying(said))
+        await ask(saying(said))
     assert [record.message for record in caplog.records] == ["custom_authenticator_failed"]
 
 
@@ -93,21 +90,21 @@ def test_no_actions_are_none_and_all_tasks_wants_a_plain_yes() -> None:
     assert not caller.sees_all
 
 
-def test_what_breaks_in_it_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_breaks_in_it_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
     def authenticate(*_: object) -> None:
         raise RuntimeError("the password of the database is x")
 
     with pytest.raises(InternalFailure) as failed:
-        ask(authenticate)
+        await ask(authenticate)
 
     assert "database" not in str(failed.value)
     assert "database" in caplog.text
 
 
-def test_one_that_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     async def authenticate(*_: object) -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(InternalFailure):
-        ask(authenticate, patience=0.01)
+        await ask(authenticate, patience=0.01)
     assert [record.message for record in caplog.records] == ["custom_authenticator_failed"]

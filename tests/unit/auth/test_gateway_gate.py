@@ -89,165 +89,165 @@ def test_what_can_be_decided_at_once_is_not_awaited(clock: FakeClock, shelf: Key
         ("Basic dXNlcjpwYXNz", "not known here"),
     ],
 )
-def test_wrong_credentials_are_refused_with_a_challenge(
+async def test_wrong_credentials_are_refused_with_a_challenge(
     clock: FakeClock, shelf: KeyShelf, value: str, why: str
 ) -> None:
     shelf.add("ci")
 
     with pytest.raises(CredentialsRefused, match=why) as refused:
-        admitted(a_gate(clock=clock, shelf=shelf), a_scope(authorization=value))
+        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(authorization=value))
 
     assert refused.value.challenge == (
         'Bearer realm="synapse", error="invalid_token", ApiKey realm="synapse", header="X-API-Key"'
     )
 
 
-def test_no_credentials_are_refused_without_the_word_invalid(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_no_credentials_are_refused_without_the_word_invalid(clock: FakeClock, shelf: KeyShelf) -> None:
     with pytest.raises(CredentialsRefused, match="needs credentials") as refused:
-        admitted(a_gate(clock=clock, shelf=shelf), a_scope())
+        await admitted(a_gate(clock=clock, shelf=shelf), a_scope())
 
     assert refused.value.challenge == 'Bearer realm="synapse", ApiKey realm="synapse", header="X-API-Key"'
     assert "synapse keys create" in refused.value.hint
 
 
-def test_something_else_in_the_header_of_keys_is_refused(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_something_else_in_the_header_of_keys_is_refused(clock: FakeClock, shelf: KeyShelf) -> None:
     with pytest.raises(CredentialsRefused, match="no API key"):
-        admitted(a_gate(clock=clock, shelf=shelf), a_scope(x_api_key="hello"))
+        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(x_api_key="hello"))
 
 
-def test_a_key_opens_until_it_expires(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_key_opens_until_it_expires(clock: FakeClock, shelf: KeyShelf) -> None:
     text = shelf.add("ci", expires_at=clock.now() + timedelta(hours=1))
     gate = a_gate(clock=clock, shelf=shelf)
     scope = a_scope(x_api_key=text)
 
-    assert admitted(gate, scope).name == "ci"
+    assert (await admitted(gate, scope)).name == "ci"
     clock.advance(3600)
     with pytest.raises(CredentialsRefused, match="expired"):
-        admitted(gate, scope)
+        await admitted(gate, scope)
 
 
-def test_a_broken_key_file_is_our_fault_and_tells_nothing(
+async def test_a_broken_key_file_is_our_fault_and_tells_nothing(
     clock: FakeClock, shelf: KeyShelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = shelf.add("ci")
     shelf.broken = True
 
     with pytest.raises(InternalFailure) as failed:
-        admitted(a_gate(clock=clock, shelf=shelf), a_scope(x_api_key=text))
+        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(x_api_key=text))
 
     assert "secret path" not in str(failed.value)
     assert [record.message for record in caplog.records] == ["api_keys_unreadable"]
     assert text not in caplog.text
 
 
-def test_one_method_after_the_other_is_asked(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_one_method_after_the_other_is_asked(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(Password(), clock=clock, shelf=shelf)
 
-    assert admitted(gate, a_scope(authorization="Bearer please")).name == "anne"
-    assert admitted(gate, a_scope(authorization=f"Bearer {shelf.add('ci')}")).name == "ci"
+    assert (await admitted(gate, a_scope(authorization="Bearer please"))).name == "anne"
+    assert (await admitted(gate, a_scope(authorization=f"Bearer {shelf.add('ci')}"))).name == "ci"
     with pytest.raises(CredentialsRefused, match="not the word"):
-        admitted(gate, a_scope(authorization="Bearer now"))
+        await admitted(gate, a_scope(authorization="Bearer now"))
 
 
-def test_methods_that_take_a_while_are_asked_one_after_the_other(clock: FakeClock) -> None:
+async def test_methods_that_take_a_while_are_asked_one_after_the_other(clock: FakeClock) -> None:
     first, second = Password(), Password()
     gate = a_gate(first, second, clock=clock)
 
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope(authorization="Bearer now"))
+        await admitted(gate, a_scope(authorization="Bearer now"))
     assert (first.asked, second.asked) == (1, 1)
 
 
-def test_a_caller_that_asks_too_often_is_told_when_to_come_back(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_caller_that_asks_too_often_is_told_when_to_come_back(clock: FakeClock, shelf: KeyShelf) -> None:
     scope = a_scope(x_api_key=shelf.add("ci"))
     other = a_scope(x_api_key=shelf.add("other"))
     gate = a_gate(clock=clock, shelf=shelf, limits=limits(requests=2))
     for _ in range(2):
-        admitted(gate, scope)
+        await admitted(gate, scope)
 
     with pytest.raises(RateLimited) as limited:
-        admitted(gate, scope)
+        await admitted(gate, scope)
 
     assert limited.value.retry_after == 30
-    assert admitted(gate, other).name == "other"
+    assert (await admitted(gate, other)).name == "other"
     clock.advance(30)
-    assert admitted(gate, scope).name == "ci"
+    assert (await admitted(gate, scope)).name == "ci"
 
 
-def test_an_address_that_guesses_is_kept_from_guessing(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_an_address_that_guesses_is_kept_from_guessing(clock: FakeClock, shelf: KeyShelf) -> None:
     password = Password()
     gate = a_gate(password, clock=clock, shelf=shelf, limits=limits(failures=3))
     for _ in range(3):
         with pytest.raises(CredentialsRefused):
-            admitted(gate, a_scope(authorization="Bearer guess"))
+            await admitted(gate, a_scope(authorization="Bearer guess"))
 
     with pytest.raises(RateLimited, match="wrong credentials"):
-        admitted(gate, a_scope(authorization="Bearer please"))
+        await admitted(gate, a_scope(authorization="Bearer please"))
 
     assert password.asked == 3, "what it says is not even looked at"
-    assert admitted(gate, a_scope(x_api_key=shelf.add("ci"))).name == "ci", "keys cannot be guessed"
+    assert (await admitted(gate, a_scope(x_api_key=shelf.add("ci")))).name == "ci", "keys cannot be guessed"
     clock.advance(20)
-    assert admitted(gate, a_scope(authorization="Bearer please")).name == "anne"
+    assert (await admitted(gate, a_scope(authorization="Bearer please"))).name == "anne"
 
 
-def test_who_brings_nothing_has_guessed_nothing(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_who_brings_nothing_has_guessed_nothing(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1))
 
     for _ in range(5):
         with pytest.raises(CredentialsRefused):
-            admitted(gate, a_scope())
+            await admitted(gate, a_scope())
 
 
-def test_behind_a_proxy_the_address_is_the_one_that_the_proxy_saw(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_behind_a_proxy_the_address_is_the_one_that_the_proxy_saw(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1, behind_proxy=True))
 
-    def guess(forwarded: str) -> None:
-        admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for=forwarded))
+    async def guess(forwarded: str) -> None:
+        await admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for=forwarded))
 
     with pytest.raises(CredentialsRefused):
-        guess("10.0.0.1, 198.51.100.1")
+        await guess("10.0.0.1, 198.51.100.1")
     with pytest.raises(RateLimited):
-        guess("10.9.9.9, 198.51.100.1")
+        await guess("10.9.9.9, 198.51.100.1")
     with pytest.raises(CredentialsRefused):
-        guess("198.51.100.2")
+        await guess("198.51.100.2")
 
 
-def test_without_a_proxy_nobody_chooses_an_address(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_without_a_proxy_nobody_chooses_an_address(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1))
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.1"))
+        await admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.1"))
 
     with pytest.raises(RateLimited):
-        admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.2"))
+        await admitted(gate, a_scope(authorization="Bearer guess", x_forwarded_for="198.51.100.2"))
 
 
-def test_one_network_of_ipv6_is_one_address(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_one_network_of_ipv6_is_one_address(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(clock=clock, shelf=shelf, limits=limits(failures=1))
     scope = a_scope(authorization="Bearer guess")
 
     scope["client"] = ("2001:db8::1", 1)
     with pytest.raises(CredentialsRefused):
-        admitted(gate, scope)
+        await admitted(gate, scope)
     scope["client"] = ("2001:db8::ffff", 1)
     with pytest.raises(RateLimited):
-        admitted(gate, scope)
+        await admitted(gate, scope)
     scope["client"] = None
     with pytest.raises(CredentialsRefused):
-        admitted(gate, scope)
+        await admitted(gate, scope)
 
 
-def test_what_is_public_needs_no_credentials_but_right_ones_count(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_what_is_public_needs_no_credentials_but_right_ones_count(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(clock=clock, shelf=shelf, is_public=lambda path: path == "/agents/list.json")
     public = "/agents/list.json"
 
-    assert admitted(gate, a_scope(path=public)) is ANONYMOUS
-    assert admitted(gate, a_scope(path=public, x_api_key=shelf.add("ci"))).name == "ci"
+    assert await admitted(gate, a_scope(path=public)) is ANONYMOUS
+    assert (await admitted(gate, a_scope(path=public, x_api_key=shelf.add("ci")))).name == "ci"
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope(path=public, x_api_key="wrong"))
+        await admitted(gate, a_scope(path=public, x_api_key="wrong"))
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope(path="/agents"))
+        await admitted(gate, a_scope(path="/agents"))
     with pytest.raises(ForeignOrigin):
-        admitted(gate, a_scope(path=public, host="evil.example"))
+        await admitted(gate, a_scope(path=public, host="evil.example"))
 
 
 def test_nobody_in_particular_may_read_and_sees_no_task() -> None:
@@ -255,43 +255,43 @@ def test_nobody_in_particular_may_read_and_sees_no_task() -> None:
     assert not ANONYMOUS.sees("local")
 
 
-def test_whoever_has_a_key_may_use_any_name_of_the_gateway(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_whoever_has_a_key_may_use_any_name_of_the_gateway(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(clock=clock, shelf=shelf)
 
-    assert admitted(gate, a_scope(host="10.0.0.5:8000", x_api_key=shelf.add("ci"))).name == "ci"
+    assert (await admitted(gate, a_scope(host="10.0.0.5:8000", x_api_key=shelf.add("ci")))).name == "ci"
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope(host="10.0.0.5:8000"))
+        await admitted(gate, a_scope(host="10.0.0.5:8000"))
 
 
-def test_a_foreign_page_is_refused_even_with_a_key(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_foreign_page_is_refused_even_with_a_key(clock: FakeClock, shelf: KeyShelf) -> None:
     text = shelf.add("ci")
     gate = a_gate(clock=clock, shelf=shelf, names=WebNames(["gateway.example"], origins=["https://app.example"]))
 
-    assert admitted(gate, a_scope(x_api_key=text, origin="https://gateway.example")).name == "ci"
-    assert admitted(gate, a_scope(x_api_key=text, origin="https://app.example")).name == "ci"
+    assert (await admitted(gate, a_scope(x_api_key=text, origin="https://gateway.example"))).name == "ci"
+    assert (await admitted(gate, a_scope(x_api_key=text, origin="https://app.example"))).name == "ci"
     for kind in ("http", "websocket"):
         with pytest.raises(ForeignOrigin):
-            admitted(gate, a_scope(kind, x_api_key=text, origin="https://evil.example"))
+            await admitted(gate, a_scope(kind, x_api_key=text, origin="https://evil.example"))
 
 
-def test_without_authentication_only_the_same_user_gets_in(clock: FakeClock) -> None:
+async def test_without_authentication_only_the_same_user_gets_in(clock: FakeClock) -> None:
     gate = a_gate(SameUserAuthenticator(1000), clock=clock, methods=AuthMethods())
 
-    assert admitted(gate, a_scope(uid=1000)) == Caller(is_owner=True)
+    assert await admitted(gate, a_scope(uid=1000)) == Caller(is_owner=True)
     for uid in (1001, 0, None):
         with pytest.raises(CredentialsRefused, match="own user"):
-            admitted(gate, a_scope(uid=uid))
+            await admitted(gate, a_scope(uid=uid))
     with pytest.raises(ForeignOrigin):
-        admitted(gate, a_scope(uid=1000, host="evil.example"))
+        await admitted(gate, a_scope(uid=1000, host="evil.example"))
 
 
-def test_where_the_system_does_not_tell_whose_it_is_everybody_gets_in(clock: FakeClock) -> None:
+async def test_where_the_system_does_not_tell_whose_it_is_everybody_gets_in(clock: FakeClock) -> None:
     gate = a_gate(SameUserAuthenticator(None), clock=clock, methods=AuthMethods())
 
-    assert admitted(gate, a_scope()) == Caller()
+    assert await admitted(gate, a_scope()) == Caller()
 
 
-def test_a_ticket_opens_one_handshake(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_a_ticket_opens_one_handshake(clock: FakeClock, shelf: KeyShelf) -> None:
     numbers = count()
     tickets = TicketBook(lambda: f"t{next(numbers)}")
     gate = a_gate(TicketAuthenticator(tickets, clock), clock=clock, shelf=shelf)
@@ -299,12 +299,12 @@ def test_a_ticket_opens_one_handshake(clock: FakeClock, shelf: KeyShelf) -> None
     query = f"x=1&ticket={tickets.issue(anne, clock).text}".encode()
 
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope(query=query))
-    assert admitted(gate, a_scope("websocket", query=query)) == anne
+        await admitted(gate, a_scope(query=query))
+    assert await admitted(gate, a_scope("websocket", query=query)) == anne
     with pytest.raises(CredentialsRefused, match="ticket was used"):
-        admitted(gate, a_scope("websocket", query=query))
+        await admitted(gate, a_scope("websocket", query=query))
     with pytest.raises(CredentialsRefused, match="needs credentials"):
-        admitted(gate, a_scope("websocket"))
+        await admitted(gate, a_scope("websocket"))
 
 
 def test_grpc_metadata_is_judged_by_the_same_rules(clock: FakeClock, shelf: KeyShelf) -> None:
@@ -321,14 +321,14 @@ def test_grpc_metadata_is_judged_by_the_same_rules(clock: FakeClock, shelf: KeyS
         gate.admit_headers([(b"x-api-key", b"wrong")], path=path, peer="192.0.2.7")
 
 
-def test_what_somebody_brought_is_neither_logged_nor_shown(
+async def test_what_somebody_brought_is_neither_logged_nor_shown(
     clock: FakeClock, shelf: KeyShelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     wrong = "sk_000000000000_" + "5ecret"
 
     with pytest.raises(CredentialsRefused) as refused:
-        admitted(a_gate(clock=clock, shelf=shelf), a_scope(authorization=f"Bearer {wrong}"))
+        await admitted(a_gate(clock=clock, shelf=shelf), a_scope(authorization=f"Bearer {wrong}"))
 
     logged = [vars(record) for record in caplog.records if record.message == "credentials_refused"]
     assert logged[0]["address"] == "192.0.2.7"
@@ -336,19 +336,19 @@ def test_what_somebody_brought_is_neither_logged_nor_shown(
     assert "5ecret" not in repr(Credentials(a_scope(x_api_key=wrong)["headers"]))
 
 
-def test_the_answer_over_http_has_the_challenge_and_the_time_to_wait(clock: FakeClock, shelf: KeyShelf) -> None:
+async def test_the_answer_over_http_has_the_challenge_and_the_time_to_wait(clock: FakeClock, shelf: KeyShelf) -> None:
     gate = a_gate(Password(), clock=clock, shelf=shelf, limits=limits(requests=1))
     app = HttpApp(FixedService(None), [DIALECT], admit=gate.admit)
 
-    def ask(*, authorization: str) -> Exchange:
+    async def ask(*, authorization: str) -> Exchange:
         exchange = Exchange("GET", "/.well-known/agent.json", authorization=authorization)
-        return asyncio.run(exchange.run(app))
+        return await exchange.run(app)
 
-    refused = ask(authorization="Bearer wrong")
+    refused = await ask(authorization="Bearer wrong")
     assert (refused.status, refused.code) == (401, "credentials_refused")
     assert refused.headers[b"www-authenticate"].startswith(b'Bearer realm="synapse", error="invalid_token"')
-    assert ask(authorization="Bearer please").status == 200
-    limited = ask(authorization="Bearer please")
+    assert (await ask(authorization="Bearer please")).status == 200
+    limited = await ask(authorization="Bearer please")
     assert (limited.status, limited.code) == (429, "rate_limited")
     assert limited.headers[b"retry-after"] == b"60"
     assert datetime.fromisoformat("2026-01-15T10:30:00Z") == clock.now()

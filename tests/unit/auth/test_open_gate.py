@@ -38,13 +38,13 @@ def token_settings(**source: str) -> AccessSettings:
     return read_access(table, Path("gateway.toml"), {"JWT_SECRET": SECRET})
 
 
-def test_keys_of_the_home_folder_open_it(tmp_path: Path, clock: FakeClock) -> None:
+async def test_keys_of_the_home_folder_open_it(tmp_path: Path, clock: FakeClock) -> None:
     gate = gate_of(AccessSettings(), tmp_path, clock)
     _, text = KeyFile(tmp_path, clock).create("ci", Grant())
 
-    assert admitted(gate, a_scope(x_api_key=text)).name == "ci"
+    assert (await admitted(gate, a_scope(x_api_key=text))).name == "ci"
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope())
+        await admitted(gate, a_scope())
 
 
 def test_a_damaged_file_of_keys_stops_the_start(tmp_path: Path, clock: FakeClock) -> None:
@@ -55,7 +55,7 @@ def test_a_damaged_file_of_keys_stops_the_start(tmp_path: Path, clock: FakeClock
         gate_of(AccessSettings(), tmp_path, clock)
 
 
-def test_tokens_are_checked_with_a_secret_or_a_file(tmp_path: Path, clock: FakeClock) -> None:
+async def test_tokens_are_checked_with_a_secret_or_a_file(tmp_path: Path, clock: FakeClock) -> None:
     now = clock.now().timestamp()
     issuer = Issuer()
     (tmp_path / "issuer.json").write_text(json.dumps(issuer.key_set()), encoding="utf-8")
@@ -65,25 +65,25 @@ def test_tokens_are_checked_with_a_secret_or_a_file(tmp_path: Path, clock: FakeC
     shared = f"Bearer {jwt.encode(claims_at(now), SECRET, algorithm='HS256')}"
     signed = f"Bearer {issuer.token(now)}"
 
-    assert admitted(by_secret, a_scope(authorization=shared)).name == "anne"
-    assert admitted(by_file, a_scope(authorization=signed)).name == "anne"
+    assert (await admitted(by_secret, a_scope(authorization=shared))).name == "anne"
+    assert (await admitted(by_file, a_scope(authorization=signed))).name == "anne"
     for gate, wrong in ((by_secret, signed), (by_file, shared), (by_address, signed)):
         with pytest.raises(CredentialsRefused):
-            admitted(gate, a_scope(authorization=wrong))
+            await admitted(gate, a_scope(authorization=wrong))
 
 
 def welcome(headers: dict[str, str], _query: dict[str, str], _path: str) -> dict[str, str] | None:
     return {"name": "guest"} if headers.get("x-badge") else None
 
 
-def test_an_authenticator_of_the_owners_own_is_imported(tmp_path: Path, clock: FakeClock) -> None:
+async def test_an_authenticator_of_the_owners_own_is_imported(tmp_path: Path, clock: FakeClock) -> None:
     path = f"{welcome.__module__}:welcome"
     gate = gate_of(AccessSettings(custom=path), tmp_path, clock)
 
-    assert admitted(gate, a_scope(x_badge="7")).name == "guest"
+    assert (await admitted(gate, a_scope(x_badge="7"))).name == "guest"
     assert gate.methods.custom == "Credentials of this gateway's own kind"
     with pytest.raises(CredentialsRefused) as refused:
-        admitted(gate, a_scope())
+        await admitted(gate, a_scope())
     assert "Custom" in refused.value.challenge
 
 
@@ -98,14 +98,14 @@ def test_a_gateway_that_nobody_could_enter_does_not_start(tmp_path: Path, clock:
         gate_of(AccessSettings(api_keys=False), tmp_path, clock)
 
 
-def test_without_authentication_the_same_user_has_the_local_scope(tmp_path: Path, clock: FakeClock) -> None:
+async def test_without_authentication_the_same_user_has_the_local_scope(tmp_path: Path, clock: FakeClock) -> None:
     gate = gate_of(AccessSettings(no_auth=True, requests_per_minute=1, burst=1), tmp_path, clock)
 
     for _ in range(3):
-        assert admitted(gate, a_scope(host=HOST, uid=os.getuid())) == Caller(is_owner=True)
+        assert await admitted(gate, a_scope(host=HOST, uid=os.getuid())) == Caller(is_owner=True)
     assert gate.methods == AuthMethods()
     with pytest.raises(CredentialsRefused):
-        admitted(gate, a_scope(host=HOST, uid=os.getuid() + 1))
+        await admitted(gate, a_scope(host=HOST, uid=os.getuid() + 1))
 
 
 def test_the_names_are_those_of_this_machine_and_of_the_public_address() -> None:

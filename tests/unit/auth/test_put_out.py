@@ -31,13 +31,13 @@ def break_file(shelf: KeyShelf, _clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("take_back", [revoke, let_expire, break_file])
-def test_who_came_with_a_key_may_stay_as_long_as_the_key_counts(
+async def test_who_came_with_a_key_may_stay_as_long_as_the_key_counts(
     take_back: Callable[[KeyShelf, FakeClock], None],
 ) -> None:
     clock, shelf = FakeClock(), KeyShelf()
     text = shelf.add("ci", expires_at=clock.now() + timedelta(hours=1))
     gate = a_gate(clock=clock, shelf=shelf)
-    caller = admitted(gate, a_scope(x_api_key=text))
+    caller = await admitted(gate, a_scope(x_api_key=text))
     assert caller.holds()
     gate.count(caller)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from synapse.auth.jwt import FetchedKeySet, KeySetFile, SigningKey, fetcher, rea
 from synapse.core.errors import ExternalAgentFailed, InvalidSettings
 from tests.fakes.clock import FakeClock
 from tests.fakes.issuer import Issuer
-from tests.fakes.strangers import Said, stranger_at_home
+from tests.fakes.strangers import Said, rude_server, stranger_at_home
 
 
 class Source:
@@ -25,12 +24,13 @@ class Source:
         self.issuer = issuer
         self.asked = 0
         self.broken = False
-        self.released = threading.Event()
+        self.released = asyncio.Event()
         self.released.set()
 
-    def fetch(self) -> bytes:
+    async def fetch(self) -> bytes:
         self.asked += 1
-        assert self.released.wait(10)
+        async with asyncio.timeout(10):
+            await self.released.wait()
         if self.broken:
             raise ConnectionRefusedError("nobody there")
         return json.dumps(self.issuer.key_set()).encode()
@@ -136,7 +136,10 @@ def test_while_the_issuer_is_away_its_keys_count_for_some_time(
 
 def test_a_set_that_is_no_set_is_as_good_as_none(clock: FakeClock) -> None:
     async def run() -> None:
-        assert await found(FetchedKeySet(lambda: b"<html>", clock), "first") is None
+        async def fetch() -> bytes:
+            return b"<html>"
+
+        assert await found(FetchedKeySet(fetch, clock), "first") is None
 
     asyncio.run(run())
 
@@ -226,14 +229,33 @@ def test_a_set_that_is_emptied_later_lets_nobody_in_any_more(tmp_path: Path) -> 
     assert keys.find("first") is None
 
 
-def test_a_set_comes_from_its_own_address_or_not_at_all(clock: FakeClock) -> None:
+def fetched(url: str) -> bytes:
+    async def run() -> bytes:
+        return await fetcher(url)()
+
+    return asyncio.run(run())
+
+
+def test_a_set_comes_from_its_own_address_or_not_at_all() -> None:
     with stranger_at_home() as stranger:
         stranger.serves("/keys", {"keys": []})
         stranger.routes["/moved"] = lambda _: Said(None, 302, {"Location": f"{stranger.url}/keys"})
         stranger.routes["/huge"] = lambda _: Said(raw=b"x" * (1024 * 1024 + 1))
 
-        assert json.loads(fetcher(f"{stranger.url}/keys", clock.monotonic)()) == {"keys": []}
+        assert json.loads(fetched(f"{stranger.url}/keys")) == {"keys": []}
         for path in ("moved", "missing", "huge"):
             with pytest.raises(ExternalAgentFailed):
-                fetcher(f"{stranger.url}/{path}", clock.monotonic)()
+                fetched(f"{stranger.url}/{path}")
         assert [heard.path for heard in stranger.heard].count("/keys") == 1, "nobody was sent on"
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"SSH-2.0\r\n"])
+def test_an_issuer_that_does_not_answer_is_as_good_as_away(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture, said: bytes
+) -> None:
+    async def run(url: str) -> None:
+        assert await found(FetchedKeySet(fetcher(url), clock), "first") is None
+
+    with rude_server(said) as url:
+        asyncio.run(run(url))
+    assert [record.message for record in caplog.records] == ["key_set_not_fetched"]

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from synapse.cli.main import main
+from tests.samples.commands import Ran
 from tests.unit.cli.fake_host import FakeHost
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What came of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
 
 Cli = Callable[..., Ran]
 HostFactory = Callable[..., FakeHost]

@@ -9,7 +9,7 @@ import pytest
 from synapse.core.errors import ExternalAgentFailed
 from synapse.core.requests import ExternalAnswer
 from synapse.external.decode import DEEPEST, RemoteTaskState, json_object, result_of, rpc_result
-from synapse.net.http import Answer
+from synapse.net.http_types import HttpAnswer
 
 Object = dict[str, Any]
 
@@ -146,8 +146,8 @@ def test_odd_fields_are_passed_over() -> None:
 
 
 def test_a_result_is_taken_out_of_its_envelope() -> None:
-    assert result_of(Answer(200, b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}')) == {"a": 1}
-    assert result_of(Answer(200, b'{"task": {}}')) == {"task": {}}
+    assert result_of(HttpAnswer(200, b'{"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}')) == {"a": 1}
+    assert result_of(HttpAnswer(200, b'{"task": {}}')) == {"task": {}}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_result_is_taken_out_of_its_envelope() -> None:
 )
 def test_a_refusal_says_why_when_it_can(body: str, said: str) -> None:
     with pytest.raises(ExternalAgentFailed) as caught:
-        result_of(Answer(400, body.encode()))
+        result_of(HttpAnswer(400, body.encode()))
 
     assert str(caught.value) == said
 
@@ -175,9 +175,9 @@ def test_an_error_in_an_envelope_is_a_refusal() -> None:
 
 def test_credentials_and_redirects_are_named() -> None:
     with pytest.raises(ExternalAgentFailed, match=r"wants credentials \(status 401\)"):
-        result_of(Answer(401, b""))
+        result_of(HttpAnswer(401, b""))
     with pytest.raises(ExternalAgentFailed, match="it sends us to https://elsewhere/"):
-        result_of(Answer(307, b"", "https://elsewhere/"))
+        result_of(HttpAnswer(307, b"", "https://elsewhere/"))
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"\xff", b'"\\ud800"', b"[" * 100_000, b'{"a": NaN}'])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ from synapse.client.events import ServerEvent
 from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable
 from synapse.external.card import A2A_1_0, Interface
 from synapse.external.client import RemoteInterface
-from synapse.net.http import HttpClient
+from synapse.external.requests import RemoteRequests
 
 TASK = ServerEvent("1", "", '{"task": {"id": "t", "status": {"state": "TASK_STATE_WORKING"}}}')
 ENDS = '{"error": {"code": 503, "status": "UNAVAILABLE", "message": "this server ends"}}'
@@ -23,18 +24,23 @@ BROKEN = [
 
 
 class Stream:
-    """An errand that brings these events."""
+    """Requests that bring these events."""
 
     def __init__(self, *events: ServerEvent) -> None:
         self._events = events
 
-    def follow(self, _call: Any) -> Iterator[ServerEvent]:
-        return iter(self._events)
+    async def follow(self, _call: Any) -> AsyncGenerator[ServerEvent, None]:
+        for event in self._events:
+            yield event
 
 
 def followed(*events: ServerEvent) -> Sequence[Any]:
     way = RemoteInterface(Interface(protocol=A2A_1_0, binding="JSONRPC", url="http://other", streaming=True), {})
-    return list(way.follow(cast("HttpClient", Stream(*events)), "t"))
+
+    async def all_of_it() -> Sequence[Any]:
+        return [said async for said in way.follow(cast("RemoteRequests", Stream(*events)), "t")]
+
+    return asyncio.run(all_of_it())
 
 
 @pytest.mark.parametrize("last", BROKEN, ids=["1.0", "0.3 REST", "JSON-RPC"])

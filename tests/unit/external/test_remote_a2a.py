@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -126,29 +126,18 @@ def driver_of(remote: FakeRemote, threads: FileThreads, agent: ExternalAgent = A
     return RemoteDriver(agent, remote, threads, FakeClock(), PATIENCE)
 
 
-def run(coming: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def within_bounds() -> None:
-        async with asyncio.timeout(BOUND):
-            await coming()
-
-    asyncio.run(within_bounds())
+async def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
+    async with asyncio.timeout(BOUND):
+        return [event async for event in driver.take_turn(turn)]
 
 
-def events_of(driver: RemoteDriver, turn: Turn) -> list[TurnEvent]:
-    async def collect() -> list[TurnEvent]:
-        async with asyncio.timeout(BOUND):
-            return [event async for event in driver.take_turn(turn)]
-
-    return asyncio.run(collect())
-
-
-def test_what_a_stream_brings_is_handed_on_as_it_comes(threads: FileThreads) -> None:
+async def test_what_a_stream_brings_is_handed_on_as_it_comes(threads: FileThreads) -> None:
     remote = FakeRemote(
         tells=[[task("SUBMITTED"), status("WORKING", "thinking"), chunk("hel"), chunk("lo", append=True, last=True)]]
     )
     remote.tells[0] = [*remote.tells[0], status("COMPLETED")]
 
-    events = events_of(driver_of(remote, threads), a_turn())
+    events = await events_of(driver_of(remote, threads), a_turn())
 
     assert [type(event) for event in events[:3]] == [Typing, Submitted, TurnStarted]
     assert events[3] == Progress("thinking")
@@ -176,16 +165,16 @@ def test_what_a_stream_brings_is_handed_on_as_it_comes(threads: FileThreads) -> 
         (task("CANCELED"), Failed("external_task_canceled", "its task was canceled there")),
     ],
 )
-def test_each_end_over_there_is_an_end_here(threads: FileThreads, said: Said, outcome: TurnEvent) -> None:
-    assert events_of(driver_of(FakeRemote(tells=[[said]]), threads), a_turn())[-1] == outcome
+async def test_each_end_over_there_is_an_end_here(threads: FileThreads, said: Said, outcome: TurnEvent) -> None:
+    assert (await events_of(driver_of(FakeRemote(tells=[[said]]), threads), a_turn()))[-1] == outcome
 
 
-def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_path: Path) -> None:
+async def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?")], [task("COMPLETED", "this one")]])
-    events_of(driver_of(remote, FileThreads(path)), a_turn("first"))
+    await events_of(driver_of(remote, FileThreads(path)), a_turn("first"))
 
-    answered = events_of(driver_of(remote, FileThreads(path)), a_turn("second", first=False))
+    answered = await events_of(driver_of(remote, FileThreads(path)), a_turn("second", first=False))
 
     assert [thread for _, thread in remote.told] == [NEW, RemoteTaskRef(task_id="r-1", context_id="c-1")]
     assert isinstance(answered[-1], Answered)
@@ -193,24 +182,24 @@ def test_a_question_is_answered_in_the_same_task_also_after_a_restart(tmp_path: 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(threads: FileThreads) -> None:
+async def test_a_task_that_is_gone_on_with_may_first_be_shown_as_it_was(threads: FileThreads) -> None:
     threads.keep(TASK, RemoteTaskRef(task_id="r-1", context_id="c-1"), "m-0")
     remote = FakeRemote(tells=[[task("INPUT_REQUIRED", says="which one?"), status("WORKING"), status("COMPLETED")]])
 
-    assert isinstance(events_of(driver_of(remote, threads), a_turn(first=False))[-1], Answered)
+    assert isinstance((await events_of(driver_of(remote, threads), a_turn(first=False)))[-1], Answered)
 
 
-def test_an_answer_to_a_forgotten_question_fails(threads: FileThreads) -> None:
+async def test_an_answer_to_a_forgotten_question_fails(threads: FileThreads) -> None:
     remote = FakeRemote()
 
-    (_, outcome) = events_of(driver_of(remote, threads), a_turn(first=False))
+    (_, outcome) = await events_of(driver_of(remote, threads), a_turn(first=False))
 
     assert isinstance(outcome, Failed)
     assert outcome.reason == "conversation_lost"
     assert remote.told == []
 
 
-def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(threads: FileThreads) -> None:
+async def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(threads: FileThreads) -> None:
     remote = FakeRemote(
         tells=[[task("WORKING"), chunk("hel"), ExternalAgentUnreachable("it broke off")]],
         looks=[
@@ -222,14 +211,14 @@ def test_a_broken_stream_is_taken_up_again_and_nothing_is_sent_or_told_twice(thr
     )
     driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
 
-    events = events_of(driver, a_turn())
+    events = await events_of(driver, a_turn())
 
     assert [event.artifact.text for event in events if isinstance(event, ArtifactProduced)] == ["hel", "lo"]
     assert len(remote.told) == 1
     assert isinstance(events[-1], Answered)
 
 
-def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: FileThreads) -> None:
+async def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: FileThreads) -> None:
     reasons: list[HoldReason | None] = []
 
     class Watched(FakeRemote):
@@ -242,37 +231,37 @@ def test_an_agent_that_is_out_of_reach_is_said_to_be_while_it_is(threads: FileTh
     remote = Watched(streams=False, tells=[[task("SUBMITTED")]], looks=[away, working, done])
     driver = RemoteDriver(AGENT, remote, threads, FakeClock(), Patience(first_pause=0.001, lost=100.0))
 
-    assert isinstance(events_of(driver, a_turn())[-1], Answered)
+    assert isinstance((await events_of(driver, a_turn()))[-1], Answered)
 
     assert reasons == [None, HoldReason.UNREACHABLE, None]
     assert driver.view().gate_reason is None
 
 
-def test_an_agent_without_streams_is_looked_at_until_it_has_ended(threads: FileThreads) -> None:
+async def test_an_agent_without_streams_is_looked_at_until_it_has_ended(threads: FileThreads) -> None:
     remote = FakeRemote(
         streams=False, tells=[[task("SUBMITTED")]], looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]]
     )
 
-    events = events_of(driver_of(remote, threads), a_turn())
+    events = await events_of(driver_of(remote, threads), a_turn())
 
     assert [event.artifact.text for event in events if isinstance(event, ArtifactProduced)] == ["done"]
     assert isinstance(events[-1], Answered)
 
 
-def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(threads: FileThreads) -> None:
+async def test_an_agent_that_does_not_let_itself_be_followed_is_looked_at(threads: FileThreads) -> None:
     remote = FakeRemote(
         tells=[[task("WORKING")]],
         looks=[task("WORKING")["task"], task("WORKING")["task"], task("COMPLETED", "done")["task"]],
         follows=[[ExternalAgentFailed("it has no such method")]],
     )
 
-    assert isinstance(events_of(driver_of(remote, threads), a_turn())[-1], Answered)
+    assert isinstance((await events_of(driver_of(remote, threads), a_turn()))[-1], Answered)
 
 
-def test_an_agent_that_stays_away_is_given_up(threads: FileThreads) -> None:
+async def test_an_agent_that_stays_away_is_given_up(threads: FileThreads) -> None:
     remote = FakeRemote(tells=[[task("WORKING")]], looks=[ExternalAgentUnreachable("nobody listens")])
 
-    outcome = events_of(driver_of(remote, threads), a_turn())[-1]
+    outcome = (await events_of(driver_of(remote, threads), a_turn()))[-1]
 
     assert outcome == Failed("external_agent_unreachable", "other: nobody listens")
 
@@ -286,12 +275,12 @@ def test_an_agent_that_stays_away_is_given_up(threads: FileThreads) -> None:
         (Unanswered("it hung up"), "delivery_uncertain"),
     ],
 )
-def test_a_message_that_was_not_taken_fails_without_being_sent_again(
+async def test_a_message_that_was_not_taken_fails_without_being_sent_again(
     threads: FileThreads, error: Exception, reason: str
 ) -> None:
     remote = FakeRemote(tells=[[error]])
 
-    typing, outcome = events_of(driver_of(remote, threads), a_turn())
+    typing, outcome = await events_of(driver_of(remote, threads), a_turn())
 
     assert typing == Typing()
     assert isinstance(outcome, Failed)
@@ -299,18 +288,18 @@ def test_a_message_that_was_not_taken_fails_without_being_sent_again(
     assert len(remote.told) == 1
 
 
-def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(threads: FileThreads) -> None:
+async def test_an_agent_that_knows_messages_by_their_ids_is_sent_the_same_again(threads: FileThreads) -> None:
     ours = ExternalAgent(alias="other", url="http://other", name="Other", card={"extensions": {"synapse": {}}})
     remote = FakeRemote(tells=[[Unanswered("it hung up")], [Unanswered("again")], [task("COMPLETED", "done")]])
 
-    events = events_of(driver_of(remote, threads, ours), a_turn())
+    events = await events_of(driver_of(remote, threads, ours), a_turn())
 
     assert isinstance(events[-1], Answered)
     assert len(remote.told) == 3
     assert len({message.message_id for message, _ in remote.told}) == 1
 
 
-def test_an_answer_to_a_question_was_taken_when_the_task_went_on(threads: FileThreads) -> None:
+async def test_an_answer_to_a_question_was_taken_when_the_task_went_on(threads: FileThreads) -> None:
     threads.keep(TASK, RemoteTaskRef(task_id="r-1"), "m-0")
     remote = FakeRemote(
         streams=False,
@@ -318,12 +307,12 @@ def test_an_answer_to_a_question_was_taken_when_the_task_went_on(threads: FileTh
         looks=[task("WORKING")["task"], task("COMPLETED", "done")["task"]],
     )
 
-    assert isinstance(events_of(driver_of(remote, threads), a_turn(first=False))[-1], Answered)
+    assert isinstance((await events_of(driver_of(remote, threads), a_turn(first=False)))[-1], Answered)
     assert len(remote.told) == 1
 
 
-def test_what_makes_no_sense_fails(threads: FileThreads) -> None:
-    events = events_of(driver_of(FakeRemote(tells=[[{"hello": "world"}]]), threads), a_turn())
+async def test_what_makes_no_sense_fails(threads: FileThreads) -> None:
+    events = await events_of(driver_of(FakeRemote(tells=[[{"hello": "world"}]]), threads), a_turn())
 
     assert events == [
         Typing(),
@@ -331,13 +320,13 @@ def test_what_makes_no_sense_fails(threads: FileThreads) -> None:
     ]
 
 
-def test_two_callers_with_the_same_message_id_are_two_messages(threads: FileThreads) -> None:
+async def test_two_callers_with_the_same_message_id_are_two_messages(threads: FileThreads) -> None:
     remote = FakeRemote(tells=[[task("COMPLETED")], [task("COMPLETED")]])
     driver = driver_of(remote, threads)
-    events_of(driver, a_turn())
+    await events_of(driver, a_turn())
     other = Turn(task_id=TaskId("another"), message=a_turn().message, text="hi", first=True)
 
-    events_of(driver, other)
+    await events_of(driver, other)
 
     assert len({message.message_id for message, _ in remote.told}) == 2
 
@@ -345,8 +334,8 @@ def test_two_callers_with_the_same_message_id_are_two_messages(threads: FileThre
 @pytest.mark.parametrize(
     ("refuses", "note"), [(False, "it was canceled there"), (True, "it may go on there: it refused")]
 )
-def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, refuses: bool, note: str) -> None:
-    async def scene() -> None:
+async def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, refuses: bool, note: str) -> None:
+    async with asyncio.timeout(BOUND):
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True, refuses_cancel=refuses)
         driver = driver_of(remote, threads)
         assert not await driver.interrupt()
@@ -361,11 +350,9 @@ def test_an_interrupt_cancels_the_task_over_there(threads: FileThreads, refuses:
         assert events[-1] == Failed("interrupted", note)
         assert driver.view().state == "ready"
 
-    run(scene)
 
-
-def test_an_agent_that_is_removed_for_good_has_its_task_canceled(threads: FileThreads) -> None:
-    async def scene() -> None:
+async def test_an_agent_that_is_removed_for_good_has_its_task_canceled(threads: FileThreads) -> None:
+    async with asyncio.timeout(BOUND):
         remote = FakeRemote(tells=[[task("WORKING")]], stays=True)
         driver = driver_of(remote, threads)
         await driver.wait_ready()
@@ -382,10 +369,8 @@ def test_an_agent_that_is_removed_for_good_has_its_task_canceled(threads: FileTh
         with pytest.raises(AgentExited):
             await driver.wait_ready()
 
-    run(scene)
 
-
-def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_the_next_one(tmp_path: Path) -> None:
+async def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
 
     async def stop_in_the_middle() -> None:
@@ -400,34 +385,32 @@ def test_a_task_goes_on_there_when_this_process_stops_and_is_followed_by_the_nex
         assert isinstance(events[-1], ArtifactProduced)
         assert remote.canceled == []
 
-    run(stop_in_the_middle)
+    await asyncio.wait_for(stop_in_the_middle(), BOUND)
     threads = FileThreads(path)
     assert threads.has(TASK, a_turn().message.message_id)
     remote = FakeRemote(looks=[task("COMPLETED", "hello")["task"]])
 
-    events = events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+    events = await events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
 
     assert remote.told == []
     assert [type(event) for event in events] == [Submitted, ArtifactProduced, Answered]
     assert FileThreads(path).find(TASK) is None
 
 
-def test_the_task_over_there_is_remembered_before_the_message_counts_as_taken(threads: FileThreads) -> None:
-    async def scene() -> None:
+async def test_the_task_over_there_is_remembered_before_the_message_counts_as_taken(threads: FileThreads) -> None:
+    async with asyncio.timeout(BOUND):
         async for event in driver_of(FakeRemote(tells=[[task("COMPLETED")]]), threads).take_turn(a_turn()):
             if not isinstance(event, Typing):
                 assert threads.has(TASK, a_turn().message.message_id)
 
         assert threads.find(TASK) is None
 
-    run(scene)
 
-
-def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(threads: FileThreads) -> None:
+async def test_a_resumed_task_that_the_agent_does_not_know_any_longer_fails(threads: FileThreads) -> None:
     threads.keep(TASK, RemoteTaskRef(task_id="r-1"), a_turn().message.message_id)
     remote = FakeRemote(looks=[ExternalAgentFailed("it has no such task")])
 
-    events = events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
+    events = await events_of(driver_of(remote, threads), replace(a_turn(), resumed=True))
 
     assert events == [Failed("external_agent_failed", "other: it has no such task")]
 
@@ -447,18 +430,18 @@ def test_files_of_earlier_versions_name_no_message(tmp_path: Path) -> None:
     assert not FileThreads(path).has(TASK, "")
 
 
-def test_a_message_takes_the_trace_of_its_task_with_it(threads: FileThreads) -> None:
+async def test_a_message_takes_the_trace_of_its_task_with_it(threads: FileThreads) -> None:
     remote = FakeRemote(tells=[[task("COMPLETED")]])
 
-    events_of(driver_of(remote, threads), replace(a_turn(), trace=(("traceparent", "00-a-b-01"),)))
+    await events_of(driver_of(remote, threads), replace(a_turn(), trace=(("traceparent", "00-a-b-01"),)))
 
     assert remote.told[0][1].trace == (("traceparent", "00-a-b-01"),)
 
 
-def test_it_has_no_questions_for_persons(threads: FileThreads) -> None:
+async def test_it_has_no_questions_for_persons(threads: FileThreads) -> None:
     driver = driver_of(FakeRemote(), threads)
     driver.confirm()
 
     assert not driver.drop()
     with pytest.raises(QuestionGone):
-        asyncio.run(driver.answer("q", Choice(option="1")))
+        await driver.answer("q", Choice(option="1"))

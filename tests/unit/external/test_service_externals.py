@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import pytest
@@ -88,8 +87,8 @@ class Scene:
         self.credentials = MemoryCredentials()
         self.externals = Externals(self.book, self.client, self.clock, lambda: "minted", self.credentials)
 
-    def add(self, url: str = "http://other:9000", alias: str = "", **credentials: str) -> ExternalAgent:
-        return asyncio.run(self.externals.add(AddExternal(url=url, alias=alias, credentials=credentials)))
+    async def add(self, url: str = "http://other:9000", alias: str = "", **credentials: str) -> ExternalAgent:
+        return await self.externals.add(AddExternal(url=url, alias=alias, credentials=credentials))
 
 
 @pytest.fixture
@@ -101,22 +100,22 @@ def say(text: str, message_id: str = "") -> Message:
     return Message(message_id=MessageId(message_id), role=Role.USER, parts=(TextPart(text=text),))
 
 
-def test_an_agent_is_added_under_the_name_of_its_card(scene: Scene) -> None:
-    agent = scene.add()
+async def test_an_agent_is_added_under_the_name_of_its_card(scene: Scene) -> None:
+    agent = await scene.add()
 
     assert (agent.alias, agent.name, agent.protocol) == ("other-agent", "Other Agent", "a2a-1.0")
     assert agent.added_at == "2026-01-15T10:30:00Z"
-    assert asyncio.run(scene.externals.list()) == (agent,)
+    assert await scene.externals.list() == (agent,)
 
 
-def test_an_agent_is_added_under_the_alias_that_was_chosen(scene: Scene) -> None:
-    assert scene.add(alias="My_agent-2").alias == "My_agent-2"
+async def test_an_agent_is_added_under_the_alias_that_was_chosen(scene: Scene) -> None:
+    assert (await scene.add(alias="My_agent-2")).alias == "My_agent-2"
 
 
 @pytest.mark.parametrize("alias", ["key.ci", "unverified.x", "-a", "_a", "a b", "a/b", "..", "ü", "a" * 65, "a\n"])
-def test_an_alias_of_other_characters_is_refused_before_anybody_is_asked(scene: Scene, alias: str) -> None:
+async def test_an_alias_of_other_characters_is_refused_before_anybody_is_asked(scene: Scene, alias: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be an alias"):
-        scene.add(alias=alias)
+        await scene.add(alias=alias)
 
     assert scene.client.discovered == []
 
@@ -134,50 +133,50 @@ def test_the_default_alias_comes_from_the_name_or_the_address(name: str, alias: 
     assert default_alias(name, "http://other:9000") == alias
 
 
-def test_an_alias_that_means_another_agent_is_refused_before_anybody_is_asked(scene: Scene) -> None:
-    scene.add("http://one:1", alias="other")
+async def test_an_alias_that_means_another_agent_is_refused_before_anybody_is_asked(scene: Scene) -> None:
+    await scene.add("http://one:1", alias="other")
 
     with pytest.raises(Conflict, match="'other' already means http://one:1") as caught:
-        scene.add("http://two:2", alias="other")
+        await scene.add("http://two:2", alias="other")
 
     assert "--alias" in caught.value.hint
     assert scene.client.discovered == ["http://one:1"]
 
 
-def test_a_default_alias_that_means_another_agent_is_refused(scene: Scene) -> None:
-    scene.add("http://one:1")
+async def test_a_default_alias_that_means_another_agent_is_refused(scene: Scene) -> None:
+    await scene.add("http://one:1")
 
     with pytest.raises(Conflict, match="already means http://one:1"):
-        scene.add("http://two:2")
+        await scene.add("http://two:2")
 
 
-def test_the_same_address_again_refreshes_what_is_known(scene: Scene) -> None:
-    first = scene.add("http://one:1", alias="other")
+async def test_the_same_address_again_refreshes_what_is_known(scene: Scene) -> None:
+    first = await scene.add("http://one:1", alias="other")
     scene.clock.advance(60)
     scene.client.name = "Renamed"
 
-    again = scene.add("http://one:1/", alias="other")
+    again = await scene.add("http://one:1/", alias="other")
 
     assert again.name == "Renamed"
     assert again.added_at == first.added_at
-    assert asyncio.run(scene.externals.list()) == (again,)
+    assert await scene.externals.list() == (again,)
 
 
-def test_an_agent_that_was_removed_is_not_known_any_more(scene: Scene) -> None:
-    agent = scene.add(alias="other")
+async def test_an_agent_that_was_removed_is_not_known_any_more(scene: Scene) -> None:
+    agent = await scene.add(alias="other")
 
-    assert asyncio.run(scene.externals.remove(RemoveExternal("other"))) == agent
+    assert await scene.externals.remove(RemoveExternal("other")) == agent
     with pytest.raises(ExternalAgentNotFound):
-        asyncio.run(scene.externals.remove(RemoveExternal("other")))
+        await scene.externals.remove(RemoveExternal("other"))
     with pytest.raises(ExternalAgentNotFound):
-        asyncio.run(scene.externals.send(SendExternal(alias="other", message=say("hi"))))
+        await scene.externals.send(SendExternal(alias="other", message=say("hi")))
 
 
-def test_a_message_goes_to_the_agent_with_an_id(scene: Scene) -> None:
-    scene.add(alias="other")
+async def test_a_message_goes_to_the_agent_with_an_id(scene: Scene) -> None:
+    await scene.add(alias="other")
 
-    answer = asyncio.run(scene.externals.send(SendExternal(alias="other", message=say("hi")), seconds=5))
-    asyncio.run(scene.externals.send(SendExternal(alias="other", message=say("again", "mine"))))
+    answer = await scene.externals.send(SendExternal(alias="other", message=say("hi")), seconds=5)
+    await scene.externals.send(SendExternal(alias="other", message=say("again", "mine")))
 
     assert answer.text == "hi"
     (url, first, seconds), (_, second, longer) = scene.client.sent
@@ -185,21 +184,21 @@ def test_a_message_goes_to_the_agent_with_an_id(scene: Scene) -> None:
     assert (second.message_id, longer) == ("mine", 60)
 
 
-def test_credentials_are_shown_at_once_and_remembered(scene: Scene) -> None:
-    agent = scene.add(alias="other", Authorization="Bearer secret")
+async def test_credentials_are_shown_at_once_and_remembered(scene: Scene) -> None:
+    agent = await scene.add(alias="other", Authorization="Bearer secret")
 
-    scene.add(alias="other")
+    await scene.add(alias="other")
 
     assert scene.client.shown == [{"Authorization": "Bearer secret"}] * 2
     assert "secret" not in repr(agent)
-    asyncio.run(scene.externals.remove(RemoveExternal("other")))
+    await scene.externals.remove(RemoveExternal("other"))
     assert scene.credentials.known == {}
 
 
-def test_credentials_of_an_alias_are_not_shown_to_another_agent(scene: Scene) -> None:
+async def test_credentials_of_an_alias_are_not_shown_to_another_agent(scene: Scene) -> None:
     scene.credentials.known["other"] = {"Authorization": "Bearer left"}
 
-    scene.add("http://stranger:1", alias="other")
+    await scene.add("http://stranger:1", alias="other")
 
     assert scene.client.shown == [{}]
 
@@ -207,27 +206,26 @@ def test_credentials_of_an_alias_are_not_shown_to_another_agent(scene: Scene) ->
 @pytest.mark.parametrize(
     ("name", "value"), [("Bad Name", "x"), ("", "x"), ("Good", ""), ("Good", "a\nb"), ("Good", "gehe\u00ef\u006d")]
 )
-def test_a_header_that_cannot_be_one_is_refused_without_its_value(scene: Scene, name: str, value: str) -> None:
+async def test_a_header_that_cannot_be_one_is_refused_without_its_value(scene: Scene, name: str, value: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        scene.add(**{name: value})
+        await scene.add(**{name: value})
 
     assert not value or value == "x" or value not in str(caught.value)
     assert scene.client.discovered == []
 
 
-def test_a_task_is_gone_on_with_followed_and_canceled(scene: Scene) -> None:
-    scene.add(alias="other")
+async def test_a_task_is_gone_on_with_followed_and_canceled(scene: Scene) -> None:
+    await scene.add(alias="other")
     request = SendExternal(alias="other", message=say("yes"), task_id="t-9")
 
-    async def streamed() -> list[str]:
-        return [answer.task_id async for answer in scene.externals.stream(request)]
+    assert (await scene.externals.send(request)).task_id == "t-9"
+    result = [answer.task_id async for answer in scene.externals.stream(request)]
 
-    assert asyncio.run(scene.externals.send(request)).task_id == "t-9"
-    assert asyncio.run(streamed()) == ["t-9"]
-    assert asyncio.run(scene.externals.cancel("other", "t-9")).state == "canceled"
+    assert result == ["t-9"]
+    assert (await scene.externals.cancel("other", "t-9")).state == "canceled"
     with pytest.raises(WaitTimedOut):
-        asyncio.run(scene.externals.cancel("other", "slow"))
+        await scene.externals.cancel("other", "slow")
     with pytest.raises(ExternalAgentNotFound):
-        asyncio.run(scene.externals.cancel("nobody", "t-9"))
+        await scene.externals.cancel("nobody", "t-9")
     with pytest.raises(ExternalAgentFailed, match=r"^'other': it refused: no task 'unknown'$"):
-        asyncio.run(scene.externals.cancel("other", "unknown"))
+        await scene.externals.cancel("other", "unknown")

@@ -72,39 +72,35 @@ def test_an_agent_with_a_profile_of_an_untrusted_project_is_told_before_the_gate
     check_startable([tool], tmp_path / "gateway.toml")
 
 
-def test_an_agent_that_runs_already_is_only_watched(tmp_path: Path) -> None:
-    async def story() -> None:
-        registry = Here("ada")
-        keeper = AgentAutostart(ADA, registry, tmp_path, SystemClock())
-        keeping = asyncio.ensure_future(keeper.keep())
-        async with asyncio.timeout(BOUND):
-            await registry.looked.wait()
-        keeping.cancel()
-        await asyncio.wait({keeping}, timeout=BOUND)
+async def test_an_agent_that_runs_already_is_only_watched(tmp_path: Path) -> None:
+    registry = Here("ada")
+    keeper = AgentAutostart(ADA, registry, tmp_path, SystemClock())
+    keeping = asyncio.ensure_future(keeper.keep())
+    async with asyncio.timeout(BOUND):
+        await registry.looked.wait()
+    keeping.cancel()
+    await asyncio.wait({keeping}, timeout=BOUND)
 
-        assert keeper.starts == 0
-
-    asyncio.run(story())
+    assert keeper.starts == 0
 
 
 @pytest.mark.parametrize("command", [[sys.executable, "-c", ""], ["no-such-program-at-all"]])
-def test_an_agent_that_ends_at_once_or_cannot_be_started_is_tried_again(tmp_path: Path, command: list[str]) -> None:
-    async def story() -> None:
-        registry = Here()
-        keeper = AgentAutostart(ADA, registry, tmp_path, SystemClock(), command=lambda _: command)
-        keeping = asyncio.ensure_future(keeper.keep())
-        async with asyncio.timeout(BOUND):
-            while keeper.starts < 2:
-                registry.looked.clear()
-                await registry.looked.wait()
-                await asyncio.wait({keeping}, timeout=0.01)
-        keeping.cancel()
-        await asyncio.wait({keeping}, timeout=BOUND)
+async def test_an_agent_that_ends_at_once_or_cannot_be_started_is_tried_again(
+    tmp_path: Path, command: list[str]
+) -> None:
+    registry = Here()
+    keeper = AgentAutostart(ADA, registry, tmp_path, SystemClock(), command=lambda _: command)
+    keeping = asyncio.ensure_future(keeper.keep())
+    async with asyncio.timeout(BOUND):
+        while keeper.starts < 2:
+            registry.looked.clear()
+            await registry.looked.wait()
+            await asyncio.wait({keeping}, timeout=0.01)
+    keeping.cancel()
+    await asyncio.wait({keeping}, timeout=BOUND)
 
-    asyncio.run(story())
 
-
-def test_an_agent_gets_no_secret_of_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_gets_no_secret_of_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JWT_SECRET", "s")
     monkeypatch.setenv("OTHER", "o")
     told = tmp_path / "told"
@@ -115,38 +111,32 @@ def test_an_agent_gets_no_secret_of_the_gateway(tmp_path: Path, monkeypatch: pyt
         f"encoding='utf-8'); os.rename({str(draft)!r}, {str(told)!r})"
     )
 
-    async def story() -> None:
-        keeper = AgentAutostart(
-            ADA,
-            Here(),
-            tmp_path,
-            SystemClock(),
-            secrets=frozenset({"JWT_SECRET"}),
-            command=lambda _: [sys.executable, "-c", program],
-        )
-        keeping = asyncio.ensure_future(keeper.keep())
-        async with asyncio.timeout(BOUND):
-            while not told.exists():
-                await asyncio.wait({keeping}, timeout=0.01)
-        keeping.cancel()
-        await asyncio.wait({keeping}, timeout=BOUND)
-
-    asyncio.run(story())
+    keeper = AgentAutostart(
+        ADA,
+        Here(),
+        tmp_path,
+        SystemClock(),
+        secrets=frozenset({"JWT_SECRET"}),
+        command=lambda _: [sys.executable, "-c", program],
+    )
+    keeping = asyncio.ensure_future(keeper.keep())
+    async with asyncio.timeout(BOUND):
+        while not told.exists():
+            await asyncio.wait({keeping}, timeout=0.01)
+    keeping.cancel()
+    await asyncio.wait({keeping}, timeout=BOUND)
     assert told.read_text(encoding="utf-8") == "[None, 'o']"
 
 
-def test_an_agent_that_was_started_ends_with_its_keeper(tmp_path: Path) -> None:
+async def test_an_agent_that_was_started_ends_with_its_keeper(tmp_path: Path) -> None:
     told = tmp_path / "told"
     program = f"import time, pathlib; pathlib.Path({str(told)!r}).write_text('here', encoding='utf-8'); time.sleep(60)"
 
-    async def story() -> None:
-        keeper = AgentAutostart(ADA, Here(), tmp_path, SystemClock(), command=lambda _: [sys.executable, "-c", program])
-        keeping = asyncio.ensure_future(keeper.keep())
-        async with asyncio.timeout(BOUND):
-            while not told.exists():
-                await asyncio.wait({keeping}, timeout=0.01)
-            keeping.cancel()
-            await asyncio.wait({keeping})
-        assert keeping.cancelled()
-
-    asyncio.run(story())
+    keeper = AgentAutostart(ADA, Here(), tmp_path, SystemClock(), command=lambda _: [sys.executable, "-c", program])
+    keeping = asyncio.ensure_future(keeper.keep())
+    async with asyncio.timeout(BOUND):
+        while not told.exists():
+            await asyncio.wait({keeping}, timeout=0.01)
+        keeping.cancel()
+        await asyncio.wait({keeping})
+    assert keeping.cancelled()

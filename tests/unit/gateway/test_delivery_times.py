@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from synapse.core.events import TaskEvent
@@ -18,29 +16,25 @@ from tests.fakes.facts import moved, numbered, opened, stepped
 AGENT = "synapse-codex-8120"
 
 
-def told(*events: TaskEvent, before: tuple[TaskEvent, ...] = ()) -> tuple[Delivered, ...]:
+async def told(*events: TaskEvent, before: tuple[TaskEvent, ...] = ()) -> tuple[Delivered, ...]:
     """What is said after `events`, to somebody who asked for the first time after `before`."""
-
-    async def story() -> tuple[Delivered, ...]:
-        store = MemoryStore()
-        journal, times = Journal(store), DeliveryTimes(store)
-        for event in before:
-            await journal.record(event)
-        assert await times.since_last_time() == ()
-        for event in events:
-            await journal.record(event)
-        first = await times.since_last_time()
-        assert await times.since_last_time() == ()
-        return first
-
-    return asyncio.run(story())
+    store = MemoryStore()
+    journal, times = Journal(store), DeliveryTimes(store)
+    for event in before:
+        await journal.record(event)
+    assert await times.since_last_time() == ()
+    for event in events:
+        await journal.record(event)
+    first = await times.since_last_time()
+    assert await times.since_last_time() == ()
+    return first
 
 
 def step(name: ReceiptStep, seconds: float) -> Delivered:
     return Delivered(agent=AGENT, step=name.value, seconds=seconds)
 
 
-def test_each_step_is_told_by_the_seconds_since_the_message_was_queued() -> None:
+async def test_each_step_is_told_by_the_seconds_since_the_message_was_queued() -> None:
     events = (
         opened(at=0),
         stepped(ReceiptStep.TYPED, at=1),
@@ -49,14 +43,14 @@ def test_each_step_is_told_by_the_seconds_since_the_message_was_queued() -> None
         stepped(ReceiptStep.ANSWERED, at=9),
     )
 
-    assert told(*events) == (
+    assert await told(*events) == (
         step(ReceiptStep.SUBMITTED, 2),
         step(ReceiptStep.TURN_STARTED, 3),
         step(ReceiptStep.ANSWERED, 9),
     )
 
 
-def test_a_follow_up_counts_from_its_own_queueing() -> None:
+async def test_a_follow_up_counts_from_its_own_queueing() -> None:
     events = (
         opened(at=0),
         moved(TaskState.WORKING, at=1),
@@ -65,21 +59,23 @@ def test_a_follow_up_counts_from_its_own_queueing() -> None:
         stepped(ReceiptStep.SUBMITTED, at=61),
     )
 
-    assert told(*events) == (step(ReceiptStep.SUBMITTED, 1),)
+    assert await told(*events) == (step(ReceiptStep.SUBMITTED, 1),)
 
 
-def test_what_was_queued_before_anybody_asked_is_left_out() -> None:
-    assert told(stepped(ReceiptStep.SUBMITTED, at=2), before=(opened(at=0),)) == ()
+async def test_what_was_queued_before_anybody_asked_is_left_out() -> None:
+    assert await told(stepped(ReceiptStep.SUBMITTED, at=2), before=(opened(at=0),)) == ()
 
 
-def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
-    assert told(opened(at=5), stepped(ReceiptStep.SUBMITTED, at=1)) == (step(ReceiptStep.SUBMITTED, 0),)
+async def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
+    assert await told(opened(at=5), stepped(ReceiptStep.SUBMITTED, at=1)) == (step(ReceiptStep.SUBMITTED, 0),)
 
 
-def test_no_more_tasks_are_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_tasks_are_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_MOST_TASKS", 2)
     tasks = [numbered(number) for number in range(3)]
 
-    seen = told(*(opened(task) for task in tasks), *(stepped(ReceiptStep.SUBMITTED, task, at=1) for task in tasks))
+    seen = await told(
+        *(opened(task) for task in tasks), *(stepped(ReceiptStep.SUBMITTED, task, at=1) for task in tasks)
+    )
 
     assert len(seen) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -33,10 +32,10 @@ class Notes:
         self.asked.append(LIST)
 
 
-def ask(request: Any, caller: Caller) -> list[Any]:
+async def ask(request: Any, caller: Caller) -> list[Any]:
     desk, notes = Desk(), Notes()
     desk.service._externals = notes  # type: ignore[assignment]  # a book and a client are not needed here
-    asyncio.run(_handled(desk, request, caller))
+    await _handled(desk, request, caller)
     return notes.asked
 
 
@@ -46,17 +45,17 @@ async def _handled(desk: Desk, request: Any, caller: Caller) -> None:
 
 @pytest.mark.parametrize("caller", [AN_AGENT, LEFT_BEHIND], ids=["an agent", "a process that it left behind"])
 @pytest.mark.parametrize("request_", [ADD, REMOVE], ids=["add", "remove"])
-def test_an_agent_does_not_choose_whom_its_host_calls(request_: Any, caller: Caller) -> None:
+async def test_an_agent_does_not_choose_whom_its_host_calls(request_: Any, caller: Caller) -> None:
     with pytest.raises(PersonRequired, match="added and removed by a person"):
-        ask(request_, caller)
+        await ask(request_, caller)
 
 
 @pytest.mark.parametrize("caller", [Caller(via_socket=True), Caller()], ids=["a person", "this user on the port"])
 @pytest.mark.parametrize("request_", [ADD, REMOVE], ids=["add", "remove"])
-def test_a_person_does(request_: Any, caller: Caller) -> None:
-    assert ask(request_, caller) == [request_]
+async def test_a_person_does(request_: Any, caller: Caller) -> None:
+    assert await ask(request_, caller) == [request_]
 
 
 @pytest.mark.parametrize("request_", [LIST, SEND], ids=["list", "send"])
-def test_an_agent_sees_and_uses_those_that_are_known(request_: Any) -> None:
-    assert ask(request_, AN_AGENT) == [request_]
+async def test_an_agent_sees_and_uses_those_that_are_known(request_: Any) -> None:
+    assert await ask(request_, AN_AGENT) == [request_]

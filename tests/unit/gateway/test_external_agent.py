@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,42 +20,36 @@ from tests.fakes.clock import FakeClock
 FAR = ExternalAgent(alias="far", url="https://far.example", name="Far")
 
 
-def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
-    async def story() -> None:
-        agent = external_agent(FAR, tmp_path, FakeClock())
+async def test_it_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
+    agent = external_agent(FAR, tmp_path, FakeClock())
+    await agent.driver.wait_ready()
+    assert (agent.title, agent.exit_status(), agent.pty_wrapped) == ("Far", None, False)
+    assert agent.driver.view().state == READY
+    assert not await agent.driver.interrupt()
+
+    await agent.stop()
+
+    with pytest.raises(AgentExited):
         await agent.driver.wait_ready()
-        assert (agent.title, agent.exit_status(), agent.pty_wrapped) == ("Far", None, False)
-        assert agent.driver.view().state == READY
-        assert not await agent.driver.interrupt()
-
-        await agent.stop()
-
-        with pytest.raises(AgentExited):
-            await agent.driver.wait_ready()
-
-    asyncio.run(story())
 
 
-def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = await SqliteStore.open(tmp_path / "store.db")
-        try:
-            card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
-            far = replace(FAR, description="knows the weather", card=card)
-            resident = InProcessAgent(
-                resident_entry("far", "a2a", FakeClock()),
-                external_agent(far, tmp_path, FakeClock()),
-                store=store,
-                registry=FileRegistry(tmp_path / "registry"),
-                settings=Settings(home=tmp_path),
-            )
-            shown = resident.as_agent()
-            assert shown.description == "knows the weather"
-            assert (shown.input_modes, shown.output_modes) == (("text",), ("image/png",))
-        finally:
-            await store.close()
-
-    asyncio.run(story())
+async def test_the_gateway_says_of_it_what_its_card_says(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    try:
+        card = {"defaultInputModes": ["text"], "defaultOutputModes": ["image/png"], "skills": []}
+        far = replace(FAR, description="knows the weather", card=card)
+        resident = InProcessAgent(
+            resident_entry("far", "a2a", FakeClock()),
+            external_agent(far, tmp_path, FakeClock()),
+            store=store,
+            registry=FileRegistry(tmp_path / "registry"),
+            settings=Settings(home=tmp_path),
+        )
+        shown = resident.as_agent()
+        assert shown.description == "knows the weather"
+        assert (shown.input_modes, shown.output_modes) == (("text",), ("image/png",))
+    finally:
+        await store.close()
 
 
 def test_without_a_name_it_is_called_by_its_alias(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -39,166 +38,136 @@ from tests.fakes.gateway_world import (
 
 
 @pytest.mark.parametrize("agent", ["", "ada"])
-def test_what_belongs_to_somebody_else_looks_missing(agent: str) -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            task = await gateway.sent()
+async def test_what_belongs_to_somebody_else_looks_missing(agent: str) -> None:
+    async with world() as gateway:
+        task = await gateway.sent()
 
-            def about(request: Request) -> Request:
-                return ForAgent(agent, request) if agent else request
+        def about(request: Request) -> Request:
+            return ForAgent(agent, request) if agent else request
 
-            for request in (
-                GetTask(task.id, exact=True),
-                CancelTask(task.id, exact=True),
-                ChangeTask(task_id=task.id, metadata={"a": 1}),
-                SubscribeTask(task_id=task.id),
-                FollowTask(task_id=task.id),
-            ):
-                with pytest.raises(TaskNotFound) as foreign:
-                    await gateway.ask(about(request), PHONE)
-                missing = replace(request, task_id="no-such")
-                with pytest.raises(TaskNotFound) as unknown:
-                    await gateway.ask(about(missing), PHONE)
-                assert str(foreign.value).replace(task.id, "") == str(unknown.value).replace("no-such", "")
-
-    asyncio.run(story())
+        for request in (
+            GetTask(task.id, exact=True),
+            CancelTask(task.id, exact=True),
+            ChangeTask(task_id=task.id, metadata={"a": 1}),
+            SubscribeTask(task_id=task.id),
+            FollowTask(task_id=task.id),
+        ):
+            with pytest.raises(TaskNotFound) as foreign:
+                await gateway.ask(about(request), PHONE)
+            missing = replace(request, task_id="no-such")
+            with pytest.raises(TaskNotFound) as unknown:
+                await gateway.ask(about(missing), PHONE)
+            assert str(foreign.value).replace(task.id, "") == str(unknown.value).replace("no-such", "")
 
 
-def test_a_follow_up_to_somebody_elses_task_finds_none() -> None:
-    async def story() -> None:
-        async with world(questions()) as gateway:
-            task = await gateway.ask(ForAgent("ada", SendAndWait(message())))
+async def test_a_follow_up_to_somebody_elses_task_finds_none() -> None:
+    async with world(questions()) as gateway:
+        task = await gateway.ask(ForAgent("ada", SendAndWait(message())))
+        with pytest.raises(TaskNotFound):
+            await gateway.sent(caller=PHONE, task_id=task.id)
+
+
+async def test_lists_show_what_the_caller_sees() -> None:
+    async with world() as gateway:
+        await gateway.desks["ada"].send("local")
+        mine, other = await gateway.sent("a"), await gateway.sent("b", PHONE, BOB_NAME)
+
+        async def ids(request: Request, caller: Caller) -> set[str]:
+            page: TaskPage = await gateway.ask(request, caller)
+            assert page.total == len(page.tasks)
+            return {task.message.text for task in page.tasks}
+
+        assert await ids(ForAgent("ada", ListTasks()), LAPTOP) == {"a"}
+        assert await ids(ListTasks(), LAPTOP) == {"a"}
+        assert await ids(ListTasks(agent=BOB_NAME), PHONE) == {"b"}
+        assert await ids(ListTasks(), OPERATOR) == {"local", "a", "b"}
+        assert await ids(ListTasks(), replace(OPERATOR, agents=frozenset({"ada"}))) == {"local", "a"}
+        assert (mine.inbox, other.inbox) == ("ada", "codex@/proj")
+
+
+async def test_a_beginning_of_an_id_is_not_enough_where_others_have_tasks_too() -> None:
+    async with world() as gateway:
+        await gateway.sent("a")
+        await gateway.sent("b", PHONE)
+        for request in (GetTask("0"), SubscribeTask(task_id="0"), CancelTask("0")):
             with pytest.raises(TaskNotFound):
-                await gateway.sent(caller=PHONE, task_id=task.id)
-
-    asyncio.run(story())
+                await gateway.ask(request)
 
 
-def test_lists_show_what_the_caller_sees() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            await gateway.desks["ada"].send("local")
-            mine, other = await gateway.sent("a"), await gateway.sent("b", PHONE, BOB_NAME)
-
-            async def ids(request: Request, caller: Caller) -> set[str]:
-                page: TaskPage = await gateway.ask(request, caller)
-                assert page.total == len(page.tasks)
-                return {task.message.text for task in page.tasks}
-
-            assert await ids(ForAgent("ada", ListTasks()), LAPTOP) == {"a"}
-            assert await ids(ListTasks(), LAPTOP) == {"a"}
-            assert await ids(ListTasks(agent=BOB_NAME), PHONE) == {"b"}
-            assert await ids(ListTasks(), OPERATOR) == {"local", "a", "b"}
-            assert await ids(ListTasks(), replace(OPERATOR, agents=frozenset({"ada"}))) == {"local", "a"}
-            assert (mine.inbox, other.inbox) == ("ada", "codex@/proj")
-
-    asyncio.run(story())
+async def test_a_key_for_one_agent_knows_no_other() -> None:
+    async with world() as gateway:
+        only_ada = replace(LAPTOP, agents=frozenset({"ada"}))
+        with pytest.raises(AgentNotFound) as hidden:
+            await gateway.sent(caller=only_ada, agent=BOB_NAME)
+        with pytest.raises(AgentNotFound) as unknown:
+            await gateway.sent(caller=LAPTOP, agent="nobody")
+        assert hidden.value.hint == unknown.value.hint
+        assert [one.id for one in await gateway.ask(ListAgents(), only_ada)] == ["ada"]
+        theirs = await gateway.sent("x", OPERATOR, BOB_NAME)
+        with pytest.raises(TaskNotFound):
+            await gateway.ask(GetTask(theirs.id), replace(OPERATOR, agents=frozenset({"ada"})))
+        with pytest.raises(AgentNotFound):
+            await gateway.ask(ListTasks(agent=BOB_NAME), replace(OPERATOR, agents=frozenset({"ada"})))
 
 
-def test_a_beginning_of_an_id_is_not_enough_where_others_have_tasks_too() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            await gateway.sent("a")
-            await gateway.sent("b", PHONE)
-            for request in (GetTask("0"), SubscribeTask(task_id="0"), CancelTask("0")):
-                with pytest.raises(TaskNotFound):
-                    await gateway.ask(request)
+async def test_who_may_only_read_only_reads() -> None:
+    async with world() as gateway:
+        task = await gateway.sent()
+        reader = replace(LAPTOP, actions=frozenset({"read"}))
+        assert (await gateway.ask(ForAgent("ada", GetTask(task.id)), reader)).id == task.id
+        with pytest.raises(Forbidden):
+            await gateway.sent(caller=reader)
+        with pytest.raises(Forbidden):
+            await gateway.ask(RegisterAgent(url="https://x.example", agent="x"), reader)
 
-    asyncio.run(story())
+
+async def test_a_task_of_another_agent_is_no_task_of_this_one() -> None:
+    async with world() as gateway:
+        task = await gateway.sent()
+        with pytest.raises(TaskNotFound):
+            await gateway.ask(ForAgent(BOB_NAME, GetTask(task.id, exact=True)))
 
 
-def test_a_key_for_one_agent_knows_no_other() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            only_ada = replace(LAPTOP, agents=frozenset({"ada"}))
-            with pytest.raises(AgentNotFound) as hidden:
-                await gateway.sent(caller=only_ada, agent=BOB_NAME)
-            with pytest.raises(AgentNotFound) as unknown:
-                await gateway.sent(caller=LAPTOP, agent="nobody")
-            assert hidden.value.hint == unknown.value.hint
-            assert [one.id for one in await gateway.ask(ListAgents(), only_ada)] == ["ada"]
-            theirs = await gateway.sent("x", OPERATOR, BOB_NAME)
-            with pytest.raises(TaskNotFound):
-                await gateway.ask(GetTask(theirs.id), replace(OPERATOR, agents=frozenset({"ada"})))
+async def test_what_a_gone_agent_left_is_read_and_taken_back_but_nothing_is_sent_to_it() -> None:
+    async with world() as gateway:
+        named, unnamed = await gateway.sent("a"), await gateway.sent("b", agent=BOB_NAME)
+        gateway.desks = {}
+
+        for agent, task in (("ada", named), (BOB_NAME, unnamed)):
+            assert (await gateway.ask(ForAgent(agent, GetTask(task.id, exact=True)))).id == task.id
+            assert (await gateway.ask(GetTask(task.id))).id == task.id
+            assert [one.id for one in (await gateway.ask(ForAgent(agent, ListTasks()))).tasks] == [task.id]
+            assert gateway.directory.name_of(task) == agent
+            assert (await gateway.ask(ForAgent(agent, CancelTask(task.id)))).state is TaskState.CANCELED
+            with pytest.raises(AgentNotFound, match=agent) as gone:
+                await gateway.sent(agent=agent)
+            assert "does not run" in gone.value.hint
             with pytest.raises(AgentNotFound):
-                await gateway.ask(ListTasks(agent=BOB_NAME), replace(OPERATOR, agents=frozenset({"ada"})))
-
-    asyncio.run(story())
-
-
-def test_who_may_only_read_only_reads() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            task = await gateway.sent()
-            reader = replace(LAPTOP, actions=frozenset({"read"}))
-            assert (await gateway.ask(ForAgent("ada", GetTask(task.id)), reader)).id == task.id
-            with pytest.raises(Forbidden):
-                await gateway.sent(caller=reader)
-            with pytest.raises(Forbidden):
-                await gateway.ask(RegisterAgent(url="https://x.example", agent="x"), reader)
-
-    asyncio.run(story())
+                await gateway.ask(ForAgent(agent, ListPushConfigs(task_id=task.id)))
+            await gateway.ask(ForAgent(agent, ChangeTask(task_id=task.id, metadata={"a": 1})))
+            await gateway.ask(DeleteTask(task_id=task.id))
+            assert gateway.unclaimed.changed[-2:] == [(task.id, ChangeTask), (task.id, DeleteTask)]
+            # Who sees nothing of it is not told that it ever was.
+            for request in (message(), GetTask(task.id, exact=True), ListTasks()):
+                with pytest.raises(AgentNotFound) as unknown:
+                    await gateway.ask(ForAgent(agent, request), PHONE)
+                assert "does not run" not in unknown.value.hint
+        assert gateway.unclaimed.taken == [named.id, unnamed.id]
 
 
-def test_a_task_of_another_agent_is_no_task_of_this_one() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            task = await gateway.sent()
-            with pytest.raises(TaskNotFound):
-                await gateway.ask(ForAgent(BOB_NAME, GetTask(task.id, exact=True)))
-
-    asyncio.run(story())
+async def test_nobody_has_tasks_of_an_agent_that_never_was() -> None:
+    async with world() as gateway:
+        for request in (GetTask("t", exact=True), ListTasks(), CancelTask("t"), SubscribeTask(task_id="t")):
+            with pytest.raises(AgentNotFound):
+                await gateway.ask(ForAgent("nobody", request))
 
 
-def test_what_a_gone_agent_left_is_read_and_taken_back_but_nothing_is_sent_to_it() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            named, unnamed = await gateway.sent("a"), await gateway.sent("b", agent=BOB_NAME)
-            gateway.desks = {}
-
-            for agent, task in (("ada", named), (BOB_NAME, unnamed)):
-                assert (await gateway.ask(ForAgent(agent, GetTask(task.id, exact=True)))).id == task.id
-                assert (await gateway.ask(GetTask(task.id))).id == task.id
-                assert [one.id for one in (await gateway.ask(ForAgent(agent, ListTasks()))).tasks] == [task.id]
-                assert gateway.directory.name_of(task) == agent
-                assert (await gateway.ask(ForAgent(agent, CancelTask(task.id)))).state is TaskState.CANCELED
-                with pytest.raises(AgentNotFound, match=agent) as gone:
-                    await gateway.sent(agent=agent)
-                assert "does not run" in gone.value.hint
-                with pytest.raises(AgentNotFound):
-                    await gateway.ask(ForAgent(agent, ListPushConfigs(task_id=task.id)))
-                await gateway.ask(ForAgent(agent, ChangeTask(task_id=task.id, metadata={"a": 1})))
-                await gateway.ask(DeleteTask(task_id=task.id))
-                assert gateway.unclaimed.changed[-2:] == [(task.id, ChangeTask), (task.id, DeleteTask)]
-                # Who sees nothing of it is not told that it ever was.
-                for request in (message(), GetTask(task.id, exact=True), ListTasks()):
-                    with pytest.raises(AgentNotFound) as unknown:
-                        await gateway.ask(ForAgent(agent, request), PHONE)
-                    assert "does not run" not in unknown.value.hint
-            assert gateway.unclaimed.taken == [named.id, unnamed.id]
-
-    asyncio.run(story())
-
-
-def test_nobody_has_tasks_of_an_agent_that_never_was() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            for request in (GetTask("t", exact=True), ListTasks(), CancelTask("t"), SubscribeTask(task_id="t")):
-                with pytest.raises(AgentNotFound):
-                    await gateway.ask(ForAgent("nobody", request))
-
-    asyncio.run(story())
-
-
-def test_a_host_speaks_for_others_only_to_a_person_on_its_socket() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            desk = gateway.desks["ada"]
-            request = OnBehalfOf(LAPTOP, message())
-            for caller in (Caller(), Caller(via_socket=True, agent_id="synapse-claude-8100")):
-                with pytest.raises(PersonRequired):
-                    await desk.service.handle(request, caller)
-            with pytest.raises(UnsupportedOperation):
-                await desk.service.handle(OnBehalfOf(LAPTOP, request), Caller(via_socket=True))
-
-    asyncio.run(story())
+async def test_a_host_speaks_for_others_only_to_a_person_on_its_socket() -> None:
+    async with world() as gateway:
+        desk = gateway.desks["ada"]
+        request = OnBehalfOf(LAPTOP, message())
+        for caller in (Caller(), Caller(via_socket=True, agent_id="synapse-claude-8100")):
+            with pytest.raises(PersonRequired):
+                await desk.service.handle(request, caller)
+        with pytest.raises(UnsupportedOperation):
+            await desk.service.handle(OnBehalfOf(LAPTOP, request), Caller(via_socket=True))

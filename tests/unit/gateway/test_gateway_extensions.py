@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -18,45 +17,36 @@ PACE = Extension(uri="urn:pace", required=True)
 NOTHING: frozenset[str] = frozenset()
 
 
-def test_what_an_agent_requires_must_be_named_whatever_is_asked_of_it() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            gateway.extensions["ada"] = (PLAN,)
-            gateway.told["ada"] = (PACE,)
-            asked: tuple[Request, ...] = (SendAndWait(message()), GetTask("no-such-task", exact=True), ListTasks())
-            for request in asked:
-                with pytest.raises(ExtensionRequired, match=r"urn:pace$"):
-                    await gateway.ask(ForAgent("ada", request, frozenset({"urn:plan"})))
+async def test_what_an_agent_requires_must_be_named_whatever_is_asked_of_it() -> None:
+    async with world() as gateway:
+        gateway.extensions["ada"] = (PLAN,)
+        gateway.told["ada"] = (PACE,)
+        asked: tuple[Request, ...] = (SendAndWait(message()), GetTask("no-such-task", exact=True), ListTasks())
+        for request in asked:
+            with pytest.raises(ExtensionRequired, match=r"urn:pace$"):
+                await gateway.ask(ForAgent("ada", request, frozenset({"urn:plan"})))
 
-            both = frozenset({"urn:plan", "urn:pace"})
-            assert (await gateway.ask(ForAgent("ada", SendAndWait(message()), both))).state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        both = frozenset({"urn:plan", "urn:pace"})
+        assert (await gateway.ask(ForAgent("ada", SendAndWait(message()), both))).state is TaskState.COMPLETED
 
 
-def test_nothing_is_required_in_other_dialects_nor_of_other_agents() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            gateway.extensions["ada"] = (PLAN,)
+async def test_nothing_is_required_in_other_dialects_nor_of_other_agents() -> None:
+    async with world() as gateway:
+        gateway.extensions["ada"] = (PLAN,)
 
-            for request in (
-                ForAgent("ada", SendAndWait(message())),
-                ForAgent(BOB_NAME, SendAndWait(message()), NOTHING),
-            ):
-                assert (await gateway.ask(request)).state is TaskState.COMPLETED
-            with pytest.raises(TaskNotFound):
-                await gateway.ask(ForAgent("ada", GetTask("no-such-task", exact=True), frozenset({"urn:plan"})))
-
-    asyncio.run(story())
+        for request in (
+            ForAgent("ada", SendAndWait(message())),
+            ForAgent(BOB_NAME, SendAndWait(message()), NOTHING),
+        ):
+            assert (await gateway.ask(request)).state is TaskState.COMPLETED
+        with pytest.raises(TaskNotFound):
+            await gateway.ask(ForAgent("ada", GetTask("no-such-task", exact=True), frozenset({"urn:plan"})))
 
 
-def test_who_may_not_know_of_the_agent_does_not_learn_what_it_requires() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            gateway.extensions["ada"] = (PLAN,)
+async def test_who_may_not_know_of_the_agent_does_not_learn_what_it_requires() -> None:
+    async with world() as gateway:
+        gateway.extensions["ada"] = (PLAN,)
 
-            stranger = replace(LAPTOP, agents=frozenset({"bob"}))
-            with pytest.raises(AgentNotFound):
-                await gateway.service.handle(ForAgent("ada", ListTasks(), NOTHING), stranger)
-
-    asyncio.run(story())
+        stranger = replace(LAPTOP, agents=frozenset({"bob"}))
+        with pytest.raises(AgentNotFound):
+            await gateway.service.handle(ForAgent("ada", ListTasks(), NOTHING), stranger)

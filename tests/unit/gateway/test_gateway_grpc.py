@@ -82,54 +82,45 @@ async def task_from(channel: Any) -> a2a.Task:
     return task
 
 
-def test_callers_are_judged_by_their_metadata_and_their_address() -> None:
+async def test_callers_are_judged_by_their_metadata_and_their_address() -> None:
     gate = OpenGate()
 
-    async def scene() -> None:
-        door = door_of(gate, AccessSettings(), host="localhost")
-        serving = asyncio.ensure_future(door.server.serve())
-        async with asyncio.timeout(BOUND):
-            await door.server.wait_started()
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{door.port}") as channel:
-                assert (await task_from(channel)).id == TASK.id
-            door.server.stop()
-            await serving
-        assert door.url == f"agents.example.com:{door.port}"
-
-    asyncio.run(scene())
+    door = door_of(gate, AccessSettings(), host="localhost")
+    serving = asyncio.ensure_future(door.server.serve())
+    async with asyncio.timeout(BOUND):
+        await door.server.wait_started()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{door.port}") as channel:
+            assert (await task_from(channel)).id == TASK.id
+        door.server.stop()
+        await serving
+    assert door.url == f"agents.example.com:{door.port}"
 
     owner = os.getuid() if sys.platform == "linux" else None
     assert gate.came == [("/lf.a2a.v1.A2AService/GetTask", "127.0.0.1", owner)]
 
 
-def test_a_certificate_is_shown_here_too(tmp_path: Path) -> None:
+async def test_a_certificate_is_shown_here_too(tmp_path: Path) -> None:
     certificate, key = self_made(tmp_path)
 
-    async def scene() -> None:
-        door = door_of(OpenGate(), AccessSettings(tls_cert=certificate, tls_key=key))
-        serving = asyncio.ensure_future(door.server.serve())
-        async with asyncio.timeout(BOUND):
-            await door.server.wait_started()
-            trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
-            async with grpc.aio.secure_channel(f"localhost:{door.port}", trusted) as channel:
-                assert (await task_from(channel)).id == TASK.id
-            door.server.stop()
-            await serving
-
-    asyncio.run(scene())
+    door = door_of(OpenGate(), AccessSettings(tls_cert=certificate, tls_key=key))
+    serving = asyncio.ensure_future(door.server.serve())
+    async with asyncio.timeout(BOUND):
+        await door.server.wait_started()
+        trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
+        async with grpc.aio.secure_channel(f"localhost:{door.port}", trusted) as channel:
+            assert (await task_from(channel)).id == TASK.id
+        door.server.stop()
+        await serving
 
 
 @pytest.mark.parametrize("wished", ["", "INFO"])
-def test_what_it_tells_grpc_is_not_told_to_programs_that_are_started(
+async def test_what_it_tells_grpc_is_not_told_to_programs_that_are_started(
     monkeypatch: pytest.MonkeyPatch, wished: str
 ) -> None:
     monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
     if wished:
         monkeypatch.setenv("GRPC_VERBOSITY", wished)
 
-    async def scene() -> None:
-        door_of(OpenGate(), AccessSettings())
-
-    asyncio.run(scene())
+    door_of(OpenGate(), AccessSettings())
 
     assert os.environ.get("GRPC_VERBOSITY", "") == wished

@@ -45,173 +45,137 @@ from tests.fakes.gateway_world import (
 )
 
 
-def test_a_message_goes_to_the_agent_and_the_answer_comes_from_the_store() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            task = await gateway.ask(ForAgent("ada", SendAndWait(message("hi"))))
+async def test_a_message_goes_to_the_agent_and_the_answer_comes_from_the_store() -> None:
+    async with world() as gateway:
+        task = await gateway.ask(ForAgent("ada", SendAndWait(message("hi"))))
 
-            assert task.state is TaskState.COMPLETED
-            assert task.artifacts[0].text == "echo: hi"
-            assert (task.inbox, task.scope) == ("ada", "key:laptop")
-            assert await gateway.ask(ForAgent("ada", GetTask(task.id, exact=True))) == task
-            assert await gateway.ask(ForAgent("ada", GetTask(f"ada:{task.id}", exact=True))) == task
-            assert await gateway.ask(GetTask(task.id)) == task
-
-    asyncio.run(story())
+        assert task.state is TaskState.COMPLETED
+        assert task.artifacts[0].text == "echo: hi"
+        assert (task.inbox, task.scope) == ("ada", "key:laptop")
+        assert await gateway.ask(ForAgent("ada", GetTask(task.id, exact=True))) == task
+        assert await gateway.ask(ForAgent("ada", GetTask(f"ada:{task.id}", exact=True))) == task
+        assert await gateway.ask(GetTask(task.id)) == task
 
 
-def test_an_agent_without_a_given_name_is_found_by_its_id() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            task = await gateway.ask(ForAgent(BOB_NAME, SendAndWait(message())))
+async def test_an_agent_without_a_given_name_is_found_by_its_id() -> None:
+    async with world() as gateway:
+        task = await gateway.ask(ForAgent(BOB_NAME, SendAndWait(message())))
 
-            assert task.inbox == "codex@/proj"
-            assert gateway.directory.name_of(task) == BOB_NAME
-
-    asyncio.run(story())
+        assert task.inbox == "codex@/proj"
+        assert gateway.directory.name_of(task) == BOB_NAME
 
 
-def test_a_stream_begins_with_the_task_as_it_was_sent_however_fast_the_agent_is() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            updates = await gateway.ask(ForAgent("ada", SendAndFollow(message())))
-            first = await anext(updates)
-            await gateway.desks["ada"].finished(first.task)
+async def test_a_stream_begins_with_the_task_as_it_was_sent_however_fast_the_agent_is() -> None:
+    async with world() as gateway:
+        updates = await gateway.ask(ForAgent("ada", SendAndFollow(message())))
+        first = await anext(updates)
+        await gateway.desks["ada"].finished(first.task)
 
-            rest = await everything(updates)
+        rest = await everything(updates)
 
-            assert (first.event, first.task.state) == (None, TaskState.SUBMITTED)
-            versions = [update.task.version for update in (first, *rest)]
-            assert versions == list(range(versions[0], versions[0] + len(versions)))
-            assert rest[-1].task.state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        assert (first.event, first.task.state) == (None, TaskState.SUBMITTED)
+        versions = [update.task.version for update in (first, *rest)]
+        assert versions == list(range(versions[0], versions[0] + len(versions)))
+        assert rest[-1].task.state is TaskState.COMPLETED
 
 
-def test_a_stream_ends_when_the_agent_asks_and_a_follow_up_goes_on() -> None:
-    async def story() -> None:
-        async with world(questions()) as gateway:
-            *_, last = await everything(await gateway.ask(ForAgent("ada", SendAndFollow(message()))))
-            assert isinstance(last.event, StateChanged)
-            assert last.task.state is TaskState.INPUT_REQUIRED
+async def test_a_stream_ends_when_the_agent_asks_and_a_follow_up_goes_on() -> None:
+    async with world(questions()) as gateway:
+        *_, last = await everything(await gateway.ask(ForAgent("ada", SendAndFollow(message()))))
+        assert isinstance(last.event, StateChanged)
+        assert last.task.state is TaskState.INPUT_REQUIRED
 
-            done = await gateway.ask(ForAgent("ada", SendAndWait(message("this one", task_id=last.task.id))))
+        done = await gateway.ask(ForAgent("ada", SendAndWait(message("this one", task_id=last.task.id))))
 
-            assert (done.id, done.state) == (last.task.id, TaskState.COMPLETED)
-
-    asyncio.run(story())
+        assert (done.id, done.state) == (last.task.id, TaskState.COMPLETED)
 
 
-def test_an_agent_that_answers_with_a_plain_message_shows_no_task() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            gateway.answer_directly("ada")
+async def test_an_agent_that_answers_with_a_plain_message_shows_no_task() -> None:
+    async with world() as gateway:
+        gateway.answer_directly("ada")
 
-            updates = await everything(await gateway.ask(ForAgent("ada", SendAndFollow(message()))))
+        updates = await everything(await gateway.ask(ForAgent("ada", SendAndFollow(message()))))
 
-            assert [(update.event, update.task.state) for update in updates] == [(None, TaskState.COMPLETED)]
-
-    asyncio.run(story())
+        assert [(update.event, update.task.state) for update in updates] == [(None, TaskState.COMPLETED)]
 
 
-def test_who_gives_up_waiting_takes_nothing_back() -> None:
-    async def story() -> None:
-        driver = FakeDriver()
-        driver.go_on.clear()
-        async with world(driver) as gateway:
-            pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
-            async with asyncio.timeout(BOUND):
-                await driver.taken.wait()
-            pending.cancel()
-            await asyncio.wait({pending}, timeout=BOUND)
-            driver.go_on.set()
+async def test_who_gives_up_waiting_takes_nothing_back() -> None:
+    driver = FakeDriver()
+    driver.go_on.clear()
+    async with world(driver) as gateway:
+        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        async with asyncio.timeout(BOUND):
+            await driver.taken.wait()
+        pending.cancel()
+        await asyncio.wait({pending}, timeout=BOUND)
+        driver.go_on.set()
 
-            page = await gateway.ask(ForAgent("ada", ListTasks()))
-            assert (await gateway.desks["ada"].finished(page.tasks[0])).state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        page = await gateway.ask(ForAgent("ada", ListTasks()))
+        assert (await gateway.desks["ada"].finished(page.tasks[0])).state is TaskState.COMPLETED
 
 
-def test_a_running_task_is_canceled_by_its_owner() -> None:
-    async def story() -> None:
-        driver = FakeDriver()
-        driver.go_on.clear()
-        async with world(driver) as gateway:
-            task = await gateway.sent()
-            async with asyncio.timeout(BOUND):
-                await driver.taken.wait()
+async def test_a_running_task_is_canceled_by_its_owner() -> None:
+    driver = FakeDriver()
+    driver.go_on.clear()
+    async with world(driver) as gateway:
+        task = await gateway.sent()
+        async with asyncio.timeout(BOUND):
+            await driver.taken.wait()
 
-            canceled = await gateway.ask(ForAgent("ada", CancelTask(task.id, exact=True)))
+        canceled = await gateway.ask(ForAgent("ada", CancelTask(task.id, exact=True)))
 
-            assert (canceled.id, canceled.state) == (task.id, TaskState.CANCELED)
-            driver.go_on.set()
-
-    asyncio.run(story())
+        assert (canceled.id, canceled.state) == (task.id, TaskState.CANCELED)
+        driver.go_on.set()
 
 
-def test_a_finished_task_is_not_followed_but_resumed() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            task = await gateway.ask(ForAgent("ada", SendAndWait(message())))
-            with pytest.raises(UnsupportedOperation):
-                await gateway.ask(ForAgent("ada", FollowTask(task_id=task.id)))
-            log = await everything(await gateway.ask(ForAgent("ada", FollowTask(task_id=task.id, after=0))))
-            (snapshot,) = await everything(await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id))))
+async def test_a_finished_task_is_not_followed_but_resumed() -> None:
+    async with world() as gateway:
+        task = await gateway.ask(ForAgent("ada", SendAndWait(message())))
+        with pytest.raises(UnsupportedOperation):
+            await gateway.ask(ForAgent("ada", FollowTask(task_id=task.id)))
+        log = await everything(await gateway.ask(ForAgent("ada", FollowTask(task_id=task.id, after=0))))
+        (snapshot,) = await everything(await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id))))
 
-            assert [update.seq for update in log] == list(range(1, len(log) + 1))
-            assert snapshot.task.state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        assert [update.seq for update in log] == list(range(1, len(log) + 1))
+        assert snapshot.task.state is TaskState.COMPLETED
 
 
-def test_a_message_is_found_by_its_id_by_who_sent_it() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            task = await gateway.ask(ForAgent("ada", message("hi", "m-7")))
-            assert (await gateway.ask(GetMessage("m-7"))).id == task.id
-            for caller, wanted in ((PHONE, "m-7"), (LAPTOP, "m-8")):
-                with pytest.raises(NotFound):
-                    await gateway.ask(GetMessage(wanted), caller)
-
-    asyncio.run(story())
+async def test_a_message_is_found_by_its_id_by_who_sent_it() -> None:
+    async with world() as gateway:
+        task = await gateway.ask(ForAgent("ada", message("hi", "m-7")))
+        assert (await gateway.ask(GetMessage("m-7"))).id == task.id
+        for caller, wanted in ((PHONE, "m-7"), (LAPTOP, "m-8")):
+            with pytest.raises(NotFound):
+                await gateway.ask(GetMessage(wanted), caller)
 
 
-def test_agents_are_listed_registered_and_removed() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            assert [(one.id, one.state) for one in await gateway.ask(ListAgents())] == [
-                ("ada", READY),
-                (BOB_NAME, READY),
-            ]
-            assert (await gateway.ask(GetAgent("ada"))).id == "ada"
-            with pytest.raises(AgentNotFound):
-                await gateway.ask(GetAgent("nobody"))
-            await gateway.ask(RegisterAgent(url="https://x.example", agent="ada"))
-            await gateway.ask(RemoveAgent("ada"))
-            assert gateway.registration.done == ["registered https://x.example", "removed ada"]
-
-    asyncio.run(story())
+async def test_agents_are_listed_registered_and_removed() -> None:
+    async with world() as gateway:
+        assert [(one.id, one.state) for one in await gateway.ask(ListAgents())] == [
+            ("ada", READY),
+            (BOB_NAME, READY),
+        ]
+        assert (await gateway.ask(GetAgent("ada"))).id == "ada"
+        with pytest.raises(AgentNotFound):
+            await gateway.ask(GetAgent("nobody"))
+        await gateway.ask(RegisterAgent(url="https://x.example", agent="ada"))
+        await gateway.ask(RemoveAgent("ada"))
+        assert gateway.registration.done == ["registered https://x.example", "removed ada"]
 
 
-def test_an_error_of_the_owner_is_the_callers_error() -> None:
-    async def story() -> None:
-        driver = FakeDriver()
-        driver.go_on.clear()
-        async with world(driver) as gateway:
-            task = await gateway.sent()
-            with pytest.raises(Conflict):
-                await gateway.sent(task_id=task.id)
-            with pytest.raises(Conflict):
-                await gateway.ask(ForAgent("ada", AnswerQuestion(verdict="allow")))
-            driver.go_on.set()
-
-    asyncio.run(story())
+async def test_an_error_of_the_owner_is_the_callers_error() -> None:
+    driver = FakeDriver()
+    driver.go_on.clear()
+    async with world(driver) as gateway:
+        task = await gateway.sent()
+        with pytest.raises(Conflict):
+            await gateway.sent(task_id=task.id)
+        with pytest.raises(Conflict):
+            await gateway.ask(ForAgent("ada", AnswerQuestion(verdict="allow")))
+        driver.go_on.set()
 
 
-def test_what_is_an_agents_own_business_is_not_asked_through_a_gateway() -> None:
-    async def story() -> None:
-        async with world() as gateway:
-            with pytest.raises(UnsupportedOperation):
-                await gateway.ask(ForAgent("ada", GetStatus()))
-
-    asyncio.run(story())
+async def test_what_is_an_agents_own_business_is_not_asked_through_a_gateway() -> None:
+    async with world() as gateway:
+        with pytest.raises(UnsupportedOperation):
+            await gateway.ask(ForAgent("ada", GetStatus()))

@@ -72,103 +72,88 @@ async def looked_until_done(gateway: World, pending: asyncio.Future[Any]) -> Non
 
 
 @pytest.mark.parametrize("request_type", [SendAndFollow, SubscribeTask, FollowTask])
-def test_a_stream_ends_when_the_credentials_of_its_reader_are_taken_back(request_type: type) -> None:
-    async def story() -> None:
-        badge, driver = Badge(), held()
-        async with world(driver) as gateway:
-            caller = replace(LAPTOP, holds=badge)
-            if request_type is SendAndFollow:
-                asked = SendAndFollow(message())
-            else:
-                asked = request_type(task_id=(await gateway.sent()).id)
-            updates: AsyncGenerator[Update, None] = await gateway.ask(ForAgent("ada", asked), caller)
-            reading = asyncio.ensure_future(everything(updates))
-            await asyncio.wait_for(driver.taken.wait(), BOUND)
-            await looked(gateway, reading, 2)
-            assert not reading.done()
+async def test_a_stream_ends_when_the_credentials_of_its_reader_are_taken_back(request_type: type) -> None:
+    badge, driver = Badge(), held()
+    async with world(driver) as gateway:
+        caller = replace(LAPTOP, holds=badge)
+        if request_type is SendAndFollow:
+            asked = SendAndFollow(message())
+        else:
+            asked = request_type(task_id=(await gateway.sent()).id)
+        updates: AsyncGenerator[Update, None] = await gateway.ask(ForAgent("ada", asked), caller)
+        reading = asyncio.ensure_future(everything(updates))
+        await asyncio.wait_for(driver.taken.wait(), BOUND)
+        await looked(gateway, reading, 2)
+        assert not reading.done()
 
-            badge.counts = False
-            await looked_until_done(gateway, reading)
-
-            assert isinstance(reading.exception(), Unauthenticated)
-            driver.go_on.set()
-
-    asyncio.run(story())
-
-
-def test_a_stream_of_somebody_else_goes_on() -> None:
-    async def story() -> None:
-        badge, driver = Badge(), held()
         badge.counts = False
-        async with world(driver) as gateway:
-            task = await gateway.sent()
-            others = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id)), replace(LAPTOP, holds=badge))
-            ours = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id)))
-            reading = [asyncio.ensure_future(everything(updates)) for updates in (others, ours)]
-            await asyncio.wait_for(driver.taken.wait(), BOUND)
+        await looked_until_done(gateway, reading)
 
-            await looked_until_done(gateway, reading[0])
-            driver.go_on.set()
-
-            assert isinstance(reading[0].exception(), Unauthenticated)
-            assert (await asyncio.wait_for(reading[1], BOUND))[-1].task.state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        assert isinstance(reading.exception(), Unauthenticated)
+        driver.go_on.set()
 
 
-def test_a_store_that_fails_is_told_without_the_files_of_this_machine(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        store, driver = TroubledStore(), held()
-        async with world(driver, store) as gateway:
-            pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
-            task = (await gateway.ask(ListTasks())).tasks[0]
-            updates = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id, after=0)))
-            store.is_troubled = True
-            await looked_until_done(gateway, pending)
-            for asked in (gateway.ask(GetTask(task.id)), pending, everything(updates)):
-                with pytest.raises(StoreFailed, match="cannot do it now") as failed:
-                    await asked
-                assert "secret" not in f"{failed.value} {failed.value.hint}"
-            store.is_troubled = False
-            driver.go_on.set()
+async def test_a_stream_of_somebody_else_goes_on() -> None:
+    badge, driver = Badge(), held()
+    badge.counts = False
+    async with world(driver) as gateway:
+        task = await gateway.sent()
+        others = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id)), replace(LAPTOP, holds=badge))
+        ours = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id)))
+        reading = [asyncio.ensure_future(everything(updates)) for updates in (others, ours)]
+        await asyncio.wait_for(driver.taken.wait(), BOUND)
 
-    asyncio.run(story())
+        await looked_until_done(gateway, reading[0])
+        driver.go_on.set()
+
+        assert isinstance(reading[0].exception(), Unauthenticated)
+        assert (await asyncio.wait_for(reading[1], BOUND))[-1].task.state is TaskState.COMPLETED
+
+
+async def test_a_store_that_fails_is_told_without_the_files_of_this_machine(caplog: pytest.LogCaptureFixture) -> None:
+    store, driver = TroubledStore(), held()
+    async with world(driver, store) as gateway:
+        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        task = (await gateway.ask(ListTasks())).tasks[0]
+        updates = await gateway.ask(ForAgent("ada", SubscribeTask(task_id=task.id, after=0)))
+        store.is_troubled = True
+        await looked_until_done(gateway, pending)
+        for asked in (gateway.ask(GetTask(task.id)), pending, everything(updates)):
+            with pytest.raises(StoreFailed, match="cannot do it now") as failed:
+                await asked
+            assert "secret" not in f"{failed.value} {failed.value.hint}"
+        store.is_troubled = False
+        driver.go_on.set()
     told = [record.__dict__["error"] for record in caplog.records if record.message == "store_failed"]
     assert told == [SECRET] * 3
 
 
-def test_who_waits_for_an_agent_that_is_gone_is_told() -> None:
-    async def story() -> None:
-        driver = held()
-        async with world(driver) as gateway:
-            pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
-            await asyncio.wait_for(driver.taken.wait(), BOUND)
-            await looked(gateway, pending, MOST_MISSES + 1)
-            assert not pending.done()
+async def test_who_waits_for_an_agent_that_is_gone_is_told() -> None:
+    driver = held()
+    async with world(driver) as gateway:
+        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        await asyncio.wait_for(driver.taken.wait(), BOUND)
+        await looked(gateway, pending, MOST_MISSES + 1)
+        assert not pending.done()
 
-            gateway.desks.pop("ada")
-            await looked_until_done(gateway, pending)
+        gateway.desks.pop("ada")
+        await looked_until_done(gateway, pending)
 
-            with pytest.raises(AgentExited, match="is gone"):
-                pending.result()
-            driver.go_on.set()
-
-    asyncio.run(story())
+        with pytest.raises(AgentExited, match="is gone"):
+            pending.result()
+        driver.go_on.set()
 
 
-def test_who_waits_for_an_agent_that_comes_back_gets_its_answer() -> None:
-    async def story() -> None:
-        driver = held()
-        async with world(driver) as gateway:
-            pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
-            await asyncio.wait_for(driver.taken.wait(), BOUND)
-            for _ in range(2):
-                ada = gateway.desks.pop("ada")
-                await looked(gateway, pending, MOST_MISSES - 1)
-                gateway.desks["ada"] = ada
-                await looked(gateway, pending, 1)
-            driver.go_on.set()
+async def test_who_waits_for_an_agent_that_comes_back_gets_its_answer() -> None:
+    driver = held()
+    async with world(driver) as gateway:
+        pending = await gateway.service.handle(ForAgent("ada", SendAndWait(message())), LAPTOP)
+        await asyncio.wait_for(driver.taken.wait(), BOUND)
+        for _ in range(2):
+            ada = gateway.desks.pop("ada")
+            await looked(gateway, pending, MOST_MISSES - 1)
+            gateway.desks["ada"] = ada
+            await looked(gateway, pending, 1)
+        driver.go_on.set()
 
-            assert (await asyncio.wait_for(pending, BOUND)).state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        assert (await asyncio.wait_for(pending, BOUND)).state is TaskState.COMPLETED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
 import pytest
@@ -28,19 +27,19 @@ def new_ticket(caller: Caller) -> Ticket:
     return Ticket(text=f"for {caller.name}", expires_at=START)
 
 
-def issued(service: GatewayService, caller: Caller) -> Ticket:
-    return cast("Ticket", asyncio.run(service.handle(IssueTicket(), caller)))
+async def issued(service: GatewayService, caller: Caller) -> Ticket:
+    return cast("Ticket", await service.handle(IssueTicket(), caller))
 
 
-def test_a_ticket_is_made_for_the_caller() -> None:
-    assert issued(gateway(new_ticket=new_ticket), LAPTOP) == new_ticket(LAPTOP)
+async def test_a_ticket_is_made_for_the_caller() -> None:
+    assert await issued(gateway(new_ticket=new_ticket), LAPTOP) == new_ticket(LAPTOP)
 
 
-def test_who_may_not_read_gets_no_ticket() -> None:
+async def test_who_may_not_read_gets_no_ticket() -> None:
     with pytest.raises(Forbidden):
-        issued(gateway(new_ticket=new_ticket), Caller(scope="key:x", actions=frozenset({SEND})))
+        await issued(gateway(new_ticket=new_ticket), Caller(scope="key:x", actions=frozenset({SEND})))
 
 
-def test_a_gateway_without_a_socket_has_no_tickets() -> None:
+async def test_a_gateway_without_a_socket_has_no_tickets() -> None:
     with pytest.raises(UnsupportedOperation):
-        issued(gateway(), LAPTOP)
+        await issued(gateway(), LAPTOP)

@@ -101,16 +101,8 @@ async def connected(desk: Desk, *, caller: Caller = LAPTOP, **more: Any) -> Asyn
                 await serving
 
 
-def run(story: Callable[[Desk], Any], desk: Callable[[], Desk] = Desk) -> None:
-    async def whole() -> None:
-        async with working(desk()) as running:
-            await story(running)
-
-    asyncio.run(whole())
-
-
-def test_a_message_is_created_then_updated_then_completed_with_growing_seqs() -> None:
-    async def story(desk: Desk) -> None:
+async def test_a_message_is_created_then_updated_then_completed_with_growing_seqs() -> None:
+    async with working(Desk()) as desk:
         async with connected(desk) as client:
             client.ask("hello", messageId="m-1")
             frames = await client.done()
@@ -122,11 +114,9 @@ def test_a_message_is_created_then_updated_then_completed_with_growing_seqs() ->
         assert frames[-1]["task"]["artifacts"][0]["content"] == [{"type": "text", "content": "echo: hello"}]
         assert (frames[-1]["task"]["agentId"], frames[-1]["task"]["userId"]) == ("ada", "laptop")
 
-    run(story)
 
-
-def test_several_tasks_on_one_socket_are_each_told_once() -> None:
-    async def story(desk: Desk) -> None:
+async def test_several_tasks_on_one_socket_are_each_told_once() -> None:
+    async with working(Desk()) as desk:
         async with connected(desk) as client:
             for number in range(5):
                 client.ask(f"hello {number}")
@@ -138,11 +128,9 @@ def test_several_tasks_on_one_socket_are_each_told_once() -> None:
             assert types(own) == ["task.updated", "task.updated", "task.completed"]
         assert len({frame["seq"] for frame in frames}) == len(frames)
 
-    run(story)
 
-
-def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
-    async def story(desk: Desk) -> None:
+async def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
+    async with working(Desk()) as desk:
         async with connected(desk) as client:
             client.ask("hello")
             whole = list(await client.done())
@@ -156,11 +144,9 @@ def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
                     rest = await again.done()
             assert [frame for frame in rest if frame["type"] != "pong"] == whole[cut + 1 :]
 
-    run(story)
 
-
-def test_a_task_that_is_subscribed_again_is_told_again_from_there() -> None:
-    async def story(desk: Desk) -> None:
+async def test_a_task_that_is_subscribed_again_is_told_again_from_there() -> None:
+    async with working(Desk()) as desk:
         desk.driver.go_on.clear()
         async with connected(desk) as client:
             client.ask("hello")
@@ -173,8 +159,6 @@ def test_a_task_that_is_subscribed_again_is_told_again_from_there() -> None:
 
         assert types(frames).count("task.completed") == 1
 
-    run(story)
-
 
 def questions() -> Desk:
     def plot(turn: Turn) -> list[TurnEvent]:
@@ -184,30 +168,27 @@ def questions() -> Desk:
     return Desk(FakeDriver(plot))
 
 
-def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_another() -> None:
-    async def story(desk: Desk) -> None:
-        async with connected(desk) as client:
-            client.ask("hello")
-            await client.until(lambda frames: any(frame.get("task", {}).get("artifacts") for frame in frames))
-            task_id = client.frames[0]["taskId"]
-            client.ask("this one", taskId=task_id)
-            frames = await client.done()
-            assert types(frames).count("task.created") == 1
-
-            client.ask("hello again")
-            await client.until(lambda frames: types(frames).count("task.created") == 2)
-            other = next(frame["taskId"] for frame in reversed(client.frames) if frame["type"] == "task.created")
-            await client.until(lambda frames: any(is_asked(frame, other) for frame in frames))
-            async with connected(desk) as second:
-                second.ask("that one", taskId=other)
-                seen = await second.done()
-            assert {frame["task"]["id"] for frame in seen} == {other}
-
+async def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_another() -> None:
     def is_asked(frame: Frame, task_id: str) -> bool:
         task = frame.get("task", {})
         return task.get("id") == task_id and bool(task["artifacts"])
 
-    run(story, questions)
+    async with working(questions()) as desk, connected(desk) as client:
+        client.ask("hello")
+        await client.until(lambda frames: any(frame.get("task", {}).get("artifacts") for frame in frames))
+        task_id = client.frames[0]["taskId"]
+        client.ask("this one", taskId=task_id)
+        frames = await client.done()
+        assert types(frames).count("task.created") == 1
+
+        client.ask("hello again")
+        await client.until(lambda frames: types(frames).count("task.created") == 2)
+        other = next(frame["taskId"] for frame in reversed(client.frames) if frame["type"] == "task.created")
+        await client.until(lambda frames: any(is_asked(frame, other) for frame in frames))
+        async with connected(desk) as second:
+            second.ask("that one", taskId=other)
+            seen = await second.done()
+        assert {frame["task"]["id"] for frame in seen} == {other}
 
 
 @pytest.mark.parametrize(
@@ -224,8 +205,8 @@ def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_another() -
          "TASK_NOT_FOUND"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_and_the_conversation_goes_on(frame: object, code: str) -> None:
-    async def story(desk: Desk) -> None:
+async def test_what_is_wrong_is_told_and_the_conversation_goes_on(frame: object, code: str) -> None:
+    async with working(Desk()) as desk:
         async with connected(desk) as client:
             client.say(frame)
             client.say({"type": "ping"})
@@ -234,11 +215,9 @@ def test_what_is_wrong_is_told_and_the_conversation_goes_on(frame: object, code:
         assert (error["type"], error["error"]["code"], error["seq"]) == ("error", code, 0)
         assert pong == {"type": "pong", "seq": 0}
 
-    run(story)
 
-
-def test_an_error_names_what_it_is_about() -> None:
-    async def story(desk: Desk) -> None:
+async def test_an_error_names_what_it_is_about() -> None:
+    async with working(Desk()) as desk:
         async with connected(desk) as client:
             client.say({"type": "subscribe", "taskId": "no-such"})
             client.ask("hello", messageId="m-1", taskId="none")
@@ -246,15 +225,13 @@ def test_an_error_names_what_it_is_about() -> None:
 
         assert (errors[0]["taskId"], errors[1]["messageId"]) == ("no-such", "m-1")
 
-    run(story)
 
-
-def test_each_frame_counts_as_a_request() -> None:
+async def test_each_frame_counts_as_a_request() -> None:
     def too_many(caller: Caller) -> None:
         assert caller is LAPTOP
         raise RateLimited("too many requests", seconds=1)
 
-    async def story(desk: Desk) -> None:
+    async with working(Desk()) as desk:
         async with connected(desk, count=too_many) as client:
             client.ask("hello")
             (error,) = await client.until(len)
@@ -262,11 +239,9 @@ def test_each_frame_counts_as_a_request() -> None:
         assert error["error"]["code"] == "RATE_LIMITED"
         assert desk.driver.turns == []
 
-    run(story)
 
-
-def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_seq() -> None:
-    async def story(desk: Desk) -> None:
+async def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_seq() -> None:
+    async with working(Desk()) as desk:
         async with connected(desk, slow_seconds=0.05) as client:
             client.ask("hello")
             frames = list(await client.done())
@@ -276,21 +251,17 @@ def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_seq() 
 
         assert client.closed == (hub_socket.COME_BACK, f"too slow; resume after seq {frames[-1]['seq']}")
 
-    run(story)
 
-
-def test_whoever_only_listens_has_to_show_its_credentials_again_some_day() -> None:
-    async def story(desk: Desk) -> None:
+async def test_whoever_only_listens_has_to_show_its_credentials_again_some_day() -> None:
+    async with working(Desk()) as desk:
         async with connected(desk, longest_seconds=0.05) as client:
             await client.until(lambda _: client.closed)
 
         assert client.closed == (hub_socket.COME_BACK, "show your credentials again; resume after seq 0")
 
-    run(story)
 
-
-def test_nobody_follows_for_a_client_that_has_left() -> None:
-    async def story(desk: Desk) -> None:
+async def test_nobody_follows_for_a_client_that_has_left() -> None:
+    async with working(Desk()) as desk:
         desk.driver.go_on.clear()
         async with connected(desk) as client:
             client.ask("hello")
@@ -299,8 +270,6 @@ def test_nobody_follows_for_a_client_that_has_left() -> None:
             assert desk.feed.is_followed(task_id)
 
         assert not desk.feed.is_followed(task_id)
-
-    run(story)
 
 
 def chatty() -> Desk:
@@ -315,8 +284,11 @@ def chatty() -> Desk:
     return desk
 
 
-def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing() -> None:
-    async def story(desk: Desk) -> None:
+async def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing() -> None:
+    def artifacts(frame: Frame) -> bool:
+        return bool(frame.get("task", {}).get("artifacts"))
+
+    async with working(chatty()) as desk:
         async with connected(desk) as client:
             client.ask("hello")
             await client.until(len)
@@ -334,16 +306,11 @@ def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing() -> N
         assert set(range(1, 201)) == set(grown)
         assert len({frame["seq"] for frame in frames}) == len(frames)
 
-    def artifacts(frame: Frame) -> bool:
-        return bool(frame.get("task", {}).get("artifacts"))
 
-    run(story, chatty)
-
-
-def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_socket, "MOST_TASKS", 2)
 
-    async def story(desk: Desk) -> None:
+    async with working(Desk()) as desk:
         desk.driver.go_on.clear()
         async with connected(desk) as client:
             for number in range(3):
@@ -357,5 +324,3 @@ def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyPatch) 
             await client.until(lambda frames: types(frames).count("task.created") == 3)
             desk.driver.go_on.set()
             await client.done(2)
-
-    run(story)

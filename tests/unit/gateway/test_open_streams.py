@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -42,58 +41,46 @@ class Told:
 
 
 @pytest.mark.parametrize("request_", [*STREAMS, *(ForAgent("ada", one) for one in STREAMS)])
-def test_one_too_many_is_refused_before_anything_is_done(request_: Request) -> None:
-    async def story() -> None:
-        told = Told()
-        service = CountedStreams(told, StreamLimit(2))
-        held = [await service.handle(request_, LAPTOP) for _ in range(2)]
-        with pytest.raises(TooManyStreams, match="2 streams are open"):
-            await service.handle(request_, LAPTOP)
-        assert len(told.asked) == 2
+async def test_one_too_many_is_refused_before_anything_is_done(request_: Request) -> None:
+    told = Told()
+    service = CountedStreams(told, StreamLimit(2))
+    held = [await service.handle(request_, LAPTOP) for _ in range(2)]
+    with pytest.raises(TooManyStreams, match="2 streams are open"):
+        await service.handle(request_, LAPTOP)
+    assert len(told.asked) == 2
 
-        await held[0].aclose()
-        await held[0].aclose()
+    await held[0].aclose()
+    await held[0].aclose()
 
-        held.append(await service.handle(request_, LAPTOP))
-        with pytest.raises(TooManyStreams):
-            await service.handle(request_, LAPTOP)
-
-    asyncio.run(story())
+    held.append(await service.handle(request_, LAPTOP))
+    with pytest.raises(TooManyStreams):
+        await service.handle(request_, LAPTOP)
 
 
-def test_each_caller_has_places_of_its_own_and_all_else_needs_none() -> None:
-    async def story() -> None:
-        service = CountedStreams(Told(), StreamLimit(1))
-        for caller in (LAPTOP, PHONE, Caller()):
-            await service.handle(STREAMS[0], caller)
-            await service.handle(GetTask("t"), caller)
-        with pytest.raises(TooManyStreams):
-            # Without authentication everybody is the one user of the machine.
-            await service.handle(STREAMS[0], Caller(is_owner=True))
-
-    asyncio.run(story())
+async def test_each_caller_has_places_of_its_own_and_all_else_needs_none() -> None:
+    service = CountedStreams(Told(), StreamLimit(1))
+    for caller in (LAPTOP, PHONE, Caller()):
+        await service.handle(STREAMS[0], caller)
+        await service.handle(GetTask("t"), caller)
+    with pytest.raises(TooManyStreams):
+        # Without authentication everybody is the one user of the machine.
+        await service.handle(STREAMS[0], Caller(is_owner=True))
 
 
-def test_a_stream_that_ends_by_itself_gives_its_place_back() -> None:
-    async def story() -> None:
-        service = CountedStreams(Told(), StreamLimit(1))
-        for _ in range(3):
-            async with aclosing(await service.handle(STREAMS[0], LAPTOP)) as updates:
-                assert [update async for update in updates] == [UPDATE]
-
-    asyncio.run(story())
+async def test_a_stream_that_ends_by_itself_gives_its_place_back() -> None:
+    service = CountedStreams(Told(), StreamLimit(1))
+    for _ in range(3):
+        async with aclosing(await service.handle(STREAMS[0], LAPTOP)) as updates:
+            assert [update async for update in updates] == [UPDATE]
 
 
-def test_what_could_not_begin_holds_no_place() -> None:
-    async def story() -> None:
-        streams = StreamLimit(1)
-        with pytest.raises(KeyError):
-            await CountedStreams(Told(KeyError()), streams).handle(STREAMS[0], LAPTOP)
-        with streams.take(LAPTOP), pytest.raises(TooManyStreams):
-            streams.take(LAPTOP)
+async def test_what_could_not_begin_holds_no_place() -> None:
+    streams = StreamLimit(1)
+    with pytest.raises(KeyError):
+        await CountedStreams(Told(KeyError()), streams).handle(STREAMS[0], LAPTOP)
+    with streams.take(LAPTOP), pytest.raises(TooManyStreams):
         streams.take(LAPTOP)
-
-    asyncio.run(story())
+    streams.take(LAPTOP)
 
 
 def test_no_limit_is_none() -> None:

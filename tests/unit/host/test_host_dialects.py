@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from synapse.core.store import TaskPage
 from synapse.core.task import TaskState
 from synapse.host.routes import DialectChoice, host_dialects
 from synapse.server.app import HttpApp
-from tests.unit.dialects.a2a_v1.samples import a_task
+from tests.samples.tasks import a_task
 from tests.unit.server.exchange import ME, Exchange, FixedService
 
 ENTRY = AgentEntry("synapse-codex-8120", "codex", port=8120, endpoint="http://localhost:8120", inbox="codex")
@@ -33,9 +32,9 @@ def app(service: FixedService, *, advertise_0_3: bool = True) -> HttpApp:
     return HttpApp(service, dialects, admit=lambda _: ME, choose=DialectChoice(dialects))
 
 
-def ask(exchange: Exchange, result: object = TASK) -> tuple[Exchange, FixedService]:
+async def ask(exchange: Exchange, result: object = TASK) -> tuple[Exchange, FixedService]:
     service = FixedService(result)
-    return asyncio.run(exchange.run(app(service))), service
+    return await exchange.run(app(service)), service
 
 
 def get(path: str, version: str = "", query: bytes = b"", **headers: str) -> Exchange:
@@ -70,19 +69,19 @@ def dialect_of(answer: dict[str, Any]) -> str:
         ("0.3", "/v1/tasks/t", "0.3"),
     ],
 )
-def test_the_version_decides_alone_and_without_one_the_path(version: str, path: str, dialect: str) -> None:
-    by_header, service = ask(get(path, version))
-    by_query, _ = ask(get(path, query=f"A2A-Version={version}".encode() if version else b""))
+async def test_the_version_decides_alone_and_without_one_the_path(version: str, path: str, dialect: str) -> None:
+    by_header, service = await ask(get(path, version))
+    by_query, _ = await ask(get(path, query=f"A2A-Version={version}".encode() if version else b""))
 
     assert (by_header.status, dialect_of(by_header.json)) == (200, dialect)
     assert by_query.json == by_header.json
     assert service.asked == [(GetTask("t", exact=dialect != "synapse"), ME)]
 
 
-def test_a_list_without_a_version_is_ours() -> None:
-    ours, _ = ask(Exchange("GET", "/tasks"), TaskPage((TASK,), "", 1))
-    standard, service = ask(Exchange("GET", "/tasks", a2a_version="1.0"), TaskPage((TASK,), "", 1))
-    former, _ = ask(Exchange("GET", "/tasks", a2a_version="0.3"))
+async def test_a_list_without_a_version_is_ours() -> None:
+    ours, _ = await ask(Exchange("GET", "/tasks"), TaskPage((TASK,), "", 1))
+    standard, service = await ask(Exchange("GET", "/tasks", a2a_version="1.0"), TaskPage((TASK,), "", 1))
+    former, _ = await ask(Exchange("GET", "/tasks", a2a_version="0.3"))
 
     assert set(ours.json) == {"tasks", "next_cursor"}
     assert set(standard.json) == {"tasks", "nextPageToken", "pageSize", "totalSize"}
@@ -91,9 +90,9 @@ def test_a_list_without_a_version_is_ours() -> None:
 
 
 @pytest.mark.parametrize("path", ["/tasks", "/tasks/t", "/message:send", "/v1/tasks/t", "/nowhere", "/tasks/t:cancel"])
-def test_a_version_that_nobody_speaks_is_refused_in_the_standard_form(path: str) -> None:
+async def test_a_version_that_nobody_speaks_is_refused_in_the_standard_form(path: str) -> None:
     method = "POST" if path.endswith(("send", "cancel")) else "GET"
-    refused, service = ask(Exchange(method, path, a2a_version="2.0"))
+    refused, service = await ask(Exchange(method, path, a2a_version="2.0"))
 
     assert service.asked == []
     told = refused.json["error"]
@@ -112,8 +111,10 @@ def test_a_version_that_nobody_speaks_is_refused_in_the_standard_form(path: str)
         ("0.3", OLD, "0.3"),
     ],
 )
-def test_without_a_version_the_message_decides(path: str, version: str, body: dict[str, Any], dialect: str) -> None:
-    answered, service = ask(post(path, body, version))
+async def test_without_a_version_the_message_decides(
+    path: str, version: str, body: dict[str, Any], dialect: str
+) -> None:
+    answered, service = await ask(post(path, body, version))
 
     assert dialect_of(answered.json) == dialect
     ((request, _),) = service.asked
@@ -124,8 +125,8 @@ def test_without_a_version_the_message_decides(path: str, version: str, body: di
     ("version", "body", "form"),
     [("1.0", OLD, "details"), ("0.3", NEW, "type"), ("", {"message": {"content": "text"}}, "details")],
 )
-def test_a_message_of_another_dialect_than_was_named_is_refused(version: str, body: Any, form: str) -> None:
-    refused, service = ask(post("/message:send", body, version))
+async def test_a_message_of_another_dialect_than_was_named_is_refused(version: str, body: Any, form: str) -> None:
+    refused, service = await ask(post("/message:send", body, version))
 
     assert refused.status == 400
     assert form in refused.json.get("error", refused.json)
@@ -141,29 +142,29 @@ def test_a_message_of_another_dialect_than_was_named_is_refused(version: str, bo
         ("a2a_v1", "/v1/tasks/t:cancel", "0.3"),
     ],
 )
-def test_without_a_version_and_a_message_the_task_decides(made_in: str, path: str, dialect: str) -> None:
-    answered, service = ask(Exchange("POST", path), replace(TASK, dialect=made_in))
+async def test_without_a_version_and_a_message_the_task_decides(made_in: str, path: str, dialect: str) -> None:
+    answered, service = await ask(Exchange("POST", path), replace(TASK, dialect=made_in))
 
     assert dialect_of(answered.json) == dialect
     assert service.asked == [(CancelTask("t", exact=True), ME)]
 
 
 @pytest.mark.parametrize(("made_in", "dialect"), [("a2a_v1", "1.0"), ("a2a_v0_3", "0.3")])
-def test_a_stream_too_is_told_in_the_dialect_of_its_task(made_in: str, dialect: str) -> None:
+async def test_a_stream_too_is_told_in_the_dialect_of_its_task(made_in: str, dialect: str) -> None:
     service = FixedService(None)
     service.result = service.follow()
     service.feed.put_nowait(Update(1, None, replace(TASK, dialect=made_in)))
     service.feed.put_nowait(None)
-    exchange = asyncio.run(Exchange("GET", "/tasks/t:subscribe").run(app(service)))
+    exchange = await Exchange("GET", "/tasks/t:subscribe").run(app(service))
 
     assert dialect_of(json.loads(exchange.body.decode().partition("data: ")[2])) == dialect
 
 
-def test_errors_where_no_route_is_are_worded_for_who_asked() -> None:
-    ours, _ = ask(Exchange("GET", "/nowhere"))
-    standard, _ = ask(Exchange("GET", "/nowhere", a2a_version="1.0"))
-    former, _ = ask(Exchange("GET", "/nowhere", a2a_version="0.3"))
-    malformed, _ = ask(Exchange("GET", "/nowhere", query=b"a2a-version=%ff"))
+async def test_errors_where_no_route_is_are_worded_for_who_asked() -> None:
+    ours, _ = await ask(Exchange("GET", "/nowhere"))
+    standard, _ = await ask(Exchange("GET", "/nowhere", a2a_version="1.0"))
+    former, _ = await ask(Exchange("GET", "/nowhere", a2a_version="0.3"))
+    malformed, _ = await ask(Exchange("GET", "/nowhere", query=b"a2a-version=%ff"))
 
     assert ours.code == "route_not_found"
     assert standard.json["error"]["status"] == "NOT_FOUND"
@@ -171,21 +172,21 @@ def test_errors_where_no_route_is_are_worded_for_who_asked() -> None:
     assert malformed.json["error"]["status"] == "NOT_FOUND"
 
 
-def test_json_rpc_takes_both_versions_at_the_root() -> None:
-    def call(method: str, params: Any) -> Exchange:
+async def test_json_rpc_takes_both_versions_at_the_root() -> None:
+    async def call(method: str, params: Any) -> Exchange:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return ask(Exchange("POST", "/", json.dumps(body).encode(), content_type=JSON))[0]
+        return (await ask(Exchange("POST", "/", json.dumps(body).encode(), content_type=JSON)))[0]
 
-    assert call("GetTask", {"id": "t"}).json["result"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert call("tasks/get", {"id": "t"}).json["result"]["status"]["state"] == "completed"
-
-
-def card(version: str = "", **headers: str) -> Exchange:
-    return ask(get("/.well-known/agent-card.json", version, b"", **headers))[0]
+    assert (await call("GetTask", {"id": "t"})).json["result"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert (await call("tasks/get", {"id": "t"})).json["result"]["status"]["state"] == "completed"
 
 
-def test_the_card_is_for_both_versions_unless_one_is_named() -> None:
-    both, new, old, other = card(), card("1.0"), card("0.3"), card("7.0")
+async def card(version: str = "", **headers: str) -> Exchange:
+    return (await ask(get("/.well-known/agent-card.json", version, b"", **headers)))[0]
+
+
+async def test_the_card_is_for_both_versions_unless_one_is_named() -> None:
+    both, new, old, other = await card(), await card("1.0"), await card("0.3"), await card("7.0")
 
     assert both.json.keys() == new.json.keys() | old.json.keys()
     assert "preferredTransport" not in new.json
@@ -195,19 +196,19 @@ def test_the_card_is_for_both_versions_unless_one_is_named() -> None:
     assert {interface["url"] for interface in new.json["supportedInterfaces"]} == {"http://localhost:8120"}
 
 
-def test_a_card_for_strict_readers_says_nothing_of_the_former_version() -> None:
+async def test_a_card_for_strict_readers_says_nothing_of_the_former_version() -> None:
     exchange = get("/.well-known/agent-card.json")
-    told = asyncio.run(exchange.run(app(FixedService(TASK), advertise_0_3=False))).json
+    told = (await exchange.run(app(FixedService(TASK), advertise_0_3=False))).json
 
-    assert told == card("1.0").json | {"supportedInterfaces": told["supportedInterfaces"]}
+    assert told == (await card("1.0")).json | {"supportedInterfaces": told["supportedInterfaces"]}
     assert {interface["protocolVersion"] for interface in told["supportedInterfaces"]} == {"1.0"}
 
 
-def test_a_card_that_is_known_is_not_sent_again() -> None:
-    tag = card("1.0").headers[b"etag"].decode()
+async def test_a_card_that_is_known_is_not_sent_again() -> None:
+    tag = (await card("1.0")).headers[b"etag"].decode()
 
-    assert card("1.0", if_none_match=tag).status == 304
-    assert card("0.3", if_none_match=tag).status == 200
+    assert (await card("1.0", if_none_match=tag)).status == 304
+    assert (await card("0.3", if_none_match=tag)).status == 200
 
 
 def test_no_a2a_is_loaded_before_it_is_spoken() -> None:

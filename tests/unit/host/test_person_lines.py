@@ -16,59 +16,55 @@ from tests.unit.cli.fake_host import FakeHost
 ME = AgentEntry("synapse-claude-8100", "claude", port=8100)
 
 
-def told(home: Path, text: str) -> str:
+async def told(home: Path, text: str) -> str:
     """What a person is told who types `@codex text`."""
-
-    async def story() -> str:
-        lines = PersonLines(ME, FileRegistry(home / "registry"))
-        said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        lines.say = said.set_result
-        lines.send(lines.resolve("codex") or "codex", text)
-        return await asyncio.wait_for(said, 30)
-
-    return asyncio.run(story())
+    lines = PersonLines(ME, FileRegistry(home / "registry"))
+    said: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    lines.say = said.set_result
+    lines.send(lines.resolve("codex") or "codex", text)
+    return await asyncio.wait_for(said, 30)
 
 
-def test_a_line_is_sent_from_the_agent_at_whose_prompt_it_was_typed(tmp_path: Path) -> None:
+async def test_a_line_is_sent_from_the_agent_at_whose_prompt_it_was_typed(tmp_path: Path) -> None:
     with FakeHost(tmp_path).serving() as host:
-        assert told(tmp_path, "hi").startswith("[→ codex-8120] sent  (task ")
+        assert (await told(tmp_path, "hi")).startswith("[→ codex-8120] sent  (task ")
 
     _, path, body = host.requests[0]
     assert (path, body["metadata"]["sender"]["sender_id"]) == ("/tasks/send", ME.agent_id)
 
 
-def test_a_host_that_stands_still_gets_nothing(tmp_path: Path) -> None:
+async def test_a_host_that_stands_still_gets_nothing(tmp_path: Path) -> None:
     with bystander() as process, FakeHost(tmp_path).serving() as host:
         host.entry.pid, host.entry.pid_started = process.pid, process.started
         host.registry.write(host.entry)
         process.stop()
 
-        said = told(tmp_path, "hi")
+        said = await told(tmp_path, "hi")
 
     assert said.startswith(f"[→ codex-8120] not sent: its process (pid {process.pid}) is stopped; `kill -CONT ")
     assert said.endswith("  Your text: hi")
     assert host.requests == []
 
 
-def test_a_line_that_was_perhaps_read_may_still_arrive(tmp_path: Path) -> None:
+async def test_a_line_that_was_perhaps_read_may_still_arrive(tmp_path: Path) -> None:
     with FakeHost(tmp_path).serving() as host:
         host.dropped_connections = 1
 
-        said = told(tmp_path, "hi")
+        said = await told(tmp_path, "hi")
 
     assert said.startswith("[→ codex-8120] not confirmed: ")
     assert "it may still arrive (synapse queue codex-8120)" in said
 
 
 @pytest.mark.parametrize("listens", [True, False])
-def test_a_line_to_nobody_is_given_back(tmp_path: Path, *, listens: bool) -> None:
+async def test_a_line_to_nobody_is_given_back(tmp_path: Path, *, listens: bool) -> None:
     with FakeHost(tmp_path).serving() as host:
         if listens:
             host.refusals["/tasks/send"] = (429, {"error": {"code": "queue_full", "message": "1000 messages wait"}})
         else:
             host.registry.remove(host.entry.agent_id)
 
-        said = told(tmp_path, "hi")
+        said = await told(tmp_path, "hi")
 
     assert "not sent: " in said
     assert said.endswith("  Your text: hi")

@@ -65,15 +65,15 @@ class HeldForAMoment(MemoryStore):
         return self._times < 0 and await super().claim_inbox(inbox, holder, is_alive)
 
 
-def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+async def test_an_inbox_that_a_command_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
     me = entry()
 
-    asyncio.run(take_inbox(me, HeldForAMoment(3), FileRegistry(tmp_path)))
+    await take_inbox(me, HeldForAMoment(3), FileRegistry(tmp_path))
 
     assert me.inbox == "reviewer"
 
 
-def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
+async def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
     async def run() -> None:
         store, registry, other = MemoryStore(), FileRegistry(tmp_path), entry()
         other.agent_id, other.inbox = "synapse-codex-8120", "reviewer"
@@ -83,7 +83,7 @@ def test_a_name_that_a_running_agent_has_is_taken(tmp_path: Path) -> None:
         await asyncio.wait_for(take_inbox(entry(), store, registry), 0.5)
 
     with pytest.raises(NameTaken, match="synapse-codex-8120 goes by 'reviewer' already"):
-        asyncio.run(run())
+        await run()
 
 
 def test_a_port_that_an_agent_has_is_told_with_its_name(tmp_path: Path) -> None:

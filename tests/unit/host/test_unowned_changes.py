@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -22,36 +22,29 @@ from synapse.tasks.admission import origin_metadata
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, message, numbered, opened
 
-Story = Callable[[StoppedTasks, SqliteStore, Task], Awaitable[None]]
 
-
-def left(home: Path, story: Story) -> None:
+@asynccontextmanager
+async def left(home: Path) -> AsyncGenerator[tuple[StoppedTasks, SqliteStore, Task]]:
     """A task that its agent has left in its queue."""
-
-    async def run() -> None:
-        store = await SqliteStore.open(home / "store.db")
-        try:
-            task = await Journal(store).record(opened())
-            await story(StoppedTasks(store, load_settings(environ={"SYNAPSE_HOME": str(home)})), store, task)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
+    store = await SqliteStore.open(home / "store.db")
+    try:
+        task = await Journal(store).record(opened())
+        yield StoppedTasks(store, load_settings(environ={"SYNAPSE_HOME": str(home)})), store, task
+    finally:
+        await store.close()
 
 
-def test_a_task_that_was_left_is_deleted_and_its_log_stays(tmp_path: Path) -> None:
-    async def story(unowned: StoppedTasks, store: SqliteStore, task: Task) -> None:
+async def test_a_task_that_was_left_is_deleted_and_its_log_stays(tmp_path: Path) -> None:
+    async with left(tmp_path) as (unowned, store, task):
         deleted = await unowned.change(task, DeleteTask(task_id=TASK))
 
         assert (deleted.state, deleted.hidden) == (TaskState.CANCELED, True)
         assert (await store.list(TaskQuery())).tasks == ()
         assert len(await store.read_after(0, task_id=TASK)) == deleted.version
 
-    left(tmp_path, story)
 
-
-def test_a_task_that_was_left_is_changed_where_that_is_allowed(tmp_path: Path) -> None:
-    async def story(unowned: StoppedTasks, _store: SqliteStore, task: Task) -> None:
+async def test_a_task_that_was_left_is_changed_where_that_is_allowed(tmp_path: Path) -> None:
+    async with left(tmp_path) as (unowned, _store, task):
         noted = await unowned.change(task, ChangeTask(task_id=TASK, metadata={"request": {"a": 1}}))
         same = await unowned.change(noted, ChangeTask(task_id=TASK, state=TaskState.SUBMITTED))
         ended = await unowned.change(same, ChangeTask(task_id=TASK, state=TaskState.COMPLETED))
@@ -60,39 +53,37 @@ def test_a_task_that_was_left_is_changed_where_that_is_allowed(tmp_path: Path) -
         with pytest.raises(IllegalTransition):
             await unowned.change(ended, ChangeTask(task_id=TASK, state=TaskState.WORKING))
 
-    left(tmp_path, story)
 
-
-def test_an_agent_that_runs_after_all_changes_its_tasks_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_runs_after_all_changes_its_tasks_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_LEASE_PAUSE", 0.0)
     init = f"1:{start_time(1) or UNKNOWN}"
 
-    async def story(unowned: StoppedTasks, store: SqliteStore, task: Task) -> None:
+    async with left(tmp_path) as (unowned, store, task):
         assert await store.claim_inbox(task.inbox, init, lambda _: True)
 
         with pytest.raises(Conflict, match="runs"):
             await unowned.change(task, DeleteTask(task_id=TASK))
 
-    left(tmp_path, story)
 
-
-def test_everything_that_waits_is_found_however_much_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_everything_that_waits_is_found_however_much_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_PAGE", 2)
 
-    async def story(unowned: StoppedTasks, store: SqliteStore, task: Task) -> None:
+    async with left(tmp_path) as (unowned, store, task):
         more = [await Journal(store).record(opened(numbered(number), at=number)) for number in range(1, 5)]
         system = {"sender": {"sender_id": "synapse-system"}}
         await Journal(store).record(opened(numbered(9), at=9, metadata=system))
 
         assert [found.id for found in await unowned.waiting()] == [one.id for one in (task, *more)]
 
-    left(tmp_path, story)
 
-
-def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAGE", 2)
 
-    async def story(unowned: StoppedTasks, store: SqliteStore, task: Task) -> None:
+    async with left(tmp_path) as (unowned, store, _task):
         for number in range(1, 5):
             agent = "synapse-claude-8100" if number == 4 else "synapse-codex-8120"
             await Journal(store).record(opened(numbered(number), at=number, agent_id=agent))
@@ -103,15 +94,11 @@ def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeypatch: 
         assert [found.id for found in await unowned.recent(2, is_codex)] == [numbered(3), numbered(2)]
         assert len(await unowned.recent(50, is_codex)) == 4
 
-    left(tmp_path, story)
 
-
-def test_a_message_that_says_it_is_from_the_system_itself_is_not_left(tmp_path: Path) -> None:
-    async def story(unowned: StoppedTasks, store: SqliteStore, _task: Task) -> None:
+async def test_a_message_that_says_it_is_from_the_system_itself_is_not_left(tmp_path: Path) -> None:
+    async with left(tmp_path) as (unowned, store, _task):
         metadata = origin_metadata(Sender(sender_id=SYSTEM), verified=False)
         with pytest.raises(SenderMismatch):
             await unowned.leave("ghost", message(), agent_id="ghost", priority=3, ttl=None, metadata=metadata)
 
         assert await store.open_tasks("ghost") == []
-
-    left(tmp_path, story)

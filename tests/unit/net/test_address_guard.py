@@ -174,11 +174,11 @@ def test_the_host_header_names_the_port_only_when_it_is_not_the_usual_one(url: s
 
 def test_a_refusal_says_what_to_do_where_something_can_be_done() -> None:
     with pytest.raises(InvalidField) as refused:
-        refuse(parse_target("http://localhost/"), ip_address("127.0.0.1"), allow_private=False)
+        refuse("localhost", ip_address("127.0.0.1"), allow_private=False)
     assert "'localhost' leads to a loopback address" in str(refused.value)
     assert "127.0.0.1" not in f"{refused.value} {refused.value.hint}"
     assert "allow_private_webhooks" in refused.value.hint
 
     with pytest.raises(InvalidField) as refused:
-        refuse(parse_target("http://169.254.169.254/"), ip_address("169.254.169.254"), allow_private=False)
+        refuse("169.254.169.254", ip_address("169.254.169.254"), allow_private=False)
     assert refused.value.hint == ""

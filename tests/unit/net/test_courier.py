@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,9 +28,9 @@ def ada(tmp_path: Path) -> Iterator[FakeHost]:
         yield hosts.enter_context(FakeHost(tmp_path, "claude", 8101, "ada").serving())
 
 
-def carry(ada: FakeHost, to: Sender, task_id: str) -> None:
+async def carry(ada: FakeHost, to: Sender, task_id: str) -> None:
     courier = HostCourier(ME, FileRegistry(ada.registry.folder))
-    asyncio.run(courier.carry(to, task_id, (TextPart(text="looks good"),), failed=False, inferred=True))
+    await courier.carry(to, task_id, (TextPart(text="looks good"),), failed=False, inferred=True)
 
 
 @pytest.mark.parametrize(
@@ -43,21 +42,21 @@ def carry(ada: FakeHost, to: Sender, task_id: str) -> None:
     ],
     ids=["its inbox, at another port", "its id", "its name"],
 )
-def test_a_reply_goes_to_the_agent_that_asked(ada: FakeHost, asker: Sender) -> None:
+async def test_a_reply_goes_to_the_agent_that_asked(ada: FakeHost, asker: Sender) -> None:
     waiting = ada.open(QUESTION)
 
-    carry(ada, asker, waiting["id"])
+    await carry(ada, asker, waiting["id"])
 
     assert waiting["status"] == "completed"
     (told,) = [body["metadata"] for _, path, body in ada.requests if path == "/tasks/send"]
     assert (told["sender"]["sender_id"], told["in_reply_to"]) == (ME.agent_id, waiting["id"])
 
 
-def test_a_reply_does_not_go_to_another_agent_that_has_the_port_now(ada: FakeHost) -> None:
+async def test_a_reply_does_not_go_to_another_agent_that_has_the_port_now(ada: FakeHost) -> None:
     with pytest.raises(AgentNotFound, match="synapse-claude-8100"):
-        carry(ada, Sender(sender_id="synapse-claude-8100", inbox="carl"), "t-1")
+        await carry(ada, Sender(sender_id="synapse-claude-8100", inbox="carl"), "t-1")
 
 
-def test_an_asker_that_waits_no_more_says_so(ada: FakeHost) -> None:
+async def test_an_asker_that_waits_no_more_says_so(ada: FakeHost) -> None:
     with pytest.raises(TaskNotFound):
-        carry(ada, Sender(sender_id="synapse-claude-8100", inbox="ada"), "t-1")
+        await carry(ada, Sender(sender_id="synapse-claude-8100", inbox="ada"), "t-1")

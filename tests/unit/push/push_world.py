@@ -117,11 +117,3 @@ async def running(world: World) -> AsyncGenerator[None]:
         job.cancel()
         with suppress(asyncio.CancelledError):
             await job
-
-
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await story()
-
-    asyncio.run(bounded())

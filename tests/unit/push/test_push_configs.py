@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,20 +35,12 @@ CONFIG = PushConfig(url="https://example.com/h", token="t", scheme="bearer", cre
 STRANGER = Caller(scope="key:other")
 
 
-def run(story: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(10):
-            await story()
-
-    asyncio.run(bounded())
-
-
 async def ask(desk: Desk, request: Any, caller: Caller | None = None) -> Any:
     return await desk.service.handle(request, caller or Caller())
 
 
-def test_a_configuration_is_set_read_listed_and_deleted() -> None:
-    async def story() -> None:
+async def test_a_configuration_is_set_read_listed_and_deleted() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello")
         kept = await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
@@ -66,11 +57,9 @@ def test_a_configuration_is_set_read_listed_and_deleted() -> None:
         with pytest.raises(PushConfigNotFound):
             await ask(desk, GetPushConfig(task_id=task.id, config_id=kept.id))
 
-    run(story)
 
-
-def test_two_without_an_id_are_two_and_the_only_one_is_then_nobody() -> None:
-    async def story() -> None:
+async def test_two_without_an_id_are_two_and_the_only_one_is_then_nobody() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello")
         for _ in range(2):
@@ -80,11 +69,9 @@ def test_two_without_an_id_are_two_and_the_only_one_is_then_nobody() -> None:
         with pytest.raises(PushConfigNotFound):
             await ask(desk, GetPushConfig(task_id=task.id))
 
-    run(story)
 
-
-def test_it_is_told_from_now_on_and_somebody_delivers() -> None:
-    async def story() -> None:
+async def test_it_is_told_from_now_on_and_somebody_delivers() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello")
         await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
@@ -92,8 +79,6 @@ def test_it_is_told_from_now_on_and_somebody_delivers() -> None:
         (saved,) = desk.saved
         assert saved.told == (await desk.journal.snapshot(task.id)).seq
         assert (saved.task_id, saved.inbox) == (task.id, task.inbox)
-
-    run(story)
 
 
 def requests_about(task_id: str) -> list[Any]:
@@ -105,8 +90,8 @@ def requests_about(task_id: str) -> list[Any]:
     ]
 
 
-def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one() -> None:
-    async def story() -> None:
+async def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello")
 
@@ -114,8 +99,6 @@ def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one() -> No
             for request in requests_about(task_id):
                 with pytest.raises(TaskNotFound):
                     await ask(desk, request, caller)
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +111,8 @@ def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one() -> No
         replace(CONFIG, scheme="bea rer"),
     ],
 )
-def test_what_cannot_be_told_is_refused_and_nothing_is_kept_or_sent(wrong: PushConfig) -> None:
-    async def story() -> None:
+async def test_what_cannot_be_told_is_refused_and_nothing_is_kept_or_sent(wrong: PushConfig) -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello")
         with pytest.raises(InvalidField):
@@ -140,11 +123,9 @@ def test_what_cannot_be_told_is_refused_and_nothing_is_kept_or_sent(wrong: PushC
         assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
         assert (await ask(desk, ListTasks())).total == 1
 
-    run(story)
 
-
-def test_a_task_has_only_so_many() -> None:
-    async def story() -> None:
+async def test_a_task_has_only_so_many() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello")
         for number in range(MOST_PER_TASK):
@@ -154,22 +135,18 @@ def test_a_task_has_only_so_many() -> None:
             await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
         await ask(desk, SetPushConfig(task_id=task.id, config=replace(CONFIG, id="c-0", token="new")))
 
-    run(story)
 
-
-def test_one_that_comes_with_a_message_is_told_from_the_opening() -> None:
-    async def story() -> None:
+async def test_one_that_comes_with_a_message_is_told_from_the_opening() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello", push=CONFIG)
 
         (saved,) = desk.saved
         assert (saved.task_id, saved.told) == (task.id, 0)
 
-    run(story)
 
-
-def test_the_same_message_sent_twice_has_one_webhook() -> None:
-    async def story() -> None:
+async def test_the_same_message_sent_twice_has_one_webhook() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         request = SendMessage(message=say("hello", "m-1"), dialect="a2a_v1", push=CONFIG)
         first, again = await ask(desk, request), await ask(desk, request)
@@ -177,11 +154,9 @@ def test_the_same_message_sent_twice_has_one_webhook() -> None:
         assert first.id == again.id
         assert len(await ask(desk, ListPushConfigs(task_id=first.id))) == 1
 
-    run(story)
 
-
-def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> None:
-    async def story() -> None:
+async def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         async with working(desk):
             request = SendMessage(message=say("hello"), dialect="a2a_v1", push=CONFIG)
@@ -190,11 +165,9 @@ def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> None:
 
         assert task.state.is_terminal
 
-    run(story)
 
-
-def test_a_message_to_a_finished_task_brings_no_webhook() -> None:
-    async def story() -> None:
+async def test_a_message_to_a_finished_task_brings_no_webhook() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         async with working(desk):
             task = await desk.finished(await desk.send("hello"))
@@ -206,22 +179,18 @@ def test_a_message_to_a_finished_task_brings_no_webhook() -> None:
 
         assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
 
-    run(story)
 
-
-def test_an_agent_without_push_notifications_says_so() -> None:
-    async def story() -> None:
+async def test_an_agent_without_push_notifications_says_so() -> None:
+    async with asyncio.timeout(10):
         desk = Desk(has_push=False)
         task = await desk.send("hello")
         for request in (ListPushConfigs(task_id=task.id), SendMessage(message=say("x"), dialect="x", push=CONFIG)):
             with pytest.raises(PushNotSupported):
                 await ask(desk, request)
 
-    run(story)
 
-
-def test_a_named_caller_is_noted_and_lists_its_own() -> None:
-    async def story() -> None:
+async def test_a_named_caller_is_noted_and_lists_its_own() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         ada, bob = Caller(name="ada"), Caller(name="bob")
         task = await desk.send("hello", caller=ada, metadata={"request": {"project": "x"}})
@@ -231,11 +200,9 @@ def test_a_named_caller_is_noted_and_lists_its_own() -> None:
         for wanted in (ListTasks(user="ada"), ListTasks(metadata={"request": {"project": "x"}})):
             assert [one.id for one in (await ask(desk, wanted)).tasks] == [task.id]
 
-    run(story)
 
-
-def test_a_task_can_be_part_of_one_that_its_sender_sees() -> None:
-    async def story() -> None:
+async def test_a_task_can_be_part_of_one_that_its_sender_sees() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         parent = await desk.send("whole")
         child = await desk.send("part", parent_id=parent.id)
@@ -246,16 +213,12 @@ def test_a_task_can_be_part_of_one_that_its_sender_sees() -> None:
             with pytest.raises(InvalidField):
                 await desk.send("part", caller=caller, parent_id=parent_id)
 
-    run(story)
 
-
-def test_a_message_without_an_id_is_found_by_the_one_that_it_was_given() -> None:
-    async def story() -> None:
+async def test_a_message_without_an_id_is_found_by_the_one_that_it_was_given() -> None:
+    async with asyncio.timeout(10):
         desk = Desk()
         task = await desk.send("hello")
         known = await desk.store.find_message("", task.scope, task.message.message_id)
 
         assert known is not None
         assert known.task_id == task.id
-
-    run(story)

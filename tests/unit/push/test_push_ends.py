@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from synapse.core.override import override
@@ -10,7 +11,7 @@ from synapse.core.task import TaskState
 from synapse.push.outbox import Posted
 from synapse.store.memory import MemoryPushes, MemoryStore
 from tests.fakes.facts import hidden, moved, opened
-from tests.unit.push.push_world import URL, World, run
+from tests.unit.push.push_world import URL, World
 
 TOLD = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
 
@@ -47,8 +48,8 @@ def a_world() -> tuple[World, WatchedPushes]:
     return World(store=store), pushes
 
 
-def test_what_happens_while_a_lane_is_finished_is_told() -> None:
-    async def story() -> None:
+async def test_what_happens_while_a_lane_is_finished_is_told() -> None:
+    async with asyncio.timeout(20):
         world, pushes = a_world()
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
@@ -58,11 +59,9 @@ def test_what_happens_while_a_lane_is_finished_is_told() -> None:
         assert world.told() == TOLD
         assert pushes.finished_at == [2, 3]
 
-    run(story)
 
-
-def test_a_lane_that_is_behind_is_not_finished() -> None:
-    async def story() -> None:
+async def test_a_lane_that_is_behind_is_not_finished() -> None:
+    async with asyncio.timeout(20):
         world, pushes = a_world()
         world.hooks.held = {URL}
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -75,11 +74,9 @@ def test_a_lane_that_is_behind_is_not_finished() -> None:
         assert world.told() == TOLD[1:]
         assert pushes.finished_at == [3], "a process that dies in between would leave the last one untold"
 
-    run(story)
 
-
-def test_a_redirection_is_no_delivery() -> None:
-    async def story() -> None:
+async def test_a_redirection_is_no_delivery() -> None:
+    async with asyncio.timeout(20):
         world = World(lambda _call: Posted(status=302))
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
@@ -87,11 +84,9 @@ def test_a_redirection_is_no_delivery() -> None:
 
         assert [one.state for one in await world.deliveries()] == [DeliveryState.GIVEN_UP] * 2
 
-    run(story)
 
-
-def test_each_look_for_webhooks_goes_on_behind_the_last() -> None:
-    async def story() -> None:
+async def test_each_look_for_webhooks_goes_on_behind_the_last() -> None:
+    async with asyncio.timeout(20):
         world, pushes = a_world()
         await world.journal.record(opened())
         push = await world.watched()
@@ -99,5 +94,3 @@ def test_each_look_for_webhooks_goes_on_behind_the_last() -> None:
         await world.outbox.look()
 
         assert pushes.asked_after == [0, push.number]
-
-    run(story)

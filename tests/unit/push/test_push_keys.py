@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from synapse.core.caller import LOCAL_SCOPE, Caller
 from synapse.core.errors import StoreFailed
 from synapse.core.push import DeliveryState, PushConfig
@@ -10,14 +12,14 @@ from synapse.core.task import TaskState
 from synapse.push.outbox import KEY_IS_GONE, Posted
 from tests.fakes.facts import TASK, handed, moved, opened
 from tests.fakes.gateway_world import world as gateway_world
-from tests.unit.push.push_world import INBOX, World, config, run
+from tests.unit.push.push_world import INBOX, World, config
 
 LAPTOP_KEY = Caller(scope="key:laptop-id", name="laptop", key_id="laptop-id")
 KEY_OF = {"https://gone.example": "gone", "https://here.example": "laptop", "https://nobody.example": ""}
 
 
-def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -> None:
-    async def story() -> None:
+async def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -> None:
+    async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
         await world.watched(set_by="laptop")
@@ -34,11 +36,9 @@ def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -> None
             (DeliveryState.GIVEN_UP, 0, KEY_IS_GONE)
         ] * 2
 
-    run(story)
 
-
-def test_a_retry_is_not_made_any_more() -> None:
-    async def story() -> None:
+async def test_a_retry_is_not_made_any_more() -> None:
+    async with asyncio.timeout(20):
         world = World(lambda _call: Posted(status=503))
 
         async def revoke(seconds: float) -> None:
@@ -53,11 +53,9 @@ def test_a_retry_is_not_made_any_more() -> None:
         assert world.told() == ["1 TaskOpened"]
         assert {one.error for one in await world.deliveries()} == {KEY_IS_GONE}
 
-    run(story)
 
-
-def test_other_webhooks_of_the_task_are_told_on() -> None:
-    async def story() -> None:
+async def test_other_webhooks_of_the_task_are_told_on() -> None:
+    async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
         for url, key in KEY_OF.items():
@@ -67,11 +65,9 @@ def test_other_webhooks_of_the_task_are_told_on() -> None:
 
         assert [len(world.told(url)) for url in KEY_OF] == [0, 3, 3]
 
-    run(story)
 
-
-def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
-    async def story() -> None:
+async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
+    async with asyncio.timeout(20):
         world = World()
         failures = [StoreFailed("no keys now")]
 
@@ -87,11 +83,9 @@ def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
 
         assert world.told() == ["1 TaskOpened", "2 StateChanged"]
 
-    run(story)
 
-
-def test_a_gateway_notes_the_key_and_takes_nobody_s_word_for_it() -> None:
-    async def story() -> None:
+async def test_a_gateway_notes_the_key_and_takes_nobody_s_word_for_it() -> None:
+    async with asyncio.timeout(20):
         async with gateway_world() as world:
             asked = PushConfig(url="https://h.example", set_by="somebody-else")
             task = await world.sent(caller=LAPTOP_KEY, push=asked)
@@ -101,5 +95,3 @@ def test_a_gateway_notes_the_key_and_takes_nobody_s_word_for_it() -> None:
             kept = [push.config.set_by for push in world.desks["ada"].saved]
             assert kept == ["laptop-id", "laptop-id", ""]
             assert other.scope == LOCAL_SCOPE
-
-    run(story)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -15,11 +16,11 @@ from synapse.push.outbox import Posted, may_succeed
 from synapse.store.memory import MemoryStore
 from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
 from tests.fakes.webhooks import OK, Call
-from tests.unit.push.push_world import INBOX, URL, World, config, run
+from tests.unit.push.push_world import INBOX, URL, World, config
 
 
-def test_each_event_that_has_words_is_told_in_order() -> None:
-    async def story() -> None:
+async def test_each_event_that_has_words_is_told_in_order() -> None:
+    async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
         await world.journal.record(moved(TaskState.WORKING), noted({"x": 1}), handed("a"))
@@ -33,11 +34,9 @@ def test_each_event_that_has_words_is_told_in_order() -> None:
         assert call.headers["Content-Type"] == "text/plain"
         assert len({one.headers[ID_HEADER] for one in world.hooks.calls}) == 4
 
-    run(story)
 
-
-def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
-    async def story() -> None:
+async def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
+    async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened(), moved(TaskState.WORKING))
         await world.journal.record(handed("a"))
@@ -46,11 +45,9 @@ def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
 
         assert world.told() == ["3 ArtifactAdded"]
 
-    run(story)
 
-
-def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_it() -> None:
-    async def story() -> None:
+async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_it() -> None:
+    async with asyncio.timeout(20):
         answers = [Posted(status=500), Posted(error="refused"), Posted(status=429, retry_after=7.0), OK]
         world = World(lambda _call: answers.pop(0) if answers else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -65,11 +62,9 @@ def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_
             (DeliveryState.DELIVERED, 1),
         ]
 
-    run(story)
 
-
-def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_told() -> None:
-    async def story() -> None:
+async def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_told() -> None:
+    async with asyncio.timeout(20):
         world = World(lambda call: Posted(status=503) if b"Opened" in call.body else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
@@ -80,11 +75,9 @@ def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_told() -
         assert (given_up.state, given_up.attempts, given_up.status) == (DeliveryState.GIVEN_UP, 4, 503)
         assert delivered.state is DeliveryState.DELIVERED
 
-    run(story)
 
-
-def test_a_refusal_is_given_up_at_once() -> None:
-    async def story() -> None:
+async def test_a_refusal_is_given_up_at_once() -> None:
+    async with asyncio.timeout(20):
         world = World(lambda call: Posted(status=404) if b"Opened" in call.body else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
@@ -92,8 +85,6 @@ def test_a_refusal_is_given_up_at_once() -> None:
 
         assert world.told() == ["1 TaskOpened", "2 StateChanged"]
         assert world.pauses == []
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +109,8 @@ def test_only_what_may_go_better_is_tried_again(posted: Posted, again: bool) -> 
     assert may_succeed(posted) is again
 
 
-def test_a_webhook_that_hangs_delays_nobody_else() -> None:
-    async def story() -> None:
+async def test_a_webhook_that_hangs_delays_nobody_else() -> None:
+    async with asyncio.timeout(20):
         world = World()
         world.hooks.held = {"https://slow.example"}
         for number, url in ((1, "https://slow.example"), (2, URL)):
@@ -134,11 +125,9 @@ def test_a_webhook_that_hangs_delays_nobody_else() -> None:
         await world.quiet()
         assert world.told("https://slow.example") == ["1 TaskOpened", "2 StateChanged"]
 
-    run(story)
 
-
-def test_a_deleted_webhook_is_told_nothing_more() -> None:
-    async def story() -> None:
+async def test_a_deleted_webhook_is_told_nothing_more() -> None:
+    async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
         await world.watched()
@@ -149,11 +138,9 @@ def test_a_deleted_webhook_is_told_nothing_more() -> None:
 
         assert world.told() == ["1 TaskOpened"]
 
-    run(story)
 
-
-def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
-    async def story() -> None:
+async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
+    async with asyncio.timeout(20):
         world = World(lambda _: Posted(status=500))
 
         async def delete_and_pause(_seconds: float) -> None:
@@ -166,11 +153,9 @@ def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
 
         assert world.told() == ["1 TaskOpened"]
 
-    run(story)
 
-
-def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> None:
-    async def story() -> None:
+async def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> None:
+    async with asyncio.timeout(20):
         world = World()
         world.hooks.held = {URL}
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -183,11 +168,9 @@ def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> None:
         assert world.told() == ["1 TaskOpened"]
         assert await world.deliveries() == []
 
-    run(story)
 
-
-def test_a_long_log_is_told_page_after_page() -> None:
-    async def story() -> None:
+async def test_a_long_log_is_told_page_after_page() -> None:
+    async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened(), *(handed(str(number), append=True) for number in range(250)))
         await world.watched()
@@ -196,11 +179,9 @@ def test_a_long_log_is_told_page_after_page() -> None:
         assert len(world.told()) == 251
         assert world.told()[-1] == "251 ArtifactAdded"
 
-    run(story)
 
-
-def test_a_changed_address_counts_from_the_next_try() -> None:
-    async def story() -> None:
+async def test_a_changed_address_counts_from_the_next_try() -> None:
+    async with asyncio.timeout(20):
         world = World(lambda call: Posted(status=500) if call.url == URL else OK)
 
         async def change_and_pause(_seconds: float) -> None:
@@ -213,8 +194,6 @@ def test_a_changed_address_counts_from_the_next_try() -> None:
 
         assert world.told() == ["1 TaskOpened"]
         assert world.told("https://new.example") == ["1 TaskOpened"]
-
-    run(story)
 
 
 class TroubledStore(MemoryStore):
@@ -232,8 +211,8 @@ class TroubledStore(MemoryStore):
         return await super().read_after(seq, task_id=task_id, limit=limit)
 
 
-def test_a_store_that_fails_for_a_while_only_delays() -> None:
-    async def story() -> None:
+async def test_a_store_that_fails_for_a_while_only_delays() -> None:
+    async with asyncio.timeout(20):
         store = TroubledStore()
         world = World(store=store)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -244,16 +223,14 @@ def test_a_store_that_fails_for_a_while_only_delays() -> None:
         assert world.told() == ["1 TaskOpened", "2 StateChanged"]
         assert world.pauses == [5.0, 5.0]
 
-    run(story)
 
-
-def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
     def answer(call: Call) -> Posted:
         if call.url == "https://odd.example":
             raise LookupError("a defect")
         return OK
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         world = World(answer)
         for number, url in ((1, "https://odd.example"), (2, URL)):
             await world.journal.record(opened(numbered(number)))
@@ -261,20 +238,16 @@ def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCaptureF
         await world.quiet()
 
         assert world.told() == ["1 TaskOpened"]
-
-    run(story)
     assert [record.message for record in caplog.records] == ["push_lane_failed"]
 
 
-def test_logs_hold_no_secret_and_no_address(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        world = World(lambda _: Posted(status=404, error="it answered 404"))
-        await world.journal.record(opened())
-        await world.watched("https://example.com/secret-path")
-        await world.quiet()
-
+async def test_logs_hold_no_secret_and_no_address(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(lambda _: Posted(status=404, error="it answered 404"))
     with caplog.at_level("DEBUG"):
-        run(story)
+        async with asyncio.timeout(20):
+            await world.journal.record(opened())
+            await world.watched("https://example.com/secret-path")
+            await world.quiet()
     told = [record for record in caplog.records if record.message == "push_given_up"]
     assert len(told) == 1
     assert "secret" not in str(vars(told[0]))

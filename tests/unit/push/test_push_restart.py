@@ -11,11 +11,11 @@ from synapse.push.outbox import Posted
 from tests.fakes.facts import TASK, handed, moved, numbered, opened
 from tests.fakes.stores import settle
 from tests.fakes.webhooks import OK, FakeWebhooks
-from tests.unit.push.push_world import INBOX, URL, World, config, run, running
+from tests.unit.push.push_world import INBOX, URL, World, config, running
 
 
-def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_recorded_again() -> None:
-    async def story() -> None:
+async def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_recorded_again() -> None:
+    async with asyncio.timeout(20):
         world = World(lambda call: OK if b"Opened" in call.body else Posted(status=500))
         await world.journal.record(opened())
         await world.watched()
@@ -33,11 +33,9 @@ def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_recorded
             assert world.told() == ["2 StateChanged", "3 ArtifactAdded", "4 StateChanged"]
         assert list(await world.store.pushes.open_after(INBOX, 0)) == []
 
-    run(story)
 
-
-def test_a_restart_waits_for_the_next_try_and_counts_on() -> None:
-    async def story() -> None:
+async def test_a_restart_waits_for_the_next_try_and_counts_on() -> None:
+    async with asyncio.timeout(20):
         world = World()
         push = await world.store.pushes.save(TASK, INBOX, config(), 0)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -57,11 +55,9 @@ def test_a_restart_waits_for_the_next_try_and_counts_on() -> None:
         assert world.pauses == [40.0]
         assert [(one.seq, one.attempts) for one in await world.deliveries()] == [(first.seq, 4), (first.seq + 1, 1)]
 
-    run(story)
 
-
-def test_a_clock_that_was_set_back_does_not_make_a_webhook_wait_for_days() -> None:
-    async def story() -> None:
+async def test_a_clock_that_was_set_back_does_not_make_a_webhook_wait_for_days() -> None:
+    async with asyncio.timeout(20):
         world = World()
         push = await world.store.pushes.save(TASK, INBOX, config(), 0)
         await world.journal.record(opened())
@@ -73,11 +69,9 @@ def test_a_clock_that_was_set_back_does_not_make_a_webhook_wait_for_days() -> No
 
         assert world.pauses == [300.0]
 
-    run(story)
 
-
-def test_what_another_process_configured_is_found_by_looking() -> None:
-    async def story() -> None:
+async def test_what_another_process_configured_is_found_by_looking() -> None:
+    async with asyncio.timeout(20):
         world = World()
         async with running(world):
             await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -88,11 +82,9 @@ def test_what_another_process_configured_is_found_by_looking() -> None:
             await world.quiet()
             assert world.told() == ["1 TaskOpened", "2 StateChanged"]
 
-    run(story)
 
-
-def test_draining_waits_for_what_is_on_its_way_and_not_for_what_rests() -> None:
-    async def story() -> None:
+async def test_draining_waits_for_what_is_on_its_way_and_not_for_what_rests() -> None:
+    async with asyncio.timeout(20):
         never = asyncio.Event()
         world = World(lambda call: OK if call.url == URL else Posted(status=500))
 
@@ -116,5 +108,3 @@ def test_draining_waits_for_what_is_on_its_way_and_not_for_what_rests() -> None:
             world.hooks.let_go()
             await draining
             assert [one.state for one in await world.deliveries()][-1] is DeliveryState.DELIVERED
-
-    run(story)

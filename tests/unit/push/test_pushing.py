@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, ListPushConfigs, SetPushConfig
 from synapse.core.task import TaskState
 from synapse.push.service import words_of
-from tests.unit.dialects.a2a_v1.samples import UPDATED, a_task
+from tests.samples.tasks import UPDATED, a_task
 from tests.unit.host.test_host_dialects import app, get, post
 from tests.unit.server.exchange import Exchange, FixedService
 
@@ -69,24 +68,24 @@ def test_who_configured_a_webhook_decides_how_it_is_told(dialect: str, media_typ
         ("/tasks/t/pushNotificationConfigs", FLAT, "", "a2a_v1"),
     ],
 )
-def test_without_a_version_the_form_of_the_configuration_tells(
+async def test_without_a_version_the_form_of_the_configuration_tells(
     path: str, body: dict[str, Any], version: str, dialect: str
 ) -> None:
     service = FixedService(PushConfig(id="c", url=URL, dialect=dialect))
-    answer = asyncio.run(post(path, body, version).run(app(service)))
+    answer = await post(path, body, version).run(app(service))
 
     assert answer.status == 200
     assert service.asked[0][0] == SetPushConfig(task_id="t", config=PushConfig(id="c", url=URL, dialect=dialect))
     assert ("pushNotificationConfig" in answer.json) is (dialect == "a2a_v0_3")
 
 
-def test_lists_and_deletions_without_a_version_are_1_0() -> None:
+async def test_lists_and_deletions_without_a_version_are_1_0() -> None:
     service = FixedService(())
-    answer = asyncio.run(get("/tasks/t/pushNotificationConfigs").run(app(service)))
+    answer = await get("/tasks/t/pushNotificationConfigs").run(app(service))
     assert (answer.json, service.asked[0][0]) == ({"configs": [], "nextPageToken": ""}, ListPushConfigs(task_id="t"))
 
     service = FixedService(None)
-    answer = asyncio.run(Exchange("DELETE", "/tasks/t/pushNotificationConfigs/c", query=b"").run(app(service)))
+    answer = await Exchange("DELETE", "/tasks/t/pushNotificationConfigs/c", query=b"").run(app(service))
     assert (answer.json, service.asked[0][0]) == ({}, DeletePushConfig(task_id="t", config_id="c"))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from synapse.core.errors import SynapseError
@@ -35,31 +35,26 @@ class ScriptedApp:
         return WireAnswer(400, error.code.encode())
 
 
-def on_wire(app: Any, scenario: Callable[[Wire], Awaitable[None]], keep_alive: int = 5) -> Wire:
-    """Play a scenario on a new connection; nothing may be left of it."""
-
-    async def play() -> Wire:
-        wire = Wire(app, keep_alive=keep_alive)
-        try:
-            await scenario(wire)
-            await wire.leave()
-        finally:
-            wire.close()
-        assert wire.failures == []
-        assert not wire.server.tasks
-        assert not wire.server.connections
-        return wire
-
-    return asyncio.run(play())
+@asynccontextmanager
+async def on_wire(app: Any, keep_alive: int = 5) -> AsyncGenerator[Wire]:
+    """Open a new connection; nothing may be left of it after the block."""
+    wire = Wire(app, keep_alive=keep_alive)
+    try:
+        yield wire
+        await wire.leave()
+    finally:
+        wire.close()
+    assert wire.failures == []
+    assert not wire.server.tasks
+    assert not wire.server.connections
 
 
-def exchange(app: Any, *pieces: bytes) -> Wire:
-    async def scenario(wire: Wire) -> None:
+async def exchange(app: Any, *pieces: bytes) -> Wire:
+    async with on_wire(app) as wire:
         for piece in pieces:
             wire.give(piece)
             await wire.settle()
-
-    return on_wire(app, scenario)
+    return wire
 
 
 def statuses(wire: Wire) -> list[int]:

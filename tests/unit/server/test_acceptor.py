@@ -115,49 +115,43 @@ class Warned(logging.Handler):
         self.first.set()
 
 
-def test_a_port_whose_process_has_no_open_files_left_serves_again_when_there_are_some() -> None:
-    async def scenario() -> tuple[bytes, int]:
-        warned = Warned()
-        acceptor_log.addHandler(warned)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        filled: list[int] = []
-        with closing(socket.create_server(("127.0.0.1", 0))) as listener, closing(socket.socket()) as client:
-            acceptor = Acceptor(listener, Greeter, LIMITS, refusal=b"no")
-            acceptor.start()
-            resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 8, hard))
-            try:
-                with suppress(OSError):
-                    while True:
-                        filled.append(os.open(os.devnull, os.O_RDONLY))
-                client.connect(listener.getsockname())
-                await asyncio.wait_for(warned.first.wait(), 10)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-                for number in filled:
-                    os.close(number)
-                acceptor_log.removeHandler(warned)
-            client.settimeout(10)
-            heard = await asyncio.to_thread(client.recv, 100)
-            acceptor.close()
-            return heard, warned.count
-
-    heard, warnings = asyncio.run(scenario())
+async def test_a_port_whose_process_has_no_open_files_left_serves_again_when_there_are_some() -> None:
+    warned = Warned()
+    acceptor_log.addHandler(warned)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    filled: list[int] = []
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener, closing(socket.socket()) as client:
+        acceptor = Acceptor(listener, Greeter, LIMITS, refusal=b"no")
+        acceptor.start()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 8, hard))
+        try:
+            with suppress(OSError):
+                while True:
+                    filled.append(os.open(os.devnull, os.O_RDONLY))
+            client.connect(listener.getsockname())
+            await asyncio.wait_for(warned.first.wait(), 10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for number in filled:
+                os.close(number)
+            acceptor_log.removeHandler(warned)
+        client.settimeout(10)
+        heard = await asyncio.to_thread(client.recv, 100)
+        acceptor.close()
 
     assert heard == b"hello"
-    assert warnings == 1
+    assert warned.count == 1
 
 
-def test_a_connection_that_finds_no_room_is_told_so() -> None:
-    async def scenario() -> bytes:
-        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-            limits = ConnectionLimits(total=0, unproven=0, unproven_per_source=0)
-            acceptor = Acceptor(listener, Greeter, limits, refusal=b"no room")
-            acceptor.start()
-            heard = await asyncio.to_thread(read_from, listener.getsockname()[1])
-            acceptor.close()
-            return heard
+async def test_a_connection_that_finds_no_room_is_told_so() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        limits = ConnectionLimits(total=0, unproven=0, unproven_per_source=0)
+        acceptor = Acceptor(listener, Greeter, limits, refusal=b"no room")
+        acceptor.start()
+        heard = await asyncio.to_thread(read_from, listener.getsockname()[1])
+        acceptor.close()
 
-    assert asyncio.run(scenario()) == b"no room"
+    assert heard == b"no room"
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

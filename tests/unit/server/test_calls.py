@@ -60,53 +60,53 @@ def a_stream(_wire: WireRequest) -> StreamCall:
     return StreamCall(SubscribeTask(task_id="x"), event_of, called)
 
 
-def test_a_call_is_answered_with_the_media_type_of_its_route() -> None:
-    exchange = asyncio.run(Exchange("POST", "/").run(app(FixedService({"a": 1}), a_call)))
+async def test_a_call_is_answered_with_the_media_type_of_its_route() -> None:
+    exchange = await Exchange("POST", "/").run(app(FixedService({"a": 1}), a_call))
 
     assert (exchange.status, exchange.json) == (200, {"a": 1})
     assert exchange.headers[b"content-type"] == b"application/x+json"
 
 
-def test_a_call_has_its_own_status_and_one_without_a_body_has_no_length() -> None:
+async def test_a_call_has_its_own_status_and_one_without_a_body_has_no_length() -> None:
     accepted = app(FixedService({"a": 1}), lambda _: Call(GetStatus(), encoded, status=202))
     gone = app(FixedService(None), lambda _: Call(GetStatus(), nothing, status=204))
 
-    exchange = asyncio.run(Exchange("POST", "/").run(accepted))
+    exchange = await Exchange("POST", "/").run(accepted)
     assert (exchange.status, exchange.json) == (202, {"a": 1})
-    exchange = asyncio.run(Exchange("POST", "/").run(gone))
+    exchange = await Exchange("POST", "/").run(gone)
     assert (exchange.status, exchange.body, exchange.headers) == (204, b"", {})
 
 
-def test_a_route_may_answer_by_itself() -> None:
+async def test_a_route_may_answer_by_itself() -> None:
     service = FixedService(None)
-    exchange = asyncio.run(Exchange("POST", "/").run(app(service, lambda _: WireAnswer(304, b"", ((b"etag", b"x"),)))))
+    exchange = await Exchange("POST", "/").run(app(service, lambda _: WireAnswer(304, b"", ((b"etag", b"x"),))))
 
     assert (exchange.status, exchange.body, service.asked) == (304, b"", [])
     assert exchange.headers == {b"etag": b"x"}, "a body that is not there has no length and no type"
 
 
-def test_errors_are_told_as_the_call_says_and_else_as_the_dialect_does() -> None:
+async def test_errors_are_told_as_the_call_says_and_else_as_the_dialect_does() -> None:
     failing = FixedService(TaskNotFound("x"))
 
-    own = asyncio.run(Exchange("POST", "/").run(app(failing, its_own_errors)))
-    plain = asyncio.run(Exchange("POST", "/").run(app(failing, a_call)))
+    own = await Exchange("POST", "/").run(app(failing, its_own_errors))
+    plain = await Exchange("POST", "/").run(app(failing, a_call))
 
     assert (own.status, own.json) == (200, {"id": 1, "error": "task_not_found"})
     assert (plain.status, plain.json) == (418, {"error": "task_not_found"})
 
 
-def test_a_defect_is_told_as_the_call_says_too() -> None:
+async def test_a_defect_is_told_as_the_call_says_too() -> None:
     broken = FixedService(ZeroDivisionError("secret"))
-    exchange = asyncio.run(Exchange("POST", "/").run(app(broken, its_own_errors)))
+    exchange = await Exchange("POST", "/").run(app(broken, its_own_errors))
 
     assert exchange.json == {"id": 1, "error": "internal"}
 
 
-def test_a_question_that_is_not_understood_is_told_as_the_dialect_does() -> None:
+async def test_a_question_that_is_not_understood_is_told_as_the_dialect_does() -> None:
     def refuse(_wire: WireRequest) -> Call:
         raise QueueFull
 
-    exchange = asyncio.run(Exchange("POST", "/").run(app(FixedService(None), refuse)))
+    exchange = await Exchange("POST", "/").run(app(FixedService(None), refuse))
 
     assert (exchange.status, exchange.json) == (418, {"error": "queue_full"})
 
@@ -124,56 +124,49 @@ class Later:
         return self.result
 
 
-def test_a_result_that_is_still_to_come_is_waited_for() -> None:
-    async def conversation() -> Exchange:
-        service, exchange = Later(), Exchange("POST", "/")
-        running = asyncio.ensure_future(exchange.run(app(service, a_call)))
-        await service.asked.wait()
-        assert service.result is not None
-        service.result.set_result("done")
-        return await running
+async def test_a_result_that_is_still_to_come_is_waited_for() -> None:
+    service, exchange = Later(), Exchange("POST", "/")
+    running = asyncio.ensure_future(exchange.run(app(service, a_call)))
+    await service.asked.wait()
+    assert service.result is not None
+    service.result.set_result("done")
+    exchange = await running
 
-    assert asyncio.run(conversation()).json == "done"
-
-
-def test_a_result_that_is_there_already_is_not_waited_for() -> None:
-    async def conversation() -> Exchange:
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        done.set_result("done")
-        return await Exchange("POST", "/").run(app(FixedService(done), a_call))
-
-    assert asyncio.run(conversation()).json == "done"
+    assert exchange.json == "done"
 
 
-def test_a_caller_who_leaves_ends_the_wait_and_is_told_nothing() -> None:
-    async def conversation() -> tuple[Exchange, bool]:
-        service, exchange = Later(), Exchange("POST", "/")
-        running = asyncio.ensure_future(exchange.run(app(service, a_call)))
-        await service.asked.wait()
-        exchange.leave()
-        await running
-        assert service.result is not None
-        return exchange, service.result.cancelled()
+async def test_a_result_that_is_there_already_is_not_waited_for() -> None:
+    done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    done.set_result("done")
+    exchange = await Exchange("POST", "/").run(app(FixedService(done), a_call))
 
-    exchange, given_up = asyncio.run(conversation())
+    assert exchange.json == "done"
+
+
+async def test_a_caller_who_leaves_ends_the_wait_and_is_told_nothing() -> None:
+    service, exchange = Later(), Exchange("POST", "/")
+    running = asyncio.ensure_future(exchange.run(app(service, a_call)))
+    await service.asked.wait()
+    exchange.leave()
+    await running
+    assert service.result is not None
 
     assert exchange.sent == []
-    assert given_up
+    assert service.result.cancelled()
 
 
-def test_a_server_that_stops_tells_those_who_wait() -> None:
-    async def conversation() -> Exchange:
-        service, exchange = Later(), Exchange("POST", "/")
-        serving = app(service, its_own_errors)
-        running = asyncio.ensure_future(exchange.run(serving))
-        await service.asked.wait()
-        serving.close()
-        return await running
+async def test_a_server_that_stops_tells_those_who_wait() -> None:
+    service, exchange = Later(), Exchange("POST", "/")
+    serving = app(service, its_own_errors)
+    running = asyncio.ensure_future(exchange.run(serving))
+    await service.asked.wait()
+    serving.close()
+    exchange = await running
 
-    assert asyncio.run(conversation()).json == {"id": 1, "error": "agent_exited"}
+    assert exchange.json == {"id": 1, "error": "agent_exited"}
 
 
-def test_a_wait_that_is_cancelled_from_outside_is_cancelled() -> None:
+async def test_a_wait_that_is_cancelled_from_outside_is_cancelled() -> None:
     async def conversation() -> None:
         service = Later()
         running = asyncio.ensure_future(Exchange("POST", "/").run(app(service, a_call)))
@@ -182,30 +175,30 @@ def test_a_wait_that_is_cancelled_from_outside_is_cancelled() -> None:
         await running
 
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(conversation())
+        await conversation()
 
 
-def test_a_stream_leaves_out_what_the_dialect_has_no_words_for() -> None:
+async def test_a_stream_leaves_out_what_the_dialect_has_no_words_for() -> None:
     service = FixedService(None)
     for update in (SNAPSHOT, WORKING, None):
         service.feed.put_nowait(update)
 
-    exchange = asyncio.run(Exchange("POST", "/").run(app(service, a_stream)))
+    exchange = await Exchange("POST", "/").run(app(service, a_stream))
 
     assert exchange.body == b"id: 7\ndata: {}\n\n"
 
 
-def test_an_error_before_the_stream_is_a_plain_answer_and_within_it_an_event() -> None:
-    before = asyncio.run(Exchange("POST", "/").run(app(FixedService(TaskNotFound("x")), a_stream)))
+async def test_an_error_before_the_stream_is_a_plain_answer_and_within_it_an_event() -> None:
+    before = await Exchange("POST", "/").run(app(FixedService(TaskNotFound("x")), a_stream))
     service = FixedService(None)
     service.feed.put_nowait(TaskNotFound("x"))
-    within = asyncio.run(Exchange("POST", "/").run(app(service, a_stream)))
+    within = await Exchange("POST", "/").run(app(service, a_stream))
 
     assert before.json == {"id": 1, "error": "task_not_found"}
     assert within.body == b'event: error\ndata: {"id": 1, "error": "task_not_found"}\n\n'
 
 
-def test_an_error_that_is_an_event_already_is_sent_as_it_is() -> None:
+async def test_an_error_that_is_an_event_already_is_sent_as_it_is() -> None:
     def as_event(_error: SynapseError) -> WireAnswer:
         return WireAnswer(200, b"data: oh\n\n", media_type=b"text/event-stream")
 
@@ -213,11 +206,11 @@ def test_an_error_that_is_an_event_already_is_sent_as_it_is() -> None:
     service.feed.put_nowait(TaskNotFound("x"))
     streaming = app(service, lambda _: StreamCall(SubscribeTask(task_id="x"), event_of, as_event))
 
-    assert asyncio.run(Exchange("POST", "/").run(streaming)).body == b"data: oh\n\n"
+    assert (await Exchange("POST", "/").run(streaming)).body == b"data: oh\n\n"
 
 
-def test_a_stream_takes_no_head() -> None:
+async def test_a_stream_takes_no_head() -> None:
     service = FixedService(None)
-    exchange = asyncio.run(Exchange("HEAD", "/").run(app(service, a_stream, "GET")))
+    exchange = await Exchange("HEAD", "/").run(app(service, a_stream, "GET"))
 
     assert (exchange.json, service.asked) == ({"id": 1, "error": "method_not_allowed"}, [])

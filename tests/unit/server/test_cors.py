@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from synapse.core.errors import ForeignOrigin, SynapseError
@@ -21,14 +19,14 @@ APP = "https://app.example"
 CARD = "/.well-known/agent.json"
 
 
-def ask(exchange: Exchange) -> Exchange:
+async def ask(exchange: Exchange) -> Exchange:
     inner = HttpApp(FixedService(None), [DIALECT], admit=lambda _: ME)
-    asyncio.run(CorsApp(inner, [APP])(exchange.scope, exchange.incoming.get, exchange.send))
+    await CorsApp(inner, [APP])(exchange.scope, exchange.incoming.get, exchange.send)
     return exchange
 
 
-def test_an_answer_is_readable_for_the_page_that_asked() -> None:
-    answer = ask(Exchange("GET", CARD, origin=APP))
+async def test_an_answer_is_readable_for_the_page_that_asked() -> None:
+    answer = await ask(Exchange("GET", CARD, origin=APP))
 
     assert answer.status == 200
     assert answer.headers[b"access-control-allow-origin"] == APP.encode()
@@ -38,16 +36,16 @@ def test_an_answer_is_readable_for_the_page_that_asked() -> None:
     assert answer.json["name"]
 
 
-def test_an_error_is_readable_too() -> None:
-    answer = ask(Exchange("GET", "/nowhere", origin=APP))
+async def test_an_error_is_readable_too() -> None:
+    answer = await ask(Exchange("GET", "/nowhere", origin=APP))
 
     assert answer.status == 404
     assert answer.headers[b"access-control-allow-origin"] == APP.encode()
 
 
-def test_the_short_way_of_our_own_server_does_not_pass_by() -> None:
+async def test_the_short_way_of_our_own_server_does_not_pass_by() -> None:
     app = CorsApp(web_app(), [APP])
-    wire = exchange(app, b"GET /document HTTP/1.1\r\nOrigin: %b\r\n\r\n" % APP.encode(), DOCUMENT_WANTED)
+    wire = await exchange(app, b"GET /document HTTP/1.1\r\nOrigin: %b\r\n\r\n" % APP.encode(), DOCUMENT_WANTED)
 
     readable, plain = [headers for _, headers, _ in answers(wire.written)]
 
@@ -56,14 +54,14 @@ def test_the_short_way_of_our_own_server_does_not_pass_by() -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", ""])
-def test_an_answer_to_anybody_else_is_as_it_was(origin: str) -> None:
-    answer = ask(Exchange("GET", CARD, origin=origin) if origin else Exchange("GET", CARD))
+async def test_an_answer_to_anybody_else_is_as_it_was(origin: str) -> None:
+    answer = await ask(Exchange("GET", CARD, origin=origin) if origin else Exchange("GET", CARD))
 
     assert not [name for name in answer.headers if name.startswith(b"access-control")]
 
 
-def test_a_preflight_is_answered_without_credentials() -> None:
-    answer = ask(Exchange("OPTIONS", "/tasks/send", origin=APP, access_control_request_method="POST"))
+async def test_a_preflight_is_answered_without_credentials() -> None:
+    answer = await ask(Exchange("OPTIONS", "/tasks/send", origin=APP, access_control_request_method="POST"))
 
     assert answer.status == 204
     assert b"POST" in answer.headers[b"access-control-allow-methods"]
@@ -71,8 +69,8 @@ def test_a_preflight_is_answered_without_credentials() -> None:
     assert answer.body == b""
 
 
-def test_a_preflight_of_another_page_gets_nothing() -> None:
-    answer = ask(
+async def test_a_preflight_of_another_page_gets_nothing() -> None:
+    answer = await ask(
         Exchange("OPTIONS", "/tasks/send", origin="https://evil.example", access_control_request_method="POST")
     )
 
@@ -80,7 +78,7 @@ def test_a_preflight_of_another_page_gets_nothing() -> None:
     assert b"access-control-allow-origin" not in answer.headers
 
 
-def test_a_websocket_is_left_to_the_gate() -> None:
+async def test_a_websocket_is_left_to_the_gate() -> None:
     sent: list[object] = []
     scope: Scope = {"type": "websocket", "path": "/x", "query_string": b"", "headers": [(b"origin", APP.encode())]}
 
@@ -91,7 +89,7 @@ def test_a_websocket_is_left_to_the_gate() -> None:
         return {"type": "websocket.connect"}
 
     inner = HttpApp(FixedService(None), [DIALECT], admit=lambda _: ME)
-    asyncio.run(CorsApp(inner, [APP])(scope, receive, send))
+    await CorsApp(inner, [APP])(scope, receive, send)
 
     assert "404" in str(sent[0])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from hypothesis import given, settings
@@ -32,18 +31,15 @@ LENGTHS = st.sampled_from(["", "0", "-5", "99999999999999999999999999", "x", "10
 
 @settings(max_examples=400, deadline=None)
 @given(method=METHODS, path=PATHS, query=QUERIES, media_type=MEDIA_TYPES, body=BODIES, length=LENGTHS)
-def test_no_request_makes_us_fail(
+async def test_no_request_makes_us_fail(
     method: str, path: str, query: bytes, media_type: str, body: bytes, length: str
 ) -> None:
-    async def ask() -> Exchange:
-        service = InMemoryService(AgentEntry("synapse-dummy-8190", "dummy", port=8190))
-        app = HttpApp(service, [DIALECT], admit=lambda _: ME, limits=HttpLimits(max_body_bytes=150))
-        exchange = Exchange(
-            method, path, body, query=query, content_type=media_type, content_length=length, last_event_id="x"
-        )
-        return await exchange.run(app)
-
-    exchange = asyncio.run(ask())
+    service = InMemoryService(AgentEntry("synapse-dummy-8190", "dummy", port=8190))
+    app = HttpApp(service, [DIALECT], admit=lambda _: ME, limits=HttpLimits(max_body_bytes=150))
+    exchange = Exchange(
+        method, path, body, query=query, content_type=media_type, content_length=length, last_event_id="x"
+    )
+    exchange = await exchange.run(app)
 
     assert exchange.status < 500
     told = json.loads(exchange.body)

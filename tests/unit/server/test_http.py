@@ -32,15 +32,15 @@ def app(service: FixedService, *dialects: Dialect, **more: int) -> HttpApp:
     return HttpApp(service, dialects or (DIALECT,), admit=lambda _: ME, limits=HttpLimits(**more))
 
 
-def ask(exchange: Exchange, result: object = None, **limits: int) -> Exchange:
-    return asyncio.run(exchange.run(app(FixedService(result), **limits)))
+async def ask(exchange: Exchange, result: object = None, **limits: int) -> Exchange:
+    return await exchange.run(app(FixedService(result), **limits))
 
 
-def test_a_message_reaches_the_service_and_its_task_comes_back() -> None:
+async def test_a_message_reaches_the_service_and_its_task_comes_back() -> None:
     service = FixedService(a_task())
     exchange = Exchange("POST", "/tasks/send-priority", HELLO, query=b"priority=5", content_type=JSON)
 
-    asyncio.run(exchange.run(app(service)))
+    await exchange.run(app(service))
 
     ((request, caller),) = service.asked
     assert isinstance(request, SendMessage)
@@ -50,89 +50,86 @@ def test_a_message_reaches_the_service_and_its_task_comes_back() -> None:
     assert exchange.headers == {b"content-type": b"application/json", b"content-length": b"%d" % len(exchange.body)}
 
 
-def test_a_task_is_read_by_the_id_in_the_path() -> None:
+async def test_a_task_is_read_by_the_id_in_the_path() -> None:
     service = FixedService(a_task())
     exchange = Exchange("GET", "/tasks/550e8400")
 
-    asyncio.run(exchange.run(app(service)))
+    await exchange.run(app(service))
 
     assert service.asked == [(GetTask("550e8400"), ME)]
     assert exchange.json == task_object(a_task())
 
 
-def test_a_post_needs_no_body_where_nothing_is_said() -> None:
+async def test_a_post_needs_no_body_where_nothing_is_said() -> None:
     service = FixedService(a_task())
 
-    asyncio.run(Exchange("POST", "/tasks/550e8400/cancel").run(app(service)))
+    await Exchange("POST", "/tasks/550e8400/cancel").run(app(service))
 
     assert service.asked == [(CancelTask("550e8400"), ME)]
 
 
-def test_the_card_comes_without_the_service() -> None:
+async def test_the_card_comes_without_the_service() -> None:
     service = FixedService(AssertionError("nobody asks the service for the card"))
     exchange = Exchange("GET", "/.well-known/agent.json")
 
-    asyncio.run(exchange.run(app(service)))
+    await exchange.run(app(service))
 
     assert exchange.json == agent_card(FACTS)
 
 
-def test_a_body_may_come_in_pieces() -> None:
-    exchange = ask(Exchange("POST", "/tasks/send", HELLO[:9], b"", HELLO[9:], content_type=JSON), a_task())
+async def test_a_body_may_come_in_pieces() -> None:
+    exchange = await ask(Exchange("POST", "/tasks/send", HELLO[:9], b"", HELLO[9:], content_type=JSON), a_task())
 
     assert exchange.status == 200
 
 
 @pytest.mark.parametrize("media_type", [JSON, "Application/JSON; charset=utf-8", "application/a2a+json"])
-def test_json_is_taken_under_each_of_its_names(media_type: str) -> None:
-    assert ask(Exchange("POST", "/tasks/send", HELLO, content_type=media_type), a_task()).status == 200
+async def test_json_is_taken_under_each_of_its_names(media_type: str) -> None:
+    assert (await ask(Exchange("POST", "/tasks/send", HELLO, content_type=media_type), a_task())).status == 200
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "json", ""])
-def test_a_body_that_does_not_say_it_is_json_is_refused(media_type: str) -> None:
-    exchange = ask(Exchange("POST", "/tasks/send", HELLO, content_type=media_type))
+async def test_a_body_that_does_not_say_it_is_json_is_refused(media_type: str) -> None:
+    exchange = await ask(Exchange("POST", "/tasks/send", HELLO, content_type=media_type))
 
     assert (exchange.status, exchange.code) == (415, "unsupported_media_type")
     assert "Content-Type: application/json" in exchange.json["error"]["hint"]
 
 
-def test_a_body_that_is_announced_too_large_is_refused_unread() -> None:
+async def test_a_body_that_is_announced_too_large_is_refused_unread() -> None:
     exchange = Exchange("POST", "/tasks/send", HELLO, content_type=JSON, content_length="101")
 
-    ask(exchange, max_body_bytes=100)
+    await ask(exchange, max_body_bytes=100)
 
     assert (exchange.status, exchange.code) == (413, "body_too_large")
     assert exchange.headers[b"connection"] == b"close"
     assert exchange.incoming.qsize() == 1
 
 
-def test_a_body_that_grows_too_large_is_refused_and_no_longer_read() -> None:
+async def test_a_body_that_grows_too_large_is_refused_and_no_longer_read() -> None:
     exchange = Exchange("POST", "/tasks/send", *[b"x" * 60] * 5, content_type=JSON)
 
-    ask(exchange, max_body_bytes=100)
+    await ask(exchange, max_body_bytes=100)
 
     assert (exchange.status, exchange.code) == (413, "body_too_large")
     assert exchange.headers[b"connection"] == b"close"
     assert exchange.incoming.qsize() == 3
 
 
-def test_a_body_of_exactly_the_limit_is_taken() -> None:
+async def test_a_body_of_exactly_the_limit_is_taken() -> None:
     exchange = Exchange("POST", "/tasks/send", HELLO, content_type=JSON, content_length=str(len(HELLO)))
 
-    assert ask(exchange, a_task(), max_body_bytes=len(HELLO)).status == 200
+    assert (await ask(exchange, a_task(), max_body_bytes=len(HELLO))).status == 200
 
 
-def test_half_a_body_is_not_taken_for_the_whole_when_the_caller_leaves() -> None:
+async def test_half_a_body_is_not_taken_for_the_whole_when_the_caller_leaves() -> None:
     service = FixedService(a_task())
     exchange = Exchange("POST", "/tasks/send", HELLO, b"", content_type=JSON)
 
-    async def leave_after_half() -> None:
-        exchange.incoming = asyncio.Queue()
-        exchange.incoming.put_nowait({"type": "http.request", "body": HELLO, "more_body": True})
-        exchange.leave()
-        await exchange.run(app(service))
-
-    asyncio.run(leave_after_half())
+    exchange.incoming = asyncio.Queue()
+    exchange.incoming.put_nowait({"type": "http.request", "body": HELLO, "more_body": True})
+    exchange.leave()
+    await exchange.run(app(service))
 
     assert service.asked == []
     assert exchange.code == "body_too_slow"
@@ -148,29 +145,29 @@ def test_half_a_body_is_not_taken_for_the_whole_when_the_caller_leaves() -> None
         (Exchange("POST", "/tasks/send", HELLO, query=b"priority=9", content_type=JSON), 400, "priority_out_of_range"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_the_service(exchange: Exchange, status: int, code: str) -> None:
-    ask(exchange, AssertionError("nothing of this reaches the service"))
+async def test_what_cannot_be_meant_is_refused_before_the_service(exchange: Exchange, status: int, code: str) -> None:
+    await ask(exchange, AssertionError("nothing of this reaches the service"))
 
     assert (exchange.status, exchange.code) == (status, code)
 
 
-def test_a_wrong_method_is_told_the_right_one() -> None:
-    assert ask(Exchange("PUT", "/tasks/1")).headers[b"allow"] == b"GET"
+async def test_a_wrong_method_is_told_the_right_one() -> None:
+    assert (await ask(Exchange("PUT", "/tasks/1"))).headers[b"allow"] == b"GET"
 
 
 @pytest.mark.parametrize(
     ("error", "status"), [(TaskNotFound("x"), 404), (QueueFull("full"), 429), (SynapseError("odd"), 500)]
 )
-def test_an_error_of_the_service_is_told_as_the_dialect_says(error: SynapseError, status: int) -> None:
-    exchange = ask(Exchange("GET", "/tasks/x"), error)
+async def test_an_error_of_the_service_is_told_as_the_dialect_says(error: SynapseError, status: int) -> None:
+    exchange = await ask(Exchange("GET", "/tasks/x"), error)
 
     assert exchange.status == status
     assert exchange.json == {"error": {"code": error.code, "message": str(error), "hint": error.hint}}
 
 
-def test_a_defect_is_logged_whole_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_is_logged_whole_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        exchange = ask(Exchange("GET", "/tasks/x"), ZeroDivisionError("secret detail"))
+        exchange = await ask(Exchange("GET", "/tasks/x"), ZeroDivisionError("secret detail"))
 
     assert (exchange.status, exchange.code) == (500, "internal")
     assert b"secret" not in exchange.body
@@ -180,14 +177,14 @@ def test_a_defect_is_logged_whole_and_told_without_detail(caplog: pytest.LogCapt
     assert record.exc_info[0] is ZeroDivisionError
 
 
-def test_nobody_is_served_who_is_not_admitted() -> None:
+async def test_nobody_is_served_who_is_not_admitted() -> None:
     def refuse(_scope: Scope) -> Caller:
         raise ForeignOrigin
 
     service = FixedService(a_task())
     exchange = Exchange("POST", "/tasks/send", HELLO, content_type=JSON)
 
-    asyncio.run(exchange.run(HttpApp(service, [DIALECT], admit=refuse)))
+    await exchange.run(HttpApp(service, [DIALECT], admit=refuse))
 
     assert (exchange.status, exchange.code) == (403, "foreign_origin")
     assert exchange.incoming.qsize() == 1
@@ -213,38 +210,38 @@ def by_version(wire: WireRequest, endpoints: Sequence[Endpoint]) -> Endpoint:
 
 
 @pytest.mark.parametrize(("version", "body"), [("other", b"{}"), ("", b'{"speak": "other"}')], ids=["header", "body"])
-def test_dialects_on_one_path_are_told_apart_by_the_function_given(version: str, body: bytes) -> None:
+async def test_dialects_on_one_path_are_told_apart_by_the_function_given(version: str, body: bytes) -> None:
     service = FixedService(a_task())
     shared = HttpApp(service, [DIALECT, other_dialect()], admit=lambda _: ME, choose=by_version)
     other = Exchange("POST", "/tasks/7/cancel", body, content_type=JSON, a2a_version=version)
     ours = Exchange("POST", "/tasks/7/cancel", b"{}", content_type=JSON)
 
-    asyncio.run(other.run(shared))
-    asyncio.run(ours.run(shared))
+    await other.run(shared)
+    await ours.run(shared)
 
     assert [request for request, _ in service.asked] == [CancelTask("other:7"), CancelTask("7")]
     assert other.body == b'"other"'
     assert ours.json == {"task": task_object(a_task())}
 
 
-def test_errors_are_told_in_the_dialect_that_was_chosen_also_before_the_body_was_read() -> None:
+async def test_errors_are_told_in_the_dialect_that_was_chosen_also_before_the_body_was_read() -> None:
     failing = FixedService(TaskNotFound("x"))
     shared = HttpApp(failing, [DIALECT, other_dialect()], admit=lambda _: ME, choose=by_version)
     chosen = Exchange("POST", "/tasks/7/cancel", b"{}", content_type=JSON, a2a_version="other")
     before = Exchange("POST", "/tasks/7/cancel", b"x", content_type="text/plain", a2a_version="other")
 
-    asyncio.run(chosen.run(shared))
-    asyncio.run(before.run(shared))
+    await chosen.run(shared)
+    await before.run(shared)
 
     assert (chosen.status, chosen.json) == (418, {"other": "task_not_found"})
     assert (before.status, before.json) == (418, {"other": "unsupported_media_type"})
 
 
-def test_a_route_has_a_status_of_its_own() -> None:
+async def test_a_route_has_a_status_of_its_own() -> None:
     route = Route(method="GET", path="/made", decode=lambda _: GetTask("x"), encode=lambda _: b"{}", status=202)
     made = replace(DIALECT, routes=(route,))
     exchange = Exchange("GET", "/made")
 
-    asyncio.run(exchange.run(app(FixedService(None), made)))
+    await exchange.run(app(FixedService(None), made))
 
     assert exchange.status == 202

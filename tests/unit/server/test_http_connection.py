@@ -10,7 +10,7 @@ import pytest
 from synapse.server.asgi import Receive, Scope, Send
 from synapse.server.http import GULP, HEAD_LIMIT, HIGH_WATER, Cycle
 from tests.fakes.web_app import DOCUMENT, Doing, digest, web_app
-from tests.fakes.wire import DATE, Wire, answers
+from tests.fakes.wire import DATE, answers
 from tests.unit.server.on_wire import (
     DOCUMENT_WANTED,
     LATER_WANTED,
@@ -25,8 +25,8 @@ from tests.unit.server.on_wire import (
 )
 
 
-def test_a_plain_answer_is_written_at_once_with_the_date_and_without_a_name() -> None:
-    wire = exchange(web_app(), DOCUMENT_WANTED)
+async def test_a_plain_answer_is_written_at_once_with_the_date_and_without_a_name() -> None:
+    wire = await exchange(web_app(), DOCUMENT_WANTED)
 
     assert answers(wire.written) == [
         (
@@ -38,30 +38,28 @@ def test_a_plain_answer_is_written_at_once_with_the_date_and_without_a_name() ->
     assert wire.transport.writes == 1
 
 
-def test_the_date_goes_on() -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_the_date_goes_on() -> None:
+    async with on_wire(web_app()) as wire:
         for date in (b"first", b"second"):
             wire.server.default_headers = [(b"date", date)]
             wire.give(DOCUMENT_WANTED)
             await wire.settle()
 
-    wire = on_wire(web_app(), scenario)
-
     assert [headers[b"date"] for _, headers, _ in answers(wire.written)] == [b"first", b"second"]
 
 
-def test_head_and_no_content_have_no_body() -> None:
-    wire = exchange(web_app(), DOCUMENT_WANTED.replace(b"GET", b"HEAD"), b"GET /nothing HTTP/1.1\r\n\r\n")
+async def test_head_and_no_content_have_no_body() -> None:
+    wire = await exchange(web_app(), DOCUMENT_WANTED.replace(b"GET", b"HEAD"), b"GET /nothing HTTP/1.1\r\n\r\n")
 
     assert wire.written.count(b"content-length") == 1
     assert DOCUMENT not in wire.written
     assert b"204 No Content\r\ndate: %b\r\nx-kept: 1\r\n\r\n" % DATE in wire.written
 
 
-def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
+async def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(LATER_WANTED + DOCUMENT_WANTED + LATER_WANTED)
         await wire.settle()
         first = doing.later
@@ -75,15 +73,13 @@ def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
         await wire.settle()
         assert wire.transport.reads
 
-    wire = on_wire(web_app(doing), scenario)
-
     assert [body for _, _, body in answers(wire.written)] == [b'"first"', DOCUMENT, b'"last"']
 
 
-def test_nothing_is_read_while_requests_wait() -> None:
+async def test_nothing_is_read_while_requests_wait() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(LATER_WANTED + LATER_WANTED + LATER_WANTED)
         for answered in range(3):
             await wire.settle()
@@ -92,11 +88,9 @@ def test_nothing_is_read_while_requests_wait() -> None:
             assert doing.later is not None
             doing.later.set_result(b"{}")
 
-    on_wire(web_app(doing), scenario)
 
-
-def test_a_request_is_not_begun_while_its_caller_does_not_read() -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_a_request_is_not_begun_while_its_caller_does_not_read() -> None:
+    async with on_wire(web_app()) as wire:
         wire.connection.pause_writing()
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
@@ -104,13 +98,13 @@ def test_a_request_is_not_begun_while_its_caller_does_not_read() -> None:
         wire.connection.resume_writing()
         await wire.settle()
 
-    assert statuses(on_wire(web_app(), scenario)) == [200]
+    assert statuses(wire) == [200]
 
 
-def test_a_stream_waits_while_its_reader_does_not_read() -> None:
+async def test_a_stream_waits_while_its_reader_does_not_read() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.connection.pause_writing()
         wire.connection.is_clogged = False
         wire.give(b"GET /stream HTTP/1.1\r\n\r\n")
@@ -119,41 +113,37 @@ def test_a_stream_waits_while_its_reader_does_not_read() -> None:
         assert wire.written == b""
         assert doing.told <= 1
 
-    on_wire(web_app(doing), scenario)
 
-
-def test_of_ten_thousand_requests_in_one_piece_few_are_read_before_they_are_answered() -> None:
+async def test_of_ten_thousand_requests_in_one_piece_few_are_read_before_they_are_answered() -> None:
     doing = Doing()
     asked = LATER_WANTED * 10_000
 
     def held() -> int:
         return sum([isinstance(one, Cycle) for one in gc.get_objects()])
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         before = held()
         wire.give(asked)
         await wire.settle()
         assert held() - before < 1000
         assert not wire.transport.reads
 
-    on_wire(web_app(doing), scenario)
 
-
-def test_all_of_a_large_piece_is_answered_in_order() -> None:
+async def test_all_of_a_large_piece_is_answered_in_order() -> None:
     asked = b"".join([DOCUMENT_WANTED + POST + b"Content-Length: 5\r\n\r\n%05d" % number for number in range(1000)])
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app()) as wire:
         wire.give(asked)
         await wire.until(lambda: wire.written.count(b"HTTP/1.1 200 OK") == 2000)
         assert wire.transport.reads
 
-    told = [body for _, _, body in answers(on_wire(web_app(), scenario).written)]
+    told = [body for _, _, body in answers(wire.written)]
 
     assert told[::2] == [DOCUMENT] * 1000
     assert told[1::2] == [digest(b"%05d" % number) for number in range(1000)]
 
 
-def test_a_body_that_nobody_reads_stops_the_reading() -> None:
+async def test_a_body_that_nobody_reads_stops_the_reading() -> None:
     reading = asyncio.Event()
     got: list[bytes] = []
 
@@ -167,7 +157,7 @@ def test_a_body_that_nobody_reads_stops_the_reading() -> None:
         await send(start())
         await send(piece(b""))
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(ScriptedApp(script)) as wire:
         wire.give(POST + b"Content-Length: 300000\r\n\r\n")
         for _ in range(3):
             wire.give(b"x" * 100_000)
@@ -176,15 +166,15 @@ def test_a_body_that_nobody_reads_stops_the_reading() -> None:
         reading.set()
         await wire.settle()
 
-    assert statuses(on_wire(ScriptedApp(script), scenario)) == [200]
+    assert statuses(wire) == [200]
     assert sum(map(len, got)) == 300_000
     assert max(map(len, got)) <= HIGH_WATER + GULP, "what came behind that waited outside"
 
 
-def test_garbage_behind_a_request_is_refused_when_that_was_answered() -> None:
+async def test_garbage_behind_a_request_is_refused_when_that_was_answered() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(LATER_WANTED + b"garbage\r\n\r\n")
         await wire.settle()
         assert wire.written == b""
@@ -193,39 +183,37 @@ def test_garbage_behind_a_request_is_refused_when_that_was_answered() -> None:
         await wire.settle()
         assert wire.is_over
 
-    wire = on_wire(web_app(doing), scenario)
-
     assert statuses(wire) == [200, 400]
     assert answers(wire.written)[1][1][b"connection"] == b"close"
 
 
-def test_what_follows_the_last_request_is_no_request() -> None:
-    wire = exchange(web_app(), b"GET /document HTTP/1.1\r\nConnection: close\r\n\r\n" + DOCUMENT_WANTED)
+async def test_what_follows_the_last_request_is_no_request() -> None:
+    wire = await exchange(web_app(), b"GET /document HTTP/1.1\r\nConnection: close\r\n\r\n" + DOCUMENT_WANTED)
 
     assert statuses(wire) == [200]
     assert answers(wire.written)[0][1][b"connection"] == b"close"
 
 
-def test_a_body_behind_an_upgrade_is_a_body_and_never_a_request() -> None:
+async def test_a_body_behind_an_upgrade_is_a_body_and_never_a_request() -> None:
     body = DOCUMENT_WANTED
     asked = POST + b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
-    wire = exchange(web_app(), asked + DOCUMENT_WANTED)
+    wire = await exchange(web_app(), asked + DOCUMENT_WANTED)
 
     assert [told for _, _, told in answers(wire.written)] == [digest(body), DOCUMENT]
 
 
-def test_many_upgrades_in_one_piece_are_all_answered() -> None:
+async def test_many_upgrades_in_one_piece_are_all_answered() -> None:
     one = b"GET /document HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app()) as wire:
         wire.give(one * 2000)
         await wire.until(lambda: wire.server.total_requests == 2000)
 
-    assert statuses(on_wire(web_app(), scenario)) == [200] * 2000
+    assert statuses(wire) == [200] * 2000
 
 
-def test_a_trailer_says_nothing_about_the_request() -> None:
+async def test_a_trailer_says_nothing_about_the_request() -> None:
     seen: list[tuple[bytes, bytes]] = []
 
     async def script(scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,58 +224,58 @@ def test_a_trailer_says_nothing_about_the_request() -> None:
         await send(piece(b""))
 
     chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nAuthorization: Bearer x\r\n\r\n"
-    exchange(ScriptedApp(script), chunked)
+    await exchange(ScriptedApp(script), chunked)
 
     assert [name for name, _ in seen] == [b"host", b"content-type", b"transfer-encoding"]
 
 
-def test_a_trailer_without_end_is_refused() -> None:
+async def test_a_trailer_without_end_is_refused() -> None:
     endless = [b"X-Filler: " + b"x" * 10_000 + b"\r\n"] * 20
 
-    wire = exchange(web_app(), POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *endless)
+    wire = await exchange(web_app(), POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *endless)
 
     assert statuses(wire) == [431]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 100])
-def test_a_head_that_is_too_large_is_refused_however_it_comes(cut: int) -> None:
+async def test_a_head_that_is_too_large_is_refused_however_it_comes(cut: int) -> None:
     large = b"GET /document HTTP/1.1\r\n" + b"X-Filler: x\r\n" * (HEAD_LIMIT // 13 + 10) + b"\r\n"
     size = len(large) // cut + 1
 
-    wire = exchange(web_app(), *[large[start : start + size] for start in range(0, len(large), size)])
+    wire = await exchange(web_app(), *[large[start : start + size] for start in range(0, len(large), size)])
 
     assert statuses(wire) == [431]
 
 
-def test_who_asks_first_is_told_to_go_on_when_the_body_is_wanted() -> None:
-    wire = exchange(web_app(), POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n", b"{}")
+async def test_who_asks_first_is_told_to_go_on_when_the_body_is_wanted() -> None:
+    wire = await exchange(web_app(), POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n", b"{}")
 
     assert wire.written.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
 
-def test_who_asks_first_and_gets_an_answer_must_come_again() -> None:
+async def test_who_asks_first_and_gets_an_answer_must_come_again() -> None:
     asked = b"POST /nowhere HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 40\r\n\r\n"
 
-    wire = exchange(web_app(), asked, DOCUMENT_WANTED)
+    wire = await exchange(web_app(), asked, DOCUMENT_WANTED)
 
     assert statuses(wire) == [404]
     assert answers(wire.written)[0][1][b"connection"] == b"close"
     assert wire.is_over
 
 
-def test_an_answer_of_unknown_length_comes_in_chunks() -> None:
-    wire = exchange(saying(start(), piece(b"one", more=True), piece(b"", more=True), piece(b"two")), DOCUMENT_WANTED)
+async def test_an_answer_of_unknown_length_comes_in_chunks() -> None:
+    wire = await exchange(
+        saying(start(), piece(b"one", more=True), piece(b"", more=True), piece(b"two")), DOCUMENT_WANTED
+    )
 
     assert wire.written.endswith(b"transfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
     assert not wire.transport.eof_written
 
 
-def test_to_who_speaks_1_0_the_end_of_the_connection_is_the_end_of_the_answer() -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_to_who_speaks_1_0_the_end_of_the_connection_is_the_end_of_the_answer() -> None:
+    async with on_wire(saying(start(), piece(b"one", more=True), piece(b"two"))) as wire:
         wire.give(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
         await wire.settle()
         assert wire.transport.closed
-
-    wire = on_wire(saying(start(), piece(b"one", more=True), piece(b"two")), scenario)
 
     assert wire.written.endswith(b"connection: close\r\n\r\nonetwo")

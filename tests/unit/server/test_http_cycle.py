@@ -10,7 +10,6 @@ from synapse.server.asgi import Receive, Scope, Send
 from synapse.server.http import Cycle, Fault, Openings
 from tests.fakes.stores import settle
 from tests.fakes.web_app import web_app
-from tests.fakes.wire import Wire
 from tests.unit.server.on_wire import POST, ScriptedApp, exchange, on_wire, piece, saying, start
 
 HEAD = b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -44,9 +43,9 @@ def a_cycle(line: FakeLine) -> Cycle:
     return Cycle(line, {"method": "POST", "path": "/"}, keep_alive=True, wants_continue=False)
 
 
-def test_a_streamed_answer_to_head_is_its_head_alone() -> None:
+async def test_a_streamed_answer_to_head_is_its_head_alone() -> None:
     answer = (start(200, [(b"x-kept", b"1")]), piece(b"one", more=True), piece(b"two"))
-    wire = exchange(saying(*answer), HEAD, HEAD)
+    wire = await exchange(saying(*answer), HEAD, HEAD)
 
     assert wire.written.count(b"x-kept: 1\r\n\r\n") == 2
     assert b"one" not in wire.written
@@ -54,7 +53,7 @@ def test_a_streamed_answer_to_head_is_its_head_alone() -> None:
     assert b"0\r\n\r\n" not in wire.written.replace(b"200", b"")
 
 
-def test_what_came_of_a_body_before_it_broke_off_is_told_first() -> None:
+async def test_what_came_of_a_body_before_it_broke_off_is_told_first() -> None:
     told: list[Any] = []
     begin = asyncio.Event()
 
@@ -62,7 +61,7 @@ def test_what_came_of_a_body_before_it_broke_off_is_told_first() -> None:
         await begin.wait()
         told.extend([await receive(), await receive()])
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(ScriptedApp(script)) as wire:
         wire.give(POST + b"Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
         await wire.settle()
         wire.give(b"no size\r\n")
@@ -70,13 +69,11 @@ def test_what_came_of_a_body_before_it_broke_off_is_told_first() -> None:
         begin.set()
         await wire.settle()
 
-    on_wire(ScriptedApp(script), scenario)
-
     assert told == [{"type": "http.request", "body": b"one", "more_body": True}, {"type": "http.disconnect"}]
 
 
-def test_whoever_has_sent_the_body_already_is_not_asked_for_it() -> None:
-    wire = exchange(web_app(), POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")
+async def test_whoever_has_sent_the_body_already_is_not_asked_for_it() -> None:
+    wire = await exchange(web_app(), POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")
 
     assert wire.written.startswith(b"HTTP/1.1 200 OK\r\n")
 
@@ -107,13 +104,10 @@ def test_nobody_is_told_of_a_caller_who_left_when_the_wait_is_over() -> None:
     assert left == []
 
 
-def test_a_body_that_breaks_off_wakes_who_waits_for_it() -> None:
-    async def story() -> None:
-        cycle = a_cycle(FakeLine())
-        waiting = asyncio.ensure_future(cycle.receive())
-        await settle()
-        cycle.break_off(Fault(400, InvalidRequest("no size")))
-        async with asyncio.timeout(10):
-            assert await waiting == {"type": "http.disconnect"}
-
-    asyncio.run(story())
+async def test_a_body_that_breaks_off_wakes_who_waits_for_it() -> None:
+    cycle = a_cycle(FakeLine())
+    waiting = asyncio.ensure_future(cycle.receive())
+    await settle()
+    cycle.break_off(Fault(400, InvalidRequest("no size")))
+    async with asyncio.timeout(10):
+        assert await waiting == {"type": "http.disconnect"}

@@ -27,23 +27,23 @@ from tests.unit.server.on_wire import (
 )
 
 
-def test_a_caller_who_leaves_is_not_waited_for() -> None:
+async def test_a_caller_who_leaves_is_not_waited_for() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(LATER_WANTED)
         await wire.settle()
         await wire.leave()
         assert doing.later is not None
         assert doing.later.cancelled()
 
-    assert on_wire(web_app(doing), scenario).written == b""
+    assert wire.written == b""
 
 
-def test_who_stops_talking_still_gets_all_answers_and_then_the_end() -> None:
+async def test_who_stops_talking_still_gets_all_answers_and_then_the_end() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(LATER_WANTED + DOCUMENT_WANTED)
         await wire.settle()
         wire.stop_talking()
@@ -54,30 +54,30 @@ def test_who_stops_talking_still_gets_all_answers_and_then_the_end() -> None:
         await wire.settle()
         assert wire.transport.closed
 
-    wire = on_wire(web_app(doing), scenario)
-
     assert [headers.get(b"connection") for _, headers, _ in answers(wire.written)] == [None, b"close"]
 
 
 @pytest.mark.parametrize("asked", [LATER_WANTED, LATER_WANTED + b"GET /docu"])
-def test_who_stops_talking_is_not_waited_for_without_end(asked: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_stops_talking_is_not_waited_for_without_end(asked: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "HALF_CLOSED_SECONDS", 0.01)
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(asked)
         await wire.settle()
         wire.stop_talking()
         await wire.until(lambda: doing.later is not None and doing.later.cancelled())
 
-    assert on_wire(web_app(doing), scenario).written == b""
+    assert wire.written == b""
 
 
-def test_nothing_is_answered_once_somebody_who_stopped_talking_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_answered_once_somebody_who_stopped_talking_was_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http, "HALF_CLOSED_SECONDS", 0.01)
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.transport.unsent = [1]  # of an earlier answer, so the connection is not lost at once
         wire.give(LATER_WANTED)
         await wire.settle()
@@ -86,28 +86,28 @@ def test_nothing_is_answered_once_somebody_who_stopped_talking_was_given_up(monk
         assert doing.later is not None
         assert doing.later.cancelled()
 
-    assert on_wire(web_app(doing), scenario).written == b""
+    assert wire.written == b""
 
 
 @pytest.mark.parametrize(
     "asked",
     [b"", DOCUMENT_WANTED, b"GET /docu", POST + b"Content-Length: 9\r\n\r\nhalf", b"GET /stream HTTP/1.1\r\n\r\n"],
 )
-def test_who_stops_talking_with_nothing_left_to_be_told_has_left(asked: bytes) -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_who_stops_talking_with_nothing_left_to_be_told_has_left(asked: bytes) -> None:
+    async with on_wire(web_app()) as wire:
         wire.give(asked)
         await wire.settle()
         wire.stop_talking()
         assert wire.transport.closed
 
-    on_wire(web_app(), scenario)
 
-
-def test_who_leaves_with_requests_that_wait_is_noticed_though_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_leaves_with_requests_that_wait_is_noticed_though_nothing_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http, "CALLER_LOOK_SECONDS", 0.01)
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(LATER_WANTED + DOCUMENT_WANTED)
         for _ in range(3):
             looked = asyncio.Event()
@@ -118,11 +118,11 @@ def test_who_leaves_with_requests_that_wait_is_noticed_though_nothing_is_read(mo
         wire.vanish()
         await wire.until(lambda: doing.later is not None and doing.later.cancelled())
 
-    assert on_wire(web_app(doing), scenario).written == b""
+    assert wire.written == b""
 
 
-def test_a_failure_is_told_to_a_head_without_a_body() -> None:
-    wire = exchange(saying(), b"HEAD /document HTTP/1.1\r\n\r\n")
+async def test_a_failure_is_told_to_a_head_without_a_body() -> None:
+    wire = await exchange(saying(), b"HEAD /document HTTP/1.1\r\n\r\n")
 
     head, _, body = wire.written.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 500")
@@ -130,14 +130,14 @@ def test_a_failure_is_told_to_a_head_without_a_body() -> None:
     assert body == b""
 
 
-def test_a_caller_who_leaves_within_a_body_is_told_to_the_application() -> None:
+async def test_a_caller_who_leaves_within_a_body_is_told_to_the_application() -> None:
     seen: list[str] = []
 
     async def script(_scope: Scope, receive: Receive, send: Send) -> None:
         seen.extend([(await receive())["type"], (await receive())["type"]])
         await send(start())
 
-    wire = exchange(ScriptedApp(script), POST + b"Content-Length: 9\r\n\r\n", b"half")
+    wire = await exchange(ScriptedApp(script), POST + b"Content-Length: 9\r\n\r\n", b"half")
 
     assert seen == ["http.request", "http.disconnect"]
     assert wire.written == b""
@@ -152,8 +152,10 @@ def test_a_caller_who_leaves_within_a_body_is_told_to_the_application() -> None:
         (start(headers=[(b"x split", b"a")]),),
     ],
 )
-def test_an_application_that_fails_before_it_answers_is_answered_for(messages: tuple[dict[str, Any], ...]) -> None:
-    wire = exchange(saying(*messages), DOCUMENT_WANTED)
+async def test_an_application_that_fails_before_it_answers_is_answered_for(
+    messages: tuple[dict[str, Any], ...],
+) -> None:
+    wire = await exchange(saying(*messages), DOCUMENT_WANTED)
 
     assert [(status, body) for status, _, body in answers(wire.written)] == [(500, b"internal")]
 
@@ -167,28 +169,26 @@ def test_an_application_that_fails_before_it_answers_is_answered_for(messages: t
         (start(), start()),
     ],
 )
-def test_an_answer_that_breaks_off_ends_the_connection(messages: tuple[dict[str, Any], ...]) -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_an_answer_that_breaks_off_ends_the_connection(messages: tuple[dict[str, Any], ...]) -> None:
+    async with on_wire(saying(*messages)) as wire:
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
         assert wire.transport.closed
 
-    wire = on_wire(saying(*messages), scenario)
-
     assert not wire.written.endswith(b"0\r\n\r\n")
 
 
-def test_an_application_that_fails_behind_its_answer_does_no_harm() -> None:
+async def test_an_application_that_fails_behind_its_answer_does_no_harm() -> None:
     async def script(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send(start(headers=[(b"content-length", b"0")]))
         await send(piece(b""))
         raise ZeroDivisionError
 
-    assert statuses(exchange(ScriptedApp(script), DOCUMENT_WANTED, DOCUMENT_WANTED)) == [200, 200]
+    assert statuses(await exchange(ScriptedApp(script), DOCUMENT_WANTED, DOCUMENT_WANTED)) == [200, 200]
 
 
-def test_after_a_body_that_is_too_large_the_rest_is_thrown_away() -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_after_a_body_that_is_too_large_the_rest_is_thrown_away() -> None:
+    async with on_wire(web_app(limits=HttpLimits(max_body_bytes=10))) as wire:
         wire.give(POST + b"Transfer-Encoding: chunked\r\n\r\n40\r\n" + b"x" * 64 + b"\r\n")
         await wire.settle()
         assert wire.transport.eof_written
@@ -197,23 +197,21 @@ def test_after_a_body_that_is_too_large_the_rest_is_thrown_away() -> None:
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
 
-    assert statuses(on_wire(web_app(limits=HttpLimits(max_body_bytes=10)), scenario)) == [413]
+    assert statuses(wire) == [413]
 
 
-def test_stopping_ends_a_connection_that_rests_at_once() -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_stopping_ends_a_connection_that_rests_at_once() -> None:
+    async with on_wire(web_app()) as wire:
         wire.give(DOCUMENT_WANTED)
         await wire.settle()
         wire.connection.shutdown()
         assert wire.transport.closed
 
-    on_wire(web_app(), scenario)
 
-
-def test_stopping_lets_an_answer_come_to_its_end() -> None:
+async def test_stopping_lets_an_answer_come_to_its_end() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app(doing)) as wire:
         wire.give(LATER_WANTED + DOCUMENT_WANTED)
         await wire.settle()
         wire.connection.shutdown()
@@ -224,23 +222,23 @@ def test_stopping_lets_an_answer_come_to_its_end() -> None:
         await wire.settle()
         assert wire.transport.closed
 
-    wire = on_wire(web_app(doing), scenario)
-
     assert [(status, headers[b"connection"]) for status, headers, _ in answers(wire.written)] == [(200, b"close")]
 
 
-def test_a_connection_that_rests_too_long_is_closed_without_a_word() -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_a_connection_that_rests_too_long_is_closed_without_a_word() -> None:
+    async with on_wire(web_app(), keep_alive=0) as wire:
         wire.give(DOCUMENT_WANTED)
         await wire.until(lambda: wire.transport.closed)
 
-    assert statuses(on_wire(web_app(), scenario, keep_alive=0)) == [200]
+    assert statuses(wire) == [200]
 
 
-def test_a_request_must_arrive_in_time_but_not_while_we_do_not_read() -> None:
+async def test_a_request_must_arrive_in_time_but_not_while_we_do_not_read() -> None:
     doing = Doing()
 
-    async def scenario(wire: Wire) -> None:
+    limits = HttpLimits(arrival_seconds=0.2)
+
+    async with on_wire(web_app(doing, limits=limits)) as wire:
         # The last one is not whole, and cannot become so: two wait, so nothing is read.
         wire.give(LATER_WANTED + DOCUMENT_WANTED + b"GET /doc")
         wire.give(b"ument HTTP/1.1\r\n\r\nGET /too-late")
@@ -251,24 +249,22 @@ def test_a_request_must_arrive_in_time_but_not_while_we_do_not_read() -> None:
         doing.later.set_result(b"{}")
         await wire.until(lambda: wire.is_over)
 
-    limits = HttpLimits(arrival_seconds=0.2)
-
-    assert statuses(on_wire(web_app(doing, limits=limits), scenario)) == [200, 200, 200, 408]
+    assert statuses(wire) == [200, 200, 200, 408]
 
 
-def test_a_body_that_does_not_come_is_told_when_somebody_waits_for_it() -> None:
-    async def scenario(wire: Wire) -> None:
+async def test_a_body_that_does_not_come_is_told_when_somebody_waits_for_it() -> None:
+    async with on_wire(web_app(limits=HttpLimits(arrival_seconds=0.02))) as wire:
         wire.give(POST + b"Content-Length: 9\r\n\r\nhalf")
         await wire.until(lambda: wire.is_over)
 
-    assert statuses(on_wire(web_app(limits=HttpLimits(arrival_seconds=0.02)), scenario)) == [408]
+    assert statuses(wire) == [408]
 
 
 @pytest.mark.parametrize("asked", [b"GET /stream HTTP/1.1\r\n\r\n", DOCUMENT_WANTED])
-def test_whoever_reads_nothing_at_all_is_hung_up_on(asked: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_reads_nothing_at_all_is_hung_up_on(asked: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "STALLED_SECONDS", 0.01)
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app()) as wire:
         wire.give(asked)
         await wire.settle()
         wire.transport.unsent = [3, 2, 1, 1]
@@ -277,13 +273,11 @@ def test_whoever_reads_nothing_at_all_is_hung_up_on(asked: bytes, monkeypatch: p
         await wire.until(lambda: wire.transport.aborted)
         assert wire.transport.unsent == [1], "as long as it became less, there was hope"
 
-    on_wire(web_app(), scenario)
 
-
-def test_whoever_reads_again_is_not_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_reads_again_is_not_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "STALLED_SECONDS", 0.01)
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app()) as wire:
         wire.connection.pause_writing()
         wire.connection.resume_writing()
         later = asyncio.Event()
@@ -291,23 +285,21 @@ def test_whoever_reads_again_is_not_hung_up_on(monkeypatch: pytest.MonkeyPatch) 
         await later.wait()
         assert not wire.transport.aborted
 
-    on_wire(web_app(), scenario)
 
-
-def test_whoever_reads_nothing_of_the_end_is_hung_up_on_and_who_reads_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_reads_nothing_of_the_end_is_hung_up_on_and_who_reads_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http, "FAREWELL_SECONDS", 0.01)
 
-    async def scenario(wire: Wire) -> None:
+    async with on_wire(web_app()) as wire:
         wire.transport.unsent = [3, 2, 1, 1]
         wire.connection.shutdown()
         await wire.until(lambda: wire.transport.aborted)
         assert wire.transport.unsent == [1], "as long as it became less, there was hope"
 
-    on_wire(web_app(), scenario)
-
 
 @pytest.mark.parametrize("asked", [b"", DOCUMENT_WANTED, LATER_WANTED, DOCUMENT_WANTED + LATER_WANTED, b"GET /la"])
-def test_nothing_of_a_connection_that_is_gone_waits_for_the_collector(asked: bytes) -> None:
+async def test_nothing_of_a_connection_that_is_gone_waits_for_the_collector(asked: bytes) -> None:
     async def play() -> weakref.ref[Any]:
         wire = Wire(web_app(Doing()))
         gone = weakref.ref(wire.connection)
@@ -324,6 +316,6 @@ def test_nothing_of_a_connection_that_is_gone_waits_for_the_collector(asked: byt
     gc.collect()
     gc.disable()
     try:
-        assert asyncio.run(play())() is None
+        assert (await play())() is None
     finally:
         gc.enable()

@@ -38,20 +38,16 @@ ROUTES = (CallRoute(method="POST", path="/call", ask=call), CallRoute(method="GE
 DIALECTS = [Dialect(name="words", routes=ROUTES, encode_error=told), rpc_dialect([RPC], lambda _: "", "/rpc")]
 
 
-def seen(request: Exchange, result: object, *, then_leave: bool = False) -> app.Exchange:
+async def seen(request: Exchange, result: object, *, then_leave: bool = False) -> app.Exchange:
     """What is told of one request, which is answered with `result`."""
-
-    async def story() -> list[app.Exchange]:
-        observed: list[app.Exchange] = []
-        service = FixedService(result)
-        service.feed.put_nowait(None)
-        if then_leave:
-            service.result = asyncio.get_running_loop().create_future()
-            request.leave()
-        await request.run(HttpApp(service, DIALECTS, admit=lambda _: ME, observe=observed.append))
-        return observed
-
-    (one,) = asyncio.run(story())
+    observed: list[app.Exchange] = []
+    service = FixedService(result)
+    service.feed.put_nowait(None)
+    if then_leave:
+        service.result = asyncio.get_running_loop().create_future()
+        request.leave()
+    await request.run(HttpApp(service, DIALECTS, admit=lambda _: ME, observe=observed.append))
+    (one,) = observed
     assert one.seconds >= 0
     return one
 
@@ -73,42 +69,38 @@ def post(path: str, body: bytes = b"{}") -> Exchange:
         (post("/rpc", b"no json"), None, "jsonrpc", "malformed_json"),
     ],
 )
-def test_a_request_is_told_with_its_dialect_and_its_end(
+async def test_a_request_is_told_with_its_dialect_and_its_end(
     request_: Exchange, result: object, dialect: str, error: str
 ) -> None:
-    one = seen(request_, result)
+    one = await seen(request_, result)
 
     assert (one.method, one.path, one.dialect, one.error) == ("POST", request_.scope["path"], dialect, error)
     assert not one.is_stream
     assert "secret" not in str(one)
 
 
-def test_a_stream_is_told_as_one() -> None:
-    assert seen(Exchange("GET", "/stream"), None).is_stream
+async def test_a_stream_is_told_as_one() -> None:
+    assert (await seen(Exchange("GET", "/stream"), None)).is_stream
 
 
-def test_a_caller_who_left_is_told_as_such() -> None:
-    assert seen(post("/call"), None, then_leave=True).error == app.CALLER_LEFT
+async def test_a_caller_who_left_is_told_as_such() -> None:
+    assert (await seen(post("/call"), None, then_leave=True)).error == app.CALLER_LEFT
 
 
-def asked_of(result: Any) -> list[app.Exchange]:
+async def asked_of(result: Any) -> list[app.Exchange]:
     """What is told of a request that comes by another way than HTTP."""
-
-    async def story() -> list[app.Exchange]:
-        observed: list[app.Exchange] = []
-        service = FixedService(result() if callable(result) else result)
-        coming = ObservedService(service, "grpc", observed.append).handle(ForAgent("ada", GetTask("t")), ME)
-        try:
-            done: object = await coming
-        except TaskNotFound:
-            return observed
-        if isinstance(done, asyncio.Future):
-            assert observed == [], "an answer that is waited for has not been given yet"
-            done.cancel()
-            await asyncio.wait({cast("asyncio.Future[None]", done)})
+    observed: list[app.Exchange] = []
+    service = FixedService(result() if callable(result) else result)
+    coming = ObservedService(service, "grpc", observed.append).handle(ForAgent("ada", GetTask("t")), ME)
+    try:
+        done: object = await coming
+    except TaskNotFound:
         return observed
-
-    return asyncio.run(story())
+    if isinstance(done, asyncio.Future):
+        assert observed == [], "an answer that is waited for has not been given yet"
+        done.cancel()
+        await asyncio.wait({cast("asyncio.Future[None]", done)})
+    return observed
 
 
 def future() -> asyncio.Future[None]:
@@ -119,7 +111,7 @@ def future() -> asyncio.Future[None]:
     ("result", "error"),
     [(SNAPSHOT, ""), (TaskNotFound("t"), TaskNotFound.code), (future, app.CALLER_LEFT)],
 )
-def test_what_comes_by_another_way_is_told_by_the_name_of_the_request(result: object, error: str) -> None:
-    (one,) = asked_of(result)
+async def test_what_comes_by_another_way_is_told_by_the_name_of_the_request(result: object, error: str) -> None:
+    (one,) = await asked_of(result)
 
     assert (one.dialect, one.path, one.error) == ("grpc", "GetTask", error)

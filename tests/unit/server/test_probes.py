@@ -51,60 +51,45 @@ async def status(app: ProbedApp, path: str, method: str = "GET") -> int:
     return exchange.status
 
 
-def test_whoever_asks_is_told_and_all_else_needs_credentials() -> None:
-    async def story() -> None:
-        app = probed(Store().read, FakeClock())
-        for path in ("/healthz", "/readyz"):
-            assert await status(app, path) == 200
-            assert await status(app, path, "HEAD") == 200
-            assert await status(app, path, "POST") == 401
-        assert await status(app, "/x") == 401
-
-    asyncio.run(story())
+async def test_whoever_asks_is_told_and_all_else_needs_credentials() -> None:
+    app = probed(Store().read, FakeClock())
+    for path in ("/healthz", "/readyz"):
+        assert await status(app, path) == 200
+        assert await status(app, path, "HEAD") == 200
+        assert await status(app, path, "POST") == 401
+    assert await status(app, "/x") == 401
 
 
-def test_without_its_store_it_lives_but_is_not_ready() -> None:
-    async def story() -> None:
-        store, clock = Store(), FakeClock()
-        app = probed(store.read, clock)
-        store.wrong = StoreFailed("the disk is full")
-        assert await status(app, "/readyz") == 503
-        assert await status(app, "/healthz") == 200
-        store.wrong = None
-        clock.advance(2)
-        assert await status(app, "/readyz") == 200
-
-    asyncio.run(story())
+async def test_without_its_store_it_lives_but_is_not_ready() -> None:
+    store, clock = Store(), FakeClock()
+    app = probed(store.read, clock)
+    store.wrong = StoreFailed("the disk is full")
+    assert await status(app, "/readyz") == 503
+    assert await status(app, "/healthz") == 200
+    store.wrong = None
+    clock.advance(2)
+    assert await status(app, "/readyz") == 200
 
 
-def test_many_questions_are_one_for_the_store() -> None:
-    async def story() -> None:
-        store = Store()
-        app = probed(store.read, FakeClock())
-        for _ in range(5):
-            await status(app, "/readyz")
-        assert store.asked == 1
-
-    asyncio.run(story())
+async def test_many_questions_are_one_for_the_store() -> None:
+    store = Store()
+    app = probed(store.read, FakeClock())
+    for _ in range(5):
+        await status(app, "/readyz")
+    assert store.asked == 1
 
 
-def test_a_store_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "PATIENCE_SECONDS", 0.01)
 
     async def never() -> None:
         await asyncio.Event().wait()
 
-    async def story() -> None:
-        assert await status(probed(never, FakeClock()), "/readyz") == 503
-
-    asyncio.run(story())
+    assert await status(probed(never, FakeClock()), "/readyz") == 503
 
 
-def test_one_that_ends_is_not_ready() -> None:
-    async def story() -> None:
-        app = probed(Store().read, FakeClock())
-        assert await status(app, "/readyz") == 200
-        app.close()
-        assert await status(app, "/readyz") == 503
-
-    asyncio.run(story())
+async def test_one_that_ends_is_not_ready() -> None:
+    app = probed(Store().read, FakeClock())
+    assert await status(app, "/readyz") == 200
+    app.close()
+    assert await status(app, "/readyz") == 503

@@ -40,11 +40,11 @@ def feed_of(*updates: Update | BaseException | None) -> FixedService:
     return service
 
 
-def test_each_update_is_one_event_and_the_end_of_the_feed_ends_the_stream() -> None:
+async def test_each_update_is_one_event_and_the_end_of_the_feed_ends_the_stream() -> None:
     service = feed_of(SNAPSHOT, DONE, None)
     exchange = subscription()
 
-    asyncio.run(exchange.run(stream_app(service)))
+    await exchange.run(stream_app(service))
 
     snapshot, done, rest = exchange.body.decode().split("\n\n")
     assert snapshot.splitlines()[:2] == ["id: 7", "event: snapshot"]
@@ -55,10 +55,10 @@ def test_each_update_is_one_event_and_the_end_of_the_feed_ends_the_stream() -> N
     assert service.feed_closed
 
 
-def test_a_stream_says_that_it_is_one_and_must_not_be_kept() -> None:
+async def test_a_stream_says_that_it_is_one_and_must_not_be_kept() -> None:
     exchange = subscription()
 
-    asyncio.run(exchange.run(stream_app(feed_of(None))))
+    await exchange.run(stream_app(feed_of(None)))
 
     assert exchange.status == 200
     assert exchange.headers == {
@@ -68,7 +68,7 @@ def test_a_stream_says_that_it_is_one_and_must_not_be_kept() -> None:
     }
 
 
-def test_a_reader_that_leaves_closes_its_subscription() -> None:
+async def test_a_reader_that_leaves_closes_its_subscription() -> None:
     async def follow_and_leave() -> FixedService:
         service = feed_of(SNAPSHOT)
         exchange = subscription()
@@ -78,22 +78,18 @@ def test_a_reader_that_leaves_closes_its_subscription() -> None:
         await running
         return service
 
-    assert asyncio.run(follow_and_leave()).feed_closed
+    assert (await follow_and_leave()).feed_closed
 
 
-def test_a_server_that_stops_ends_its_streams_in_order() -> None:
-    async def follow_and_stop() -> tuple[FixedService, Exchange]:
-        service = feed_of(SNAPSHOT)
-        exchange = subscription()
-        app = stream_app(service)
-        running = asyncio.ensure_future(exchange.run(app))
-        await exchange.until(lambda: b"snapshot" in exchange.body)
-        app.close()
-        app.close()
-        await running
-        return service, exchange
-
-    service, exchange = asyncio.run(follow_and_stop())
+async def test_a_server_that_stops_ends_its_streams_in_order() -> None:
+    service = feed_of(SNAPSHOT)
+    exchange = subscription()
+    app = stream_app(service)
+    running = asyncio.ensure_future(exchange.run(app))
+    await exchange.until(lambda: b"snapshot" in exchange.body)
+    app.close()
+    app.close()
+    await running
 
     assert service.feed_closed
     assert exchange.sent[-1] == {"type": "http.response.body", "body": b""}
@@ -105,7 +101,7 @@ def test_a_server_that_stops_ends_its_streams_in_order() -> None:
     assert "Last-Event-ID" in told["hint"]
 
 
-def test_a_stream_that_has_told_everything_does_not_end_with_an_error() -> None:
+async def test_a_stream_that_has_told_everything_does_not_end_with_an_error() -> None:
     async def follow_to_the_end() -> Exchange:
         service = feed_of(SNAPSHOT, DONE, None)
         exchange = subscription()
@@ -114,10 +110,10 @@ def test_a_stream_that_has_told_everything_does_not_end_with_an_error() -> None:
         app.close()
         return exchange
 
-    assert b"event: error" not in asyncio.run(follow_to_the_end()).body
+    assert b"event: error" not in (await follow_to_the_end()).body
 
 
-def test_a_cancelled_stream_closes_its_subscription() -> None:
+async def test_a_cancelled_stream_closes_its_subscription() -> None:
     async def follow_and_cancel() -> FixedService:
         service = feed_of(SNAPSHOT)
         exchange = subscription()
@@ -128,10 +124,10 @@ def test_a_cancelled_stream_closes_its_subscription() -> None:
             await running
         return service
 
-    assert asyncio.run(follow_and_cancel()).feed_closed
+    assert (await follow_and_cancel()).feed_closed
 
 
-def test_a_quiet_stream_says_that_it_is_alive() -> None:
+async def test_a_quiet_stream_says_that_it_is_alive() -> None:
     async def follow_quietly() -> Exchange:
         exchange = subscription()
         running = asyncio.ensure_future(exchange.run(stream_app(feed_of(SNAPSHOT), keep_alive=0.01)))
@@ -140,31 +136,27 @@ def test_a_quiet_stream_says_that_it_is_alive() -> None:
         await running
         return exchange
 
-    assert asyncio.run(follow_quietly()).body.startswith(b"id: 7\n")
+    assert (await follow_quietly()).body.startswith(b"id: 7\n")
 
 
-def test_a_reader_that_takes_nothing_costs_one_sign_of_life_and_can_still_leave() -> None:
-    async def follow_stuck() -> tuple[FixedService, int]:
-        service = feed_of(SNAPSHOT)
-        exchange = subscription()
-        exchange.take_nothing()
-        running = asyncio.ensure_future(exchange.run(stream_app(service, keep_alive=0.01)))
-        await exchange.until(lambda: exchange.waiting == 2)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await exchange.until(lambda: exchange.waiting > 2)
-        waiting = exchange.waiting
-        exchange.leave()
-        await running
-        return service, waiting
-
-    service, waiting = asyncio.run(follow_stuck())
+async def test_a_reader_that_takes_nothing_costs_one_sign_of_life_and_can_still_leave() -> None:
+    service = feed_of(SNAPSHOT)
+    exchange = subscription()
+    exchange.take_nothing()
+    running = asyncio.ensure_future(exchange.run(stream_app(service, keep_alive=0.01)))
+    await exchange.until(lambda: exchange.waiting == 2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await exchange.until(lambda: exchange.waiting > 2)
+    waiting = exchange.waiting
+    exchange.leave()
+    await running
 
     assert service.feed_closed
     assert waiting == 2
 
 
-def test_a_subscription_is_closed_also_when_it_ends_while_something_is_being_sent() -> None:
+async def test_a_subscription_is_closed_also_when_it_ends_while_something_is_being_sent() -> None:
     async def cancel_while_sending() -> bool:
         service = feed_of(SNAPSHOT)
         exchange = subscription()
@@ -176,21 +168,21 @@ def test_a_subscription_is_closed_also_when_it_ends_while_something_is_being_sen
             await running
         return service.feed_closed  # here: the loop's own end would close it too
 
-    assert asyncio.run(cancel_while_sending())
+    assert await cancel_while_sending()
 
 
-def test_a_task_that_is_not_there_is_an_answer_and_no_stream() -> None:
+async def test_a_task_that_is_not_there_is_an_answer_and_no_stream() -> None:
     exchange = subscription()
 
-    asyncio.run(exchange.run(stream_app(FixedService(TaskNotFound("550e8400")))))
+    await exchange.run(stream_app(FixedService(TaskNotFound("550e8400"))))
 
     assert (exchange.status, exchange.code) == (404, "task_not_found")
 
 
-def test_a_reader_that_fell_behind_is_told_where_to_resume() -> None:
+async def test_a_reader_that_fell_behind_is_told_where_to_resume() -> None:
     exchange = subscription()
 
-    asyncio.run(exchange.run(stream_app(feed_of(SNAPSHOT, FeedLagged(7)))))
+    await exchange.run(stream_app(feed_of(SNAPSHOT, FeedLagged(7))))
 
     name, data = exchange.body.decode().split("\n\n")[1].splitlines()
     assert name == "event: error"
@@ -201,11 +193,11 @@ def test_a_reader_that_fell_behind_is_told_where_to_resume() -> None:
     }
 
 
-def test_a_defect_in_the_feed_is_logged_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_in_the_feed_is_logged_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
     exchange = subscription()
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(exchange.run(stream_app(feed_of(SNAPSHOT, ZeroDivisionError("secret")))))
+        await exchange.run(stream_app(feed_of(SNAPSHOT, ZeroDivisionError("secret"))))
 
     assert b'"code":"internal"' in exchange.body
     assert b"secret" not in exchange.body

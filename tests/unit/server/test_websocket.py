@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import MutableMapping
@@ -42,9 +41,9 @@ class Call:
             raise OSError("gone")
         self.sent.append(message)
 
-    def run(self, handler: Any, caller: Caller = ME) -> Call:
+    async def run(self, handler: Any, caller: Caller = ME) -> Call:
         app = HttpApp(FixedService(None), [DIALECT], admit=lambda _: caller, websockets={"/attach": handler})
-        asyncio.run(app(self.scope, self.receive, self.send))
+        await app(self.scope, self.receive, self.send)
         return self
 
     @property
@@ -64,8 +63,8 @@ async def never(_channel: WebSocketChannel, _caller: Caller) -> None:
     raise AssertionError("nobody gets here")
 
 
-def test_bytes_and_text_go_both_ways_until_the_other_side_leaves() -> None:
-    call = Call("/attach", b"\x1b[A", '{"type": "resize"}').run(echo)
+async def test_bytes_and_text_go_both_ways_until_the_other_side_leaves() -> None:
+    call = await Call("/attach", b"\x1b[A", '{"type": "resize"}').run(echo)
 
     assert call.sent == [
         {"type": "websocket.accept"},
@@ -74,54 +73,54 @@ def test_bytes_and_text_go_both_ways_until_the_other_side_leaves() -> None:
     ]
 
 
-def test_the_handler_knows_the_caller_and_the_query() -> None:
+async def test_the_handler_knows_the_caller_and_the_query() -> None:
     seen: list[object] = []
 
     async def look(channel: WebSocketChannel, caller: Caller) -> None:
         seen.extend([caller, dict(channel.query)])
         await channel.accept()
 
-    call = Call(query=b"columns=80").run(look)
+    call = await Call(query=b"columns=80").run(look)
 
     assert seen == [ME, {"columns": "80"}]
     assert call.sent[-1] == {"type": "websocket.close", "code": 1000, "reason": ""}
 
 
-def test_another_path_is_not_found() -> None:
-    assert Call("/other").run(never).refusal == (404, "route_not_found")
+async def test_another_path_is_not_found() -> None:
+    assert (await Call("/other").run(never)).refusal == (404, "route_not_found")
 
 
-def test_it_is_served_on_the_unix_socket_only() -> None:
-    assert Call().run(never, OVER_TCP).refusal == (403, "access_denied")
+async def test_it_is_served_on_the_unix_socket_only() -> None:
+    assert (await Call().run(never, OVER_TCP)).refusal == (403, "access_denied")
 
 
-def test_a_handler_refuses_before_the_handshake_by_an_error() -> None:
+async def test_a_handler_refuses_before_the_handshake_by_an_error() -> None:
     async def persons_only(_channel: WebSocketChannel, _caller: Caller) -> None:
         raise PersonRequired
 
-    assert Call().run(persons_only).refusal == (403, "person_required")
+    assert (await Call().run(persons_only)).refusal == (403, "person_required")
 
 
-def test_an_error_after_the_handshake_closes_with_its_code() -> None:
+async def test_an_error_after_the_handshake_closes_with_its_code() -> None:
     async def regret(channel: WebSocketChannel, _caller: Caller) -> None:
         await channel.accept()
         raise AccessDenied
 
-    assert Call().run(regret).sent[-1] == {"type": "websocket.close", "code": 1008, "reason": "access_denied"}
+    assert (await Call().run(regret)).sent[-1] == {"type": "websocket.close", "code": 1008, "reason": "access_denied"}
 
 
-def test_a_defect_is_logged_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_is_logged_and_told_without_detail(caplog: pytest.LogCaptureFixture) -> None:
     async def defect(_channel: WebSocketChannel, _caller: Caller) -> None:
         raise ZeroDivisionError("secret")
 
     with caplog.at_level(logging.ERROR):
-        call = Call().run(defect)
+        call = await Call().run(defect)
 
     assert call.refusal == (500, "internal")
     assert [record.message for record in caplog.records] == ["websocket_failed"]
 
 
-def test_sending_to_somebody_who_left_ends_the_handler_quietly(caplog: pytest.LogCaptureFixture) -> None:
+async def test_sending_to_somebody_who_left_ends_the_handler_quietly(caplog: pytest.LogCaptureFixture) -> None:
     call = Call()
 
     async def talk(channel: WebSocketChannel, _caller: Caller) -> None:
@@ -131,13 +130,13 @@ def test_sending_to_somebody_who_left_ends_the_handler_quietly(caplog: pytest.Lo
             await channel.send(b"x")
         await channel.send(b"y")
 
-    call.run(talk)
+    await call.run(talk)
 
     assert call.sent == [{"type": "websocket.accept"}]
     assert caplog.records == []
 
 
-def test_closing_is_no_error_when_the_other_side_was_first() -> None:
+async def test_closing_is_no_error_when_the_other_side_was_first() -> None:
     call = Call()
 
     async def close(channel: WebSocketChannel, _caller: Caller) -> None:
@@ -145,16 +144,16 @@ def test_closing_is_no_error_when_the_other_side_was_first() -> None:
         call.gone = True
         await channel.close()
 
-    assert call.run(close).sent == [{"type": "websocket.accept"}]
+    assert (await call.run(close)).sent == [{"type": "websocket.accept"}]
 
 
-def test_nothing_comes_after_the_end() -> None:
+async def test_nothing_comes_after_the_end() -> None:
     ends: list[object] = []
 
     async def read_on(channel: WebSocketChannel, _caller: Caller) -> None:
         await channel.accept()
         ends.extend([await channel.receive(), await channel.receive()])
 
-    Call().run(read_on)
+    await Call().run(read_on)
 
     assert ends == [None, None]

@@ -22,32 +22,29 @@ HANDSHAKE = (
 
 
 @pytest.mark.parametrize("behind", [b"", b"\xff" * 40, b"GET / HTTP/1.1\r\n\r\n"])
-def test_a_refusal_is_no_failure_of_ours(behind: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    async def conversation() -> bytes:
-        config = uvicorn.Config(
-            web_app(), http=HttpConnection, ws="none", interface="asgi3", proxy_headers=False, log_config=None
-        )
-        config.load()
-        state = ServerState()
-        ours, theirs = socket.socketpair()
-        with closing(ours), closing(theirs):
-            websocket = WebSocketProtocol(config=config, server_state=state, app_state={})
-            transport = FakeTransport(ours)
-            transport.connection = websocket
-            websocket.connection_made(transport)
-            websocket.data_received(HANDSHAKE)
-            if behind:
-                websocket.data_received(behind)
-            async with asyncio.timeout(5):
-                await asyncio.gather(*state.tasks)
-            transport.close()
-            told = asyncio.Event()
-            asyncio.get_running_loop().call_soon(told.set)
-            await told.wait()
-            assert not state.connections
-        return bytes(transport.written)
-
-    told = asyncio.run(conversation())
+async def test_a_refusal_is_no_failure_of_ours(behind: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    config = uvicorn.Config(
+        web_app(), http=HttpConnection, ws="none", interface="asgi3", proxy_headers=False, log_config=None
+    )
+    config.load()
+    state = ServerState()
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        websocket = WebSocketProtocol(config=config, server_state=state, app_state={})
+        transport = FakeTransport(ours)
+        transport.connection = websocket
+        websocket.connection_made(transport)
+        websocket.data_received(HANDSHAKE)
+        if behind:
+            websocket.data_received(behind)
+        async with asyncio.timeout(5):
+            await asyncio.gather(*state.tasks)
+        transport.close()
+        turned = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turned.set)
+        await turned.wait()
+        assert not state.connections
+    told = bytes(transport.written)
 
     assert told.startswith(b"" if behind else b"HTTP/1.1 404")
     assert caplog.records == []

@@ -1,16 +1,13 @@
-"""Stories that are told to every kind of store."""
+"""What the tests of every kind of store share."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from synapse.core.events import TaskEvent
 from synapse.core.lifecycle import replay
 from synapse.core.store import TaskStore
 from synapse.core.task import Task
-
-Story = Callable[[TaskStore], Awaitable[None]]
-Tell = Callable[[Story], None]
 
 
 async def keep(store: TaskStore, *events: TaskEvent, digest: str = "", before: Sequence[TaskEvent] = ()) -> Task:

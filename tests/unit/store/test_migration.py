@@ -6,8 +6,8 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -65,16 +65,14 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-def look(path: Path, story: Callable[[SqliteStore], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(20):
-            store = await SqliteStore.open(path)
-            try:
-                await story(store)
-            finally:
-                await store.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def look(path: Path) -> AsyncGenerator[SqliteStore]:
+    async with asyncio.timeout(20):
+        store = await SqliteStore.open(path)
+        try:
+            yield store
+        finally:
+            await store.close()
 
 
 async def compare(store: SqliteStore) -> None:
@@ -87,24 +85,24 @@ async def compare(store: SqliteStore) -> None:
         assert [one.event for one in await store.read_after(0, task_id=log[0].task_id)] == list(log)
 
 
-def test_every_event_and_task_comes_through_a_migration(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_every_event_and_task_comes_through_a_migration(path: Path) -> None:
+    async with look(path) as store:
         await compare(store)
         await store.check()
 
-    look(path, story)
 
-
-def test_old_tasks_without_a_snapshot_are_made_from_their_own_events(path: Path) -> None:
+async def test_old_tasks_without_a_snapshot_are_made_from_their_own_events(path: Path) -> None:
     # Their numbers are also the seqs of others.
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM snapshots")
 
-    look(path, compare)
+    async with look(path) as store:
+        await compare(store)
 
 
-def test_lists_and_their_totals_are_what_they_were(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_lists_and_their_totals_are_what_they_were(path: Path) -> None:
+    async with look(path) as store:
+
         async def listed(**wanted: object) -> tuple[list[TaskId], int]:
             page = await store.list(TaskQuery(limit=2, **wanted))  # type: ignore[arg-type] # by name
             return [task.id for task in page.tasks], page.total
@@ -115,32 +113,26 @@ def test_lists_and_their_totals_are_what_they_were(path: Path) -> None:
         assert await listed(metadata={"user": "ada"}) == ([TASK], 1)
         assert [task.id for task in await store.open_tasks("other")] == [numbered(2)]
 
-    look(path, story)
 
-
-def test_what_was_kept_before_is_counted(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_what_was_kept_before_is_counted(path: Path) -> None:
+    async with look(path) as store:
         counted, every = await store.stored_bytes(), await store.read_after(0, limit=10_000)
         assert counted > 50 * len(every) > 0
         await store.prune(after(10**9))
         assert await store.stored_bytes() < counted
 
-    look(path, story)
 
-
-def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
+    async with look(path) as store:
         assert await store.find_message("codex@/proj", "local", "m-1") == KnownMessage(TASK, "first")
         assert await store.find_message("", "", "m-more") == KnownMessage(numbered(3), "follow-up")
         assert not await store.claim_inbox("codex@/proj", "another", lambda _holder: True)
         (push,) = await store.pushes.of_task(TASK)
         assert (push.told, push.config.url) == (3, "https://example.com/h")
 
-    look(path, story)
 
-
-def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
+    async with look(path) as store:
         new = opened(numbered(6), at=20)
         assert await store.append(replay([new]), [new], digest="new") == LAST_SEQ + 1
         ended = moved(TaskState.COMPLETED, numbered(3), at=21)
@@ -152,23 +144,24 @@ def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
         page = await store.list(TaskQuery(limit=1))
         assert (page.tasks[0].id, page.total) == (numbered(3), 3)
 
-    look(path, story)
-
 
 @pytest.mark.parametrize(
     "statement",
     ["SELECT id FROM tasks WHERE key IN (VALUES (1))", "INSERT INTO tasks (number, key, id) VALUES (1, 2, 'x')"],
 )
-def test_who_still_runs_with_schema_4_fails_rather_than_writing_what_nobody_finds(path: Path, statement: str) -> None:
+async def test_who_still_runs_with_schema_4_fails_rather_than_writing_what_nobody_finds(
+    path: Path, statement: str
+) -> None:
     with closing(sqlite3.connect(path)) as running:
         assert running.execute("PRAGMA user_version").fetchone() == (3,)
-        look(path, compare)
+        async with look(path) as store:
+            await compare(store)
 
         with pytest.raises(sqlite3.OperationalError, match="key"):
             running.execute(statement)
 
 
-def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_by_the_next(
+async def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_by_the_next(
     path: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
@@ -178,4 +171,5 @@ def test_a_migration_that_is_killed_before_any_of_its_statements_is_done_by_the_
 
     assert len(places) > dict(migrations())[4].count(";"), "each statement of the script was one"
     for place in places:
-        look(place / path.name, compare)
+        async with look(place / path.name) as store:
+            await compare(store)

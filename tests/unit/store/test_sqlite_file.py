@@ -6,11 +6,10 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,90 +35,74 @@ MOUNTS = """\
 """
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 20))
-
-
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def refusal(path: Path) -> SynapseError:
+async def refusal(path: Path) -> SynapseError:
     """What `open` says about the file."""
-
-    async def story() -> SynapseError:
-        with pytest.raises(SynapseError) as refused:
-            await SqliteStore.open(path, lock_timeout=0.3)
-        return refused.value
-
-    return asyncio.run(story())
+    with pytest.raises(SynapseError) as refused:
+        await SqliteStore.open(path, lock_timeout=0.3)
+    return refused.value
 
 
-def make(path: Path, *statements: str) -> None:
+async def make(path: Path, *statements: str) -> None:
     """Make a store with one finished and one open task, then tamper with it."""
-
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         finished: list[TaskEvent] = [opened(), moved(TaskState.COMPLETED)]
         await store.append(replay(finished), finished)
         await store.append(replay([opened(numbered(2))]), [opened(numbered(2))])
         await store.close()
-
-    run(story)
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
 
 
-def test_a_new_store_is_private(tmp_path: Path) -> None:
+async def test_a_new_store_is_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state" / "store.db"
     previous = os.umask(0)
     try:
-
-        async def story() -> None:
+        async with asyncio.timeout(20):
             store = await SqliteStore.open(path)
             await store.append(replay([opened()]), [opened()])
             assert mode(path.parent) == 0o700
             assert {mode(file) for file in path.parent.iterdir()} == {0o600}
             assert path.with_name("store.db-wal").exists()
             await store.close()
-
-        run(story)
     finally:
         os.umask(previous)
 
 
-def test_a_store_that_others_could_read_is_made_private(tmp_path: Path) -> None:
+async def test_a_store_that_others_could_read_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.touch(mode=0o644)
     path.chmod(0o644)
     tmp_path.chmod(0o755)
 
-    make(path)
+    await make(path)
 
     assert mode(path) == 0o600
     assert mode(tmp_path) == 0o755, "a folder that was there before is not ours to change"
 
 
-def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None:
+async def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         assert (await store.load(TASK)).state is TaskState.COMPLETED
         assert await store.append(replay([opened("new")]), [opened("new")]) == 4
         await store.close()
 
-    run(story)
 
-
-def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+async def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path, "PRAGMA user_version = 99")
+    await make(path, "PRAGMA user_version = 99")
     before = path.read_bytes()
 
-    refused = refusal(path)
+    refused = await refusal(path)
 
     assert isinstance(refused, StoreTooNew)
     assert "upgrade" in refused.hint
@@ -129,11 +112,11 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"not a database, but long enough to be one " * 100, b"SQLite format 3\x00" + b"x" * 5000]
 )
-def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(content)
 
-    refused = refusal(path)
+    refused = await refusal(path)
 
     assert isinstance(refused, StoreCorrupt)
     assert str(path) in str(refused)
@@ -141,51 +124,47 @@ def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path, content: bytes) -
     assert path.read_bytes() == content
 
 
-def test_a_truncated_store_is_corrupt(tmp_path: Path) -> None:
+async def test_a_truncated_store_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
     path.write_bytes(path.read_bytes()[:5000])
 
-    assert isinstance(refusal(path), StoreCorrupt)
+    assert isinstance(await refusal(path), StoreCorrupt)
 
 
-def test_a_database_of_another_program_is_not_touched(tmp_path: Path) -> None:
+async def test_a_database_of_another_program_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE theirs (x)")
 
-    refused = refusal(path)
+    refused = await refusal(path)
 
     assert isinstance(refused, StoreCorrupt)
     assert "another program" in str(refused)
 
 
-def test_damage_inside_is_found_by_a_check(tmp_path: Path) -> None:
+async def test_damage_inside_is_found_by_a_check(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
     content = bytearray(path.read_bytes())
     content[2 * 4096 : 3 * 4096] = b"\xff" * 4096
     path.write_bytes(content)
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         with pytest.raises(StoreCorrupt):
             await store.check()
         await store.close()
 
-    run(story)
 
-
-def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
+async def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         await store.check()
         await store.close()
-
-    run(story)
 
 
 @pytest.mark.parametrize(
@@ -201,13 +180,13 @@ def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
         ("DELETE FROM appends WHERE seq = 3", StoreCorrupt),
     ],
 )
-def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
+async def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
     tmp_path: Path, statement: str, error: type[StoreFailed]
 ) -> None:
     path = tmp_path / "store.db"
-    make(path, statement)
+    await make(path, statement)
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         with pytest.raises(error) as refused:
             await store.load(numbered(2))
@@ -215,50 +194,46 @@ def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
         assert (await store.load(TASK)).version == 2
         await store.close()
 
-    run(story)
 
-
-def test_a_damaged_snapshot_is_told(tmp_path: Path) -> None:
+async def test_a_damaged_snapshot_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path, "INSERT INTO snapshots VALUES (2, 2, '{\"id\": 1}')")
+    await make(path, "INSERT INTO snapshots VALUES (2, 2, '{\"id\": 1}')")
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         with pytest.raises(StoreCorrupt):
             await store.load(TASK)
         await store.close()
 
-    run(story)
 
-
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    refused = refusal(tmp_path / "file" / "state" / "store.db")
+    refused = await refusal(tmp_path / "file" / "state" / "store.db")
 
     assert type(refused) is StoreFailed
     assert "SYNAPSE_HOME" in refused.hint
 
 
-def test_a_lock_that_is_held_while_migrating_is_told_after_a_bound(tmp_path: Path) -> None:
+async def test_a_lock_that_is_held_while_migrating_is_told_after_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        refused = refusal(path)
+        refused = await refusal(path)
     finally:
         os.close(descriptor)
 
     assert isinstance(refused, StoreLocked)
     assert str(path) in refused.hint
-    make(path)
+    await make(path)
 
 
-def test_a_current_store_can_be_read_while_another_holds_the_lock(tmp_path: Path) -> None:
+async def test_a_current_store_can_be_read_while_another_holds_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         descriptor = os.open(lock_path(path), os.O_RDWR)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
@@ -268,33 +243,29 @@ def test_a_current_store_can_be_read_while_another_holds_the_lock(tmp_path: Path
         finally:
             os.close(descriptor)
 
-    run(story)
 
-
-def test_a_store_of_an_older_version_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_of_an_older_version_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
     monkeypatch.setattr(store_file, "migrations", lambda: [*migrations(), (NEXT, "CREATE TABLE added (x)")])
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         for _ in range(2):
             store = await SqliteStore.open(path)
             assert (await store.load(TASK)).version == 2
             await store.close()
-
-    run(story)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (NEXT,)
         assert connection.execute("SELECT COUNT(*) FROM added").fetchone() == (0,)
 
 
-def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
     broken = (NEXT, "CREATE TABLE added (x); CREATE TABLE added (x)")
     monkeypatch.setattr(store_file, "migrations", lambda: [*migrations(), broken])
 
-    refused = refusal(path)
+    refused = await refusal(path)
 
     assert isinstance(refused, StoreFailed)
     with closing(sqlite3.connect(path)) as connection:
@@ -302,9 +273,9 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
         assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'added'").fetchone() is None
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    make(path)
+    await make(path)
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         with pytest.raises(sqlite3.OperationalError) as refused:
             connection.execute("DELETE FROM tasks")
@@ -314,11 +285,11 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert "ls -ld" in told.hint
 
 
-def snapshots(path: Path, log: Sequence[TaskEvent], *cuts: int) -> list[int]:
+async def snapshots(path: Path, log: Sequence[TaskEvent], *cuts: int) -> list[int]:
     """Write the log in appends that end at these versions; return the versions that were kept as a whole."""
     kept: list[int] = []
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         for start, stop in pairwise((0, *cuts)):
             await store.append(replay(log[:stop]), log[start:stop])
@@ -326,18 +297,16 @@ def snapshots(path: Path, log: Sequence[TaskEvent], *cuts: int) -> list[int]:
             with closing(sqlite3.connect(path)) as connection:
                 kept.extend(version for (version,) in connection.execute("SELECT version FROM snapshots"))
         await store.close()
-
-    run(story)
     return kept
 
 
-def test_a_task_that_is_whole_in_one_append_needs_no_snapshot(tmp_path: Path) -> None:
+async def test_a_task_that_is_whole_in_one_append_needs_no_snapshot(tmp_path: Path) -> None:
     log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), handed("a"), moved(TaskState.COMPLETED)]
 
-    assert snapshots(tmp_path / "store.db", log, 4) == []
+    assert await snapshots(tmp_path / "store.db", log, 4) == []
 
 
-def test_the_end_of_a_task_and_a_question_write_a_snapshot(tmp_path: Path) -> None:
+async def test_the_end_of_a_task_and_a_question_write_a_snapshot(tmp_path: Path) -> None:
     log: list[TaskEvent] = [
         opened(),
         moved(TaskState.WORKING),
@@ -348,13 +317,13 @@ def test_the_end_of_a_task_and_a_question_write_a_snapshot(tmp_path: Path) -> No
         hidden(),
     ]
 
-    assert snapshots(tmp_path / "store.db", log, *range(1, 8)) == [3, 3, 3, 6, 6]
+    assert await snapshots(tmp_path / "store.db", log, *range(1, 8)) == [3, 3, 3, 6, 6]
 
 
-def test_a_task_that_grows_long_gets_a_snapshot_now_and_then(tmp_path: Path) -> None:
+async def test_a_task_that_grows_long_gets_a_snapshot_now_and_then(tmp_path: Path) -> None:
     log: list[TaskEvent] = [opened(), moved(TaskState.WORKING), *(handed("a", append=True) for _ in range(150))]
 
-    assert snapshots(tmp_path / "store.db", log, 2, 60, 65, 66, 130, 150) == [65, 65, 130, 130]
+    assert await snapshots(tmp_path / "store.db", log, 2, 60, 65, 66, 130, 150) == [65, 65, 130, 130]
 
 
 @pytest.mark.parametrize(

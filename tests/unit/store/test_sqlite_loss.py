@@ -6,8 +6,8 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -80,20 +80,18 @@ DAMAGES: list[Damage] = [
 PUT_BACK: list[Damage] = [delete_all, delete_database, delete_folder, delete_log, delete_index_of_log]
 
 
-def with_store(path: Path, story: Callable[[SqliteStore], Awaitable[None]]) -> None:
-    """Run a story with a store that has one task in it, and whose database holds all its tables."""
-
-    async def run() -> None:
+@asynccontextmanager
+async def a_store(path: Path) -> AsyncGenerator[SqliteStore]:
+    """Open a store that has one task in it, and whose database holds all its tables."""
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         with closing(sqlite3.connect(path)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         await store.append(replay([opened()]), [opened()])
         try:
-            await story(store)
+            yield store
         finally:
             await store.close()
-
-    asyncio.run(asyncio.wait_for(run(), 20))
 
 
 async def append(store: SqliteStore, number: int) -> None:
@@ -115,8 +113,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_nothing_is_acknowledged_that_a_restart_would_not_find(path: Path, damage: Damage) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_nothing_is_acknowledged_that_a_restart_would_not_find(path: Path, damage: Damage) -> None:
+    async with a_store(path) as store:
         assert store.fault() == ""
         damage(path)
 
@@ -129,28 +127,22 @@ def test_nothing_is_acknowledged_that_a_restart_would_not_find(path: Path, damag
         with pytest.raises(StoreLost):
             await store.open_tasks("inbox")
 
-    with_store(path, story)
-
 
 @pytest.mark.parametrize("damage", PUT_BACK)
-def test_what_was_stored_before_is_there_again_after_the_end(path: Path, damage: Damage) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_what_was_stored_before_is_there_again_after_the_end(path: Path, damage: Damage) -> None:
+    async with a_store(path) as store:
         damage(path)
         with pytest.raises(StoreLost):
             await append(store, 2)
-
-    with_store(path, story)
 
     assert tasks_in(path) == 1
     assert path.stat().st_mode & 0o077 == 0
     assert list(path.parent.glob("store.db.saved-*")) == []
 
 
-def test_a_store_is_saved_beside_the_one_that_took_its_place(path: Path) -> None:
-    async def story(_store: SqliteStore) -> None:
+async def test_a_store_is_saved_beside_the_one_that_took_its_place(path: Path) -> None:
+    async with a_store(path):
         replace_with_another(path)
-
-    with_store(path, story)
 
     (saved,) = path.parent.glob("store.db.saved-*")
     assert tasks_in(saved) == 1
@@ -159,8 +151,8 @@ def test_a_store_is_saved_beside_the_one_that_took_its_place(path: Path) -> None
         assert other.execute("SELECT COUNT(*) FROM other").fetchone() == (0,)
 
 
-def test_two_processes_with_the_same_deleted_store_leave_one(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_two_processes_with_the_same_deleted_store_leave_one(path: Path) -> None:
+    async with a_store(path) as store:
         second = await SqliteStore.open(path)
         assert await second.last_seq() == 1
         delete_all(path)
@@ -168,36 +160,30 @@ def test_two_processes_with_the_same_deleted_store_leave_one(path: Path) -> None
         assert tasks_in(path) == 1
         assert "was replaced" in store.fault()
 
-    with_store(path, story)
-
     assert tasks_in(path) == 1
     assert list(path.parent.glob("store.db.saved-*")) == []
 
 
-def test_a_moved_store_goes_on_when_it_is_moved_back(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_a_moved_store_goes_on_when_it_is_moved_back(path: Path) -> None:
+    async with a_store(path) as store:
         move(path)
         assert f"was moved to {path.with_name('elsewhere.db')}" in store.fault()
         path.with_name("elsewhere.db").rename(path)
         await append(store, 2)
 
-    with_store(path, story)
-
     assert tasks_in(path) == 2
 
 
-def test_whoever_only_reads_a_deleted_store_leaves_nothing_in_its_place(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_whoever_only_reads_a_deleted_store_leaves_nothing_in_its_place(path: Path) -> None:
+    async with a_store(path) as store:
         delete_all(path)
         with pytest.raises(StoreLost):
             await store.open_tasks("inbox")
         assert list(path.parent.iterdir()) == []
 
-    with_store(path, story)
 
-
-def test_a_store_that_others_vacuum_and_checkpoint_is_not_lost(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_a_store_that_others_vacuum_and_checkpoint_is_not_lost(path: Path) -> None:
+    async with a_store(path) as store:
         for number in range(2, 300):
             await append(store, number)
         with closing(sqlite3.connect(path)) as other:
@@ -209,26 +195,22 @@ def test_a_store_that_others_vacuum_and_checkpoint_is_not_lost(path: Path) -> No
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         assert store.fault() == ""
 
-    with_store(path, story)
 
-
-def test_the_end_of_a_lost_store_leaves_the_files_of_its_successor(path: Path) -> None:
-    async def story(_store: SqliteStore) -> None:
+async def test_the_end_of_a_lost_store_leaves_the_files_of_its_successor(path: Path) -> None:
+    async with a_store(path) as lost:
         delete_all(path)
         successor = await SqliteStore.open(path)
         await append(successor, 7)
-        await _store.close()
+        await lost.close()
 
         assert successor.fault() == ""
         await append(successor, 8)
         await successor.close()
         assert tasks_in(path) == 2
 
-    with_store(path, story)
 
-
-def test_a_lost_store_that_recovers_records_what_was_refused_meanwhile(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_a_lost_store_that_recovers_records_what_was_refused_meanwhile(path: Path) -> None:
+    async with a_store(path) as store:
         await store.open_tasks("inbox")
         delete_all(path)
         with pytest.raises(StoreLost):
@@ -241,13 +223,11 @@ def test_a_lost_store_that_recovers_records_what_was_refused_meanwhile(path: Pat
         assert await store.last_seq() == 2
         assert len((await store.list(TaskQuery())).tasks) == 2
 
-    with_store(path, story)
-
     assert tasks_in(path) == 2
 
 
-def test_the_second_process_that_recovers_takes_what_the_first_has_put_back(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_the_second_process_that_recovers_takes_what_the_first_has_put_back(path: Path) -> None:
+    async with a_store(path) as store:
         second = await SqliteStore.open(path)
         delete_all(path)
         assert await second.recover()
@@ -256,27 +236,21 @@ def test_the_second_process_that_recovers_takes_what_the_first_has_put_back(path
         await append(store, 3)
         await second.close()
 
-    with_store(path, story)
-
     assert tasks_in(path) == 3
     assert list(path.parent.glob("store.db.saved-*")) == []
 
 
 @pytest.mark.parametrize("damage", [replace_with_another, delete_log, delete_index_of_log, move, truncate])
-def test_what_is_not_simply_deleted_does_not_recover_by_itself(path: Path, damage: Damage) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_what_is_not_simply_deleted_does_not_recover_by_itself(path: Path, damage: Damage) -> None:
+    async with a_store(path) as store:
         damage(path)
         assert not await store.recover()
         assert store.fault()
 
-    with_store(path, story)
 
-
-def test_a_store_that_nothing_happened_to_has_nothing_to_recover(path: Path) -> None:
-    async def story(store: SqliteStore) -> None:
+async def test_a_store_that_nothing_happened_to_has_nothing_to_recover(path: Path) -> None:
+    async with a_store(path) as store:
         assert await store.recover()
         await append(store, 2)
-
-    with_store(path, story)
 
     assert tasks_in(path) == 2

@@ -9,7 +9,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,6 @@ def in_the_reader() -> bool:
     return threading.current_thread().name == READER
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 2 * BOUND))
-
-
 def a_reader(path: Path, *, gather: int = 1) -> tuple[Reader, Rendezvous, Rendezvous]:
     """A reader with its questions and its answers."""
     reader, questions, answers = Reader(path, lock_timeout=BOUND, gather=gather), Rendezvous(), Rendezvous()
@@ -93,8 +89,8 @@ def a_reader(path: Path, *, gather: int = 1) -> tuple[Reader, Rendezvous, Rendez
     return reader, questions, answers
 
 
-def test_what_is_asked_while_the_thread_goes_to_rest_is_answered(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_what_is_asked_while_the_thread_goes_to_rest_is_answered(tmp_path: Path) -> None:
+    async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         resting, asked = Meeting(), Meeting()
 
@@ -117,11 +113,9 @@ def test_what_is_asked_while_the_thread_goes_to_rest_is_answered(tmp_path: Path)
         assert await asyncio.wait_for(second, BOUND) == 2
         await reader.close()
 
-    run(story)
 
-
-def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(tmp_path: Path) -> None:
+    async with asyncio.timeout(2 * BOUND):
         reader, _, answers = a_reader(tmp_path / "any.db")
         late: list[asyncio.Future[Any]] = []
         is_answered = Meeting()
@@ -137,11 +131,9 @@ def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(tmp_pa
         assert (await asyncio.wait_for(asyncio.gather(*late), BOUND))[0] == 2
         await reader.close()
 
-    run(story)
 
-
-def test_what_was_read_when_the_reader_is_closed_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_what_was_read_when_the_reader_is_closed_is_told(tmp_path: Path) -> None:
+    async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db", gather=5)
         begun, closing = Meeting(), Meeting()
 
@@ -163,11 +155,9 @@ def test_what_was_read_when_the_reader_is_closed_is_told(tmp_path: Path) -> None
         assert await asyncio.wait_for(reading, BOUND) == "read"
         assert waiting.cancelled()
 
-    run(story)
 
-
-def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_thread_in_disorder(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_thread_in_disorder(tmp_path: Path) -> None:
+    async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         taking, given_up = Meeting(), Meeting()
 
@@ -185,11 +175,9 @@ def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_thread_in_d
         assert asked.cancelled()
         taking.wait_for_the_end()
 
-    run(story)
 
-
-def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: Path) -> None:
+    async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         taking, goes_on, is_taken = Meeting(), Meeting(), Meeting()
 
@@ -209,10 +197,8 @@ def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: Path) 
         await asyncio.wait_for(asked, BOUND)
         await reader.close()
 
-    run(story)
 
-
-def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
+async def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mishaps: list[object] = []
@@ -223,13 +209,11 @@ def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
         begun.reach()
         goes_on.wait()
 
-    async def story() -> None:
+    async with asyncio.timeout(2 * BOUND):
         reader, _, _ = a_reader(tmp_path / "any.db")
         reader.do(read).cancel()
         await asyncio.to_thread(begun.wait)
         reader.stop()
-
-    run(story)
     goes_on.reach()
     begun.wait_for_the_end()
 
@@ -237,19 +221,17 @@ def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_a_closed_store_holds_no_file(tmp_path: Path) -> None:
+async def test_a_closed_store_holds_no_file(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     def held() -> list[str]:
         files = [os.path.realpath(file) for file in Path("/proc/self/fd").iterdir()]
         return [file for file in files if file.startswith(os.path.realpath(path))]
 
-    async def story() -> None:
+    async with asyncio.timeout(2 * BOUND):
         store = await SqliteStore.open(path)
         await store.append(replay([opened()]), [opened()])
         await store.load(TASK)
         assert held()
         await store.close()
         assert held() == []
-
-    run(story)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -23,10 +22,6 @@ from synapse.store.threads import Reader
 from tests.fakes.facts import TASK, numbered, opened
 
 BOUND = 20
-
-
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), BOUND))
 
 
 @asynccontextmanager
@@ -59,10 +54,10 @@ class Gate:
 
 
 @pytest.mark.parametrize("wanted", [TaskQuery(), TaskQuery(metadata={"user": "ada"})])
-def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
+async def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: TaskQuery
 ) -> None:
-    async def story() -> None:
+    async with asyncio.timeout(BOUND):
         store = await SqliteStore.open(tmp_path / "store.db")
         gate = Gate()
 
@@ -82,11 +77,9 @@ def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
         assert (await listing).total == 0
         await store.close()
 
-    run(story)
 
-
-def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+async def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(BOUND):
         store = await SqliteStore.open(tmp_path / "store.db")
         gate = Gate()
         list_tasks = store_reader.list_tasks
@@ -105,12 +98,10 @@ def test_a_look_at_every_task_does_not_hold_up_a_page(tmp_path: Path, monkeypatc
         await looking
         await store.close()
 
-    run(story)
-
 
 @pytest.mark.parametrize("gather", [1, 4, 1000])
-def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather: int) -> None:
-    async def story() -> None:
+async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather: int) -> None:
+    async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db", gather) as one:
             answered: list[int] = []
 
@@ -122,14 +113,12 @@ def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather: int)
 
             assert answered == [*range(50)] * 3
 
-    run(story)
 
-
-def test_whatever_goes_wrong_is_told_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
+async def test_whatever_goes_wrong_is_told_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
     def fail(error: Exception) -> None:
         raise error
 
-    async def story() -> None:
+    async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db") as one:
             errors = (
                 OSError("broken"),
@@ -144,11 +133,9 @@ def test_whatever_goes_wrong_is_told_to_who_asked_and_to_nobody_else(tmp_path: P
             assert [type(error) for error in told] == [StoreFailed, StoreFailed, TaskNotFound, KeyError]
             assert await sound == 1
 
-    run(story)
 
-
-def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db", gather=5) as one:
             gate = Gate()
             first = one.do(gate.pass_through)
@@ -162,11 +149,9 @@ def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None:
             assert await one.do(lambda: 2) == 2
             assert asked == []
 
-    run(story)
 
-
-def test_closing_ends_what_is_being_read_and_gives_up_what_waits(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_closing_ends_what_is_being_read_and_gives_up_what_waits(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND):
         one = Reader(tmp_path / "any.db", lock_timeout=BOUND, gather=5)
         gate = Gate()
         before, running = one.do(lambda: "before"), one.do(gate.pass_through)
@@ -181,23 +166,17 @@ def test_closing_ends_what_is_being_read_and_gives_up_what_waits(tmp_path: Path)
         with pytest.raises(StoreFailed, match="closed"):
             await one.do(lambda: "late")
 
-    run(story)
 
-
-def test_a_reader_that_was_never_asked_closes_at_once(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_reader_that_was_never_asked_closes_at_once(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db"):
             pass
 
-    run(story)
 
-
-def test_a_closed_store_is_not_read(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_closed_store_is_not_read(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND):
         store = await SqliteStore.open(tmp_path / "store.db")
         await store.close()
         for question in (store.load(numbered(1)), store.read_after(0), store.list(TaskQuery()), store.check()):
             with pytest.raises(StoreFailed, match="closed"):
                 await question
-
-    run(story)

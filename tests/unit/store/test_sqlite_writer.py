@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,10 +27,6 @@ from synapse.store.sqlite import SqliteStore, prune_some
 from tests.fakes.facts import TASK, after, handed, hidden, message, moved, noted, numbered, opened
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 20))
-
-
 @contextmanager
 def lock_held(path: Path) -> Generator[None]:
     """As another process would hold it."""
@@ -49,10 +45,10 @@ async def a_round_of_the_loop() -> None:
     await over
 
 
-def test_what_waits_for_the_lock_too_long_fails_and_is_never_written(tmp_path: Path) -> None:
+async def test_what_waits_for_the_lock_too_long_fails_and_is_never_written(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path, lock_timeout=0.3)
         with lock_held(path):
             first = store.append(replay([opened()]), [opened()])
@@ -68,13 +64,11 @@ def test_what_waits_for_the_lock_too_long_fails_and_is_never_written(tmp_path: P
         assert len(await store.read_after(0)) == 1
         await store.close()
 
-    run(story)
 
-
-def test_a_short_wait_for_the_lock_is_no_failure(tmp_path: Path) -> None:
+async def test_a_short_wait_for_the_lock_is_no_failure(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path, lock_timeout=10)
         with lock_held(path):
             waiting = [store.append(replay([opened(numbered(n))]), [opened(numbered(n))]) for n in range(5)]
@@ -84,13 +78,11 @@ def test_a_short_wait_for_the_lock_is_no_failure(tmp_path: Path) -> None:
         await asyncio.gather(*waiting)
         await store.close()
 
-    run(story)
 
-
-def test_a_lock_of_sqlite_itself_is_told_after_a_bound(tmp_path: Path) -> None:
+async def test_a_lock_of_sqlite_itself_is_told_after_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path, lock_timeout=0.2)
         shell = sqlite3.connect(path, isolation_level=None)
         shell.execute("BEGIN IMMEDIATE")
@@ -102,14 +94,12 @@ def test_a_lock_of_sqlite_itself_is_told_after_a_bound(tmp_path: Path) -> None:
         await store.append(replay([opened()]), [opened()])
         await store.close()
 
-    run(story)
-
 
 @pytest.mark.parametrize("tasks", [1, 2, 63, 64, 65, 131])
-def test_what_is_written_together_is_read_back_whole_and_in_order(tmp_path: Path, tasks: int) -> None:
+async def test_what_is_written_together_is_read_back_whole_and_in_order(tmp_path: Path, tasks: int) -> None:
     path = tmp_path / "store.db"
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         events: list[list[TaskEvent]] = [
             [opened(numbered(n)), moved(TaskState.WORKING, numbered(n))] for n in range(tasks)
@@ -127,13 +117,10 @@ def test_what_is_written_together_is_read_back_whole_and_in_order(tmp_path: Path
         assert last.digest == f"digest {tasks - 1}"
         await store.close()
 
-    run(story)
 
-
-def test_a_loop_that_always_has_more_to_write_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_loop_that_always_has_more_to_write_is_not_waited_for(tmp_path: Path) -> None:
     """The thread is woken when the loop has nothing to add; one that adds in each round must not put that off."""
-
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         written = [store.append(replay([opened(numbered(0))]), [opened(numbered(0))])]
         while not written[0].done():
@@ -144,11 +131,9 @@ def test_a_loop_that_always_has_more_to_write_is_not_waited_for(tmp_path: Path) 
         assert await asyncio.gather(*written) == list(range(1, len(written) + 1))
         await store.close()
 
-    run(story)
 
-
-def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         await store.append(replay([opened()]), [opened()])
         finished: list[int] = []
@@ -169,8 +154,6 @@ def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None
         assert (await store.list(TaskQuery(limit=1))).total == 26, "what is rolled back is not counted"
         await store.close()
 
-    run(story)
-
 
 @pytest.mark.parametrize(
     "event",
@@ -181,8 +164,10 @@ def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -> None
         opened(numbered(2), metadata={"n": 10**5000}),
     ],
 )
-def test_what_cannot_be_stored_is_the_callers_fault_and_hits_no_neighbour(tmp_path: Path, event: TaskEvent) -> None:
-    async def story() -> None:
+async def test_what_cannot_be_stored_is_the_callers_fault_and_hits_no_neighbour(
+    tmp_path: Path, event: TaskEvent
+) -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         events = [opened(numbered(1)), event, opened(numbered(3))]
         results = await asyncio.gather(*(store.append(replay([one]), [one]) for one in events), return_exceptions=True)
@@ -191,11 +176,9 @@ def test_what_cannot_be_stored_is_the_callers_fault_and_hits_no_neighbour(tmp_pa
         assert [task.id for task in (await store.list(TaskQuery())).tasks] == [numbered(3), numbered(1)]
         await store.close()
 
-    run(story)
 
-
-def test_deep_nesting_that_json_cannot_write_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_deep_nesting_that_json_cannot_write_is_refused(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         deep: list[Any] = []
         for _ in range(100_000):
@@ -205,24 +188,20 @@ def test_deep_nesting_that_json_cannot_write_is_refused(tmp_path: Path) -> None:
             await store.append(replay([event]), [event])
         await store.close()
 
-    run(story)
 
-
-def test_a_name_that_cannot_be_stored_cannot_be_asked_for(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_name_that_cannot_be_stored_cannot_be_asked_for(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         with pytest.raises(InvalidRequest):
             await store.find("\ud800")
         await store.close()
 
-    run(story)
 
-
-def test_a_queue_that_is_full_refuses_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_queue_that_is_full_refuses_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
     monkeypatch.setattr(writer, "MOST_WAITING", 3)
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         with lock_held(path):
             waiting = [store.append(replay([opened(numbered(n))]), [opened(numbered(n))]) for n in range(4)]
@@ -231,11 +210,9 @@ def test_a_queue_that_is_full_refuses_more(tmp_path: Path, monkeypatch: pytest.M
         await asyncio.gather(*waiting[:3])
         await store.close()
 
-    run(story)
 
-
-def test_a_step_of_pruning_is_bounded_by_events_too(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_step_of_pruning_is_bounded_by_events_too(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         path = tmp_path / "store.db"
         store = await SqliteStore.open(path)
         for number in range(3):
@@ -247,13 +224,11 @@ def test_a_step_of_pruning_is_bounded_by_events_too(tmp_path: Path) -> None:
             assert [prune_some(connection, micros(after(60))) for _ in range(4)] == [1, 1, 1, 0]
         await store.close()
 
-    run(story)
 
-
-def test_closing_writes_what_waits(tmp_path: Path) -> None:
+async def test_closing_writes_what_waits(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         waiting = [store.append(replay([opened(numbered(n))]), [opened(numbered(n))]) for n in range(50)]
         await store.close()
@@ -265,11 +240,9 @@ def test_closing_writes_what_waits(tmp_path: Path) -> None:
         assert len(await again.read_after(0)) == 50
         await again.close()
 
-    run(story)
 
-
-def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         given_up = store.append(replay([opened()]), [opened()])
         given_up.cancel()
@@ -279,11 +252,9 @@ def test_giving_up_the_wait_does_not_disturb_the_others(tmp_path: Path) -> None:
         assert (await store.load(TASK)).version == 2
         await store.close()
 
-    run(story)
 
-
-def test_a_failing_question_about_a_holder_fails_only_that_claim(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_a_failing_question_about_a_holder_fails_only_that_claim(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
 
         def is_alive(holder: str, /) -> bool:
@@ -296,11 +267,9 @@ def test_a_failing_question_about_a_holder_fails_only_that_claim(tmp_path: Path)
             await claiming
         await store.close()
 
-    run(story)
 
-
-def test_two_processes_count_the_same_tasks(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_two_processes_count_the_same_tasks(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         one, other = [await SqliteStore.open(tmp_path / "store.db") for _ in range(2)]
         logs: list[list[TaskEvent]] = [
             [opened(numbered(n)), moved(TaskState.COMPLETED, numbered(n)), hidden(numbered(n))] for n in range(4)
@@ -322,8 +291,6 @@ def test_two_processes_count_the_same_tasks(tmp_path: Path) -> None:
         await one.close()
         await other.close()
 
-    run(story)
-
 
 @pytest.mark.parametrize(
     "second",
@@ -332,10 +299,10 @@ def test_two_processes_count_the_same_tasks(tmp_path: Path) -> None:
         opened(numbered(1), message=message(message_id="n")),
     ],
 )
-def test_of_two_that_claim_the_same_at_once_the_first_wins(tmp_path: Path, second: TaskOpened) -> None:
+async def test_of_two_that_claim_the_same_at_once_the_first_wins(tmp_path: Path, second: TaskOpened) -> None:
     path = tmp_path / "store.db"
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(path)
         events = [opened(numbered(1), message=message(message_id="m")), second, opened(numbered(3))]
         with lock_held(path):
@@ -346,10 +313,8 @@ def test_of_two_that_claim_the_same_at_once_the_first_wins(tmp_path: Path, secon
         assert [one.seq for one in await store.read_after(0)] == [1, 2]
         await store.close()
 
-    run(story)
 
-
-def test_texts_with_the_same_number_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_texts_with_the_same_number_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def seven(_text: str) -> int:
         return 7
 
@@ -357,7 +322,7 @@ def test_texts_with_the_same_number_are_told_apart(tmp_path: Path, monkeypatch: 
         for name in ("context_key", "id_key", "last_id_key", "text_key"):
             monkeypatch.setattr(module, name, seven, raising=False)
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         events = [opened(numbered(n), context_id=f"c{n}", message=message(message_id=f"m{n}")) for n in range(4)]
         await asyncio.gather(*(store.append(replay([one]), [one], digest=one.context_id) for one in events))
@@ -372,5 +337,3 @@ def test_texts_with_the_same_number_are_told_apart(tmp_path: Path, monkeypatch: 
         assert [task.id for task in (await store.list(TaskQuery(context_id="c1"))).tasks] == [numbered(1)]
         assert len(await store.read_after(0, task_id=numbered(2))) == 1
         await store.close()
-
-    run(story)

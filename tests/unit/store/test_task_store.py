@@ -14,318 +14,259 @@ from synapse.core.message import Artifact, DataPart, FilePart, TextPart
 from synapse.core.store import KnownMessage, TaskQuery, TaskStore
 from synapse.core.task import ReceiptStep, TaskId, TaskState
 from tests.fakes.facts import TASK, after, handed, hidden, message, moved, numbered, opened, said, stepped
-from tests.unit.store.stories import Tell, keep
+from tests.unit.store.stories import keep
 
 
-def test_what_was_appended_is_loaded(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        log: list[TaskEvent] = [
-            opened(),
-            stepped(ReceiptStep.QUEUED),
-            moved(TaskState.WORKING),
-            handed("a"),
-            handed("b", append=True),
-        ]
+async def test_what_was_appended_is_loaded(store: TaskStore) -> None:
+    log: list[TaskEvent] = [
+        opened(),
+        stepped(ReceiptStep.QUEUED),
+        moved(TaskState.WORKING),
+        handed("a"),
+        handed("b", append=True),
+    ]
 
-        await keep(store, *log[:2])
-        await keep(store, log[2], before=log[:2])
-        task = await keep(store, *log[3:], before=log[:3])
+    await keep(store, *log[:2])
+    await keep(store, log[2], before=log[:2])
+    task = await keep(store, *log[3:], before=log[:3])
 
-        assert await store.load(TASK) == task == replay(log)
-
-    tell(story)
+    assert await store.load(TASK) == task == replay(log)
 
 
-def test_every_kind_of_part_comes_back_as_it_was(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        parts = (
-            TextPart(text="日本語 \ud800 \x00", name="n", media_type="text/plain", metadata={"a": [1, None, 0.1]}),
-            FilePart(content=bytes(range(256)), name="f.bin", media_type="application/octet-stream"),
-            FilePart(url="https://example.org/f"),
-            FilePart(content=b""),
-            DataPart(data={"deep": [{"x": 2**70}, True]}),
-            DataPart(data=None),
-        )
-        first = opened(message=replace(message(), parts=parts, extensions=("e",), reference_task_ids=("t",)))
-        artifact = Artifact(
-            artifact_id="a", parts=parts, name="n", description="d", metadata={"m": 1}, extensions=("x",)
-        )
+async def test_every_kind_of_part_comes_back_as_it_was(store: TaskStore) -> None:
+    parts = (
+        TextPart(text="日本語 \ud800 \x00", name="n", media_type="text/plain", metadata={"a": [1, None, 0.1]}),
+        FilePart(content=bytes(range(256)), name="f.bin", media_type="application/octet-stream"),
+        FilePart(url="https://example.org/f"),
+        FilePart(content=b""),
+        DataPart(data={"deep": [{"x": 2**70}, True]}),
+        DataPart(data=None),
+    )
+    first = opened(message=replace(message(), parts=parts, extensions=("e",), reference_task_ids=("t",)))
+    artifact = Artifact(artifact_id="a", parts=parts, name="n", description="d", metadata={"m": 1}, extensions=("x",))
 
-        task = await keep(store, first, replace(handed(""), artifact=artifact), moved(TaskState.COMPLETED))
+    task = await keep(store, first, replace(handed(""), artifact=artifact), moved(TaskState.COMPLETED))
 
-        assert await store.load(TASK) == task
-
-    tell(story)
+    assert await store.load(TASK) == task
 
 
-def test_an_unknown_task_is_not_found(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        with pytest.raises(TaskNotFound):
-            await store.load(TASK)
-        assert await store.find("1") == []
-        assert await store.read_after(0, task_id=TASK) in ([], ())
-
-    tell(story)
+async def test_an_unknown_task_is_not_found(store: TaskStore) -> None:
+    with pytest.raises(TaskNotFound):
+        await store.load(TASK)
+    assert await store.find("1") == []
+    assert await store.read_after(0, task_id=TASK) in ([], ())
 
 
-def test_seqs_rise_in_the_order_of_the_calls(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        order: list[int] = []
+async def test_seqs_rise_in_the_order_of_the_calls(store: TaskStore) -> None:
+    order: list[int] = []
 
-        async def write(number: int) -> int:
-            log: list[TaskEvent] = [opened(numbered(number)), stepped(ReceiptStep.QUEUED, numbered(number))]
-            first = await store.append(replay(log), log)
-            order.append(number)
-            return first
+    async def write(number: int) -> int:
+        log: list[TaskEvent] = [opened(numbered(number)), stepped(ReceiptStep.QUEUED, numbered(number))]
+        first = await store.append(replay(log), log)
+        order.append(number)
+        return first
 
-        firsts = await asyncio.gather(*(write(number) for number in range(50)))
+    firsts = await asyncio.gather(*(write(number) for number in range(50)))
 
-        assert firsts == sorted(firsts)
-        seqs = [seq for first in firsts for seq in (first, first + 1)]
-        assert order == list(range(50))
-        assert [one.seq for one in await store.read_after(0)] == seqs
-
-    tell(story)
+    assert firsts == sorted(firsts)
+    seqs = [seq for first in firsts for seq in (first, first + 1)]
+    assert order == list(range(50))
+    assert [one.seq for one in await store.read_after(0)] == seqs
 
 
-def test_an_append_takes_its_place_when_it_is_called(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        second: list[TaskEvent] = [opened(), moved(TaskState.WORKING)]
-        first_done, second_done = store.append(replay(second[:1]), second[:1]), store.append(replay(second), second[1:])
+async def test_an_append_takes_its_place_when_it_is_called(store: TaskStore) -> None:
+    second: list[TaskEvent] = [opened(), moved(TaskState.WORKING)]
+    first_done, second_done = store.append(replay(second[:1]), second[:1]), store.append(replay(second), second[1:])
 
-        later = await second_done
-        earlier = await first_done
+    later = await second_done
+    earlier = await first_done
 
-        assert earlier < later
-        assert (await store.load(TASK)).state is TaskState.WORKING
-
-    tell(story)
+    assert earlier < later
+    assert (await store.load(TASK)).state is TaskState.WORKING
 
 
-def test_a_stale_version_is_a_conflict_and_changes_nothing(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        task = await keep(store, opened(), moved(TaskState.COMPLETED))
+async def test_a_stale_version_is_a_conflict_and_changes_nothing(store: TaskStore) -> None:
+    task = await keep(store, opened(), moved(TaskState.COMPLETED))
 
-        with pytest.raises(VersionConflict):
-            await keep(store, moved(TaskState.CANCELED), before=[opened()])
-        with pytest.raises(VersionConflict):
-            await keep(store, opened())
-
-        assert await store.load(TASK) == task
-        assert len(await store.read_after(0)) == 2
-
-    tell(story)
-
-
-def test_an_event_from_the_future_is_a_conflict(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        with pytest.raises(VersionConflict):
-            await keep(store, moved(TaskState.WORKING), before=[opened()])
-        assert await store.read_after(0) == []
-
+    with pytest.raises(VersionConflict):
+        await keep(store, moved(TaskState.CANCELED), before=[opened()])
+    with pytest.raises(VersionConflict):
         await keep(store, opened())
-        with pytest.raises(VersionConflict):
-            await keep(store, handed("x"), before=[opened(), moved(TaskState.WORKING)])
 
-    tell(story)
-
-
-def test_a_failing_append_does_not_fail_its_neighbours(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        await keep(store, opened())
-        events = [opened(numbered(number)) for number in range(5)]
-
-        results = await asyncio.gather(
-            *(keep(store, event) for event in (*events[:2], opened(), *events[2:])), return_exceptions=True
-        )
-
-        assert [isinstance(result, VersionConflict) for result in results] == [False, False, True, False, False, False]
-        for event in events:
-            assert (await store.load(event.task_id)).version == 1
-
-    tell(story)
+    assert await store.load(TASK) == task
+    assert len(await store.read_after(0)) == 2
 
 
-def test_a_digest_claims_the_message_id_for_inbox_and_scope(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        said_once = message(message_id="m")
-        await keep(store, opened(message=said_once), digest="d")
+async def test_an_event_from_the_future_is_a_conflict(store: TaskStore) -> None:
+    with pytest.raises(VersionConflict):
+        await keep(store, moved(TaskState.WORKING), before=[opened()])
+    assert await store.read_after(0) == []
 
-        with pytest.raises(VersionConflict):
-            await keep(store, opened(numbered(2), message=said_once), digest="d")
-        await keep(store, opened(numbered(3), message=said_once, scope="other"), digest="d")
-        await keep(store, opened(numbered(4), message=said_once, inbox="other"), digest="d")
-        await keep(store, opened(numbered(5), message=said_once))
-
-        assert await store.find_message("codex@/proj", "local", "m") == KnownMessage(TASK, "d")
-        assert await store.find_message("codex@/proj", "local", "n") is None
-        with pytest.raises(TaskNotFound):
-            await store.load(numbered(2))
-
-    tell(story)
+    await keep(store, opened())
+    with pytest.raises(VersionConflict):
+        await keep(store, handed("x"), before=[opened(), moved(TaskState.WORKING)])
 
 
-def test_a_message_is_found_in_any_inbox_of_a_scope(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        await keep(store, opened(numbered(1), inbox="a", scope="one", message=message(message_id="m")), digest="d")
-        await keep(store, opened(numbered(2), inbox="b", scope="two", message=message(message_id="m")), digest="d")
-        await keep(store, opened(numbered(3), inbox="b", scope="one", message=message(message_id="n")), digest="d")
+async def test_a_failing_append_does_not_fail_its_neighbours(store: TaskStore) -> None:
+    await keep(store, opened())
+    events = [opened(numbered(number)) for number in range(5)]
 
-        assert await store.find_message("", "one", "m") == KnownMessage(numbered(1), "d")
-        assert await store.find_message("", "two", "m") == KnownMessage(numbered(2), "d")
-        assert await store.find_message("", "two", "n") is None
-        assert await store.find_message("b", "", "n") == KnownMessage(numbered(3), "d")
-        assert await store.find_message("", "", "n") == KnownMessage(numbered(3), "d")
-        assert await store.find_message("a", "", "n") is None
+    results = await asyncio.gather(
+        *(keep(store, event) for event in (*events[:2], opened(), *events[2:])), return_exceptions=True
+    )
 
-    tell(story)
+    assert [isinstance(result, VersionConflict) for result in results] == [False, False, True, False, False, False]
+    for event in events:
+        assert (await store.load(event.task_id)).version == 1
 
 
-def test_a_follow_up_can_claim_its_message_id_too(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        await keep(store, opened())
-        await keep(store, said("more"), stepped(ReceiptStep.QUEUED), before=[opened()], digest="d")
+async def test_a_digest_claims_the_message_id_for_inbox_and_scope(store: TaskStore) -> None:
+    said_once = message(message_id="m")
+    await keep(store, opened(message=said_once), digest="d")
 
-        assert await store.find_message("codex@/proj", "local", "m-more") == KnownMessage(TASK, "d")
+    with pytest.raises(VersionConflict):
+        await keep(store, opened(numbered(2), message=said_once), digest="d")
+    await keep(store, opened(numbered(3), message=said_once, scope="other"), digest="d")
+    await keep(store, opened(numbered(4), message=said_once, inbox="other"), digest="d")
+    await keep(store, opened(numbered(5), message=said_once))
 
-    tell(story)
-
-
-def test_find_matches_a_prefix_newest_first(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        ids = [TaskId(name) for name in ("abc-1", "abd-2", "abc-3", "ab%-4")]
-        for task_id in ids:
-            await keep(store, opened(task_id))
-        await keep(store, opened("abc-5", inbox="other"))
-        await keep(store, opened("abc-6"), hidden("abc-6"))
-
-        assert await store.find("abc", inbox="codex@/proj") == ["abc-3", "abc-1"]
-        assert await store.find("abc") == ["abc-5", "abc-3", "abc-1"]
-        assert await store.find("ab", limit=2) == ["abc-5", "ab%-4"]
-        assert await store.find("ab%") == ["ab%-4"]
-        assert await store.find("abc-1-longer") == []
-
-    tell(story)
+    assert await store.find_message("codex@/proj", "local", "m") == KnownMessage(TASK, "d")
+    assert await store.find_message("codex@/proj", "local", "n") is None
+    with pytest.raises(TaskNotFound):
+        await store.load(numbered(2))
 
 
-def test_read_after_goes_on_where_it_stopped(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        for number in (1, 2):
-            await keep(store, opened(numbered(number)))
-        log: list[TaskEvent] = [opened(numbered(1)), handed("a", numbered(1)), handed("b", numbered(1))]
-        await keep(store, *log[1:], before=log[:1])
+async def test_a_message_is_found_in_any_inbox_of_a_scope(store: TaskStore) -> None:
+    await keep(store, opened(numbered(1), inbox="a", scope="one", message=message(message_id="m")), digest="d")
+    await keep(store, opened(numbered(2), inbox="b", scope="two", message=message(message_id="m")), digest="d")
+    await keep(store, opened(numbered(3), inbox="b", scope="one", message=message(message_id="n")), digest="d")
 
-        everything = await store.read_after(0)
-        assert [one.event for one in everything] == [opened(numbered(1)), opened(numbered(2)), *log[1:]]
-        assert await store.read_after(everything[1].seq) == everything[2:]
-        assert await store.read_after(0, limit=2) == everything[:2]
-        assert [one.event for one in await store.read_after(0, task_id=numbered(1))] == log
-        assert await store.read_after(everything[2].seq, task_id=numbered(1), limit=1) == everything[3:]
-        assert list(await store.read_after(2**80)) == []
-
-    tell(story)
+    assert await store.find_message("", "one", "m") == KnownMessage(numbered(1), "d")
+    assert await store.find_message("", "two", "m") == KnownMessage(numbered(2), "d")
+    assert await store.find_message("", "two", "n") is None
+    assert await store.find_message("b", "", "n") == KnownMessage(numbered(3), "d")
+    assert await store.find_message("", "", "n") == KnownMessage(numbered(3), "d")
+    assert await store.find_message("a", "", "n") is None
 
 
-def test_any_cut_of_the_log_gives_the_same_events(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        one: list[TaskEvent] = [opened(), stepped(ReceiptStep.TYPED), moved(TaskState.WORKING), handed("a")]
-        two: list[TaskEvent] = [opened(numbered(2)), moved(TaskState.COMPLETED, numbered(2))]
-        await keep(store, *one[:3])
-        await keep(store, *two)
-        await keep(store, one[3], before=one[:3])
-        whole = await store.read_after(0)
-        assert [recorded.event for recorded in whole] == [*one[:3], *two, one[3]]
+async def test_a_follow_up_can_claim_its_message_id_too(store: TaskStore) -> None:
+    await keep(store, opened())
+    await keep(store, said("more"), stepped(ReceiptStep.QUEUED), before=[opened()], digest="d")
 
-        for after_seq in range(len(whole) + 1):
-            for limit in range(1, len(whole) + 1):
-                assert list(await store.read_after(after_seq, limit=limit)) == list(whole)[after_seq:][:limit]
-                mine = [recorded for recorded in whole[after_seq:] if recorded.event.task_id == TASK]
-                assert list(await store.read_after(after_seq, task_id=TASK, limit=limit)) == mine[:limit]
-
-    tell(story)
+    assert await store.find_message("codex@/proj", "local", "m-more") == KnownMessage(TASK, "d")
 
 
-def test_open_tasks_are_the_unfinished_ones_oldest_first(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        await keep(store, opened("late", at=5))
-        await keep(store, opened("early", at=1), moved(TaskState.INPUT_REQUIRED, "early", at=9))
-        await keep(store, opened("done", at=2), moved(TaskState.COMPLETED, "done", at=3))
-        await keep(store, opened("elsewhere", at=3, inbox="other"))
+async def test_find_matches_a_prefix_newest_first(store: TaskStore) -> None:
+    ids = [TaskId(name) for name in ("abc-1", "abd-2", "abc-3", "ab%-4")]
+    for task_id in ids:
+        await keep(store, opened(task_id))
+    await keep(store, opened("abc-5", inbox="other"))
+    await keep(store, opened("abc-6"), hidden("abc-6"))
 
-        assert [task.id for task in await store.open_tasks("codex@/proj")] == ["early", "late"]
-
-    tell(story)
-
-
-def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        living = {"one"}
-
-        def is_alive(holder: str, /) -> bool:
-            return holder in living
-
-        assert await store.claim_inbox("codex", "one", is_alive)
-        assert await store.claim_inbox("codex", "one", is_alive)
-        assert not await store.claim_inbox("codex", "two", is_alive)
-        await store.release_inbox("codex", "two")
-        assert not await store.claim_inbox("codex", "two", is_alive)
-        living.clear()
-        assert await store.claim_inbox("codex", "two", is_alive)
-        await store.release_inbox("codex", "two")
-        living.add("two")
-        assert await store.claim_inbox("codex", "three", is_alive)
-
-    tell(story)
+    assert await store.find("abc", inbox="codex@/proj") == ["abc-3", "abc-1"]
+    assert await store.find("abc") == ["abc-5", "abc-3", "abc-1"]
+    assert await store.find("ab", limit=2) == ["abc-5", "ab%-4"]
+    assert await store.find("ab%") == ["ab%-4"]
+    assert await store.find("abc-1-longer") == []
 
 
-def test_what_is_kept_is_counted_for_each_inbox_and_scope(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        assert await store.stored_bytes() == 0
-        await keep(store, opened("t"), moved(TaskState.WORKING, "t"))
-        first = await store.stored_bytes()
-        await keep(store, replace(opened("key"), scope="key:1"))
-        both = await store.stored_bytes()
+async def test_read_after_goes_on_where_it_stopped(store: TaskStore) -> None:
+    for number in (1, 2):
+        await keep(store, opened(numbered(number)))
+    log: list[TaskEvent] = [opened(numbered(1)), handed("a", numbered(1)), handed("b", numbered(1))]
+    await keep(store, *log[1:], before=log[:1])
 
-        assert 0 < first < both
-        assert await store.stored_bytes(scope="local") == await store.stored_bytes(inbox="codex@/proj") - both + first
-        assert await store.stored_bytes(inbox="codex@/proj", scope="key:1") == both - first
-        assert await store.stored_bytes(inbox="nobody") == await store.stored_bytes(scope="key:2") == 0
-
-    tell(story)
-
-
-def test_what_is_forgotten_counts_no_longer(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
-        kept = await store.stored_bytes()
-        await keep(store, opened("old"), moved(TaskState.COMPLETED, "old"))
-
-        await store.prune(after(30))
-
-        assert await store.stored_bytes() == kept
-
-    tell(story)
+    everything = await store.read_after(0)
+    assert [one.event for one in everything] == [opened(numbered(1)), opened(numbered(2)), *log[1:]]
+    assert await store.read_after(everything[1].seq) == everything[2:]
+    assert await store.read_after(0, limit=2) == everything[:2]
+    assert [one.event for one in await store.read_after(0, task_id=numbered(1))] == log
+    assert await store.read_after(everything[2].seq, task_id=numbered(1), limit=1) == everything[3:]
+    assert list(await store.read_after(2**80)) == []
 
 
-def test_prune_deletes_old_finished_tasks_only(tell: Tell) -> None:
-    async def story(store: TaskStore) -> None:
-        old = [numbered(number) for number in range(250)]
-        for task_id in old:
-            await keep(store, opened(task_id), moved(TaskState.COMPLETED, task_id), digest="d")
-        await keep(store, opened("open", at=0), digest="d")
-        await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
-        last = (await store.read_after(0))[-1].seq
+async def test_any_cut_of_the_log_gives_the_same_events(store: TaskStore) -> None:
+    one: list[TaskEvent] = [opened(), stepped(ReceiptStep.TYPED), moved(TaskState.WORKING), handed("a")]
+    two: list[TaskEvent] = [opened(numbered(2)), moved(TaskState.COMPLETED, numbered(2))]
+    await keep(store, *one[:3])
+    await keep(store, *two)
+    await keep(store, one[3], before=one[:3])
+    whole = await store.read_after(0)
+    assert [recorded.event for recorded in whole] == [*one[:3], *two, one[3]]
 
-        assert await store.prune(after(30)) == 250
-        assert await store.prune(after(30)) == 0
+    for after_seq in range(len(whole) + 1):
+        for limit in range(1, len(whole) + 1):
+            assert list(await store.read_after(after_seq, limit=limit)) == list(whole)[after_seq:][:limit]
+            mine = [recorded for recorded in whole[after_seq:] if recorded.event.task_id == TASK]
+            assert list(await store.read_after(after_seq, task_id=TASK, limit=limit)) == mine[:limit]
 
-        assert {task.id for task in (await store.list(TaskQuery())).tasks} == {"open", "new"}
-        assert {one.event.task_id for one in await store.read_after(0)} == {"open", "new"}
-        with pytest.raises(TaskNotFound):
-            await store.load(old[0])
-        assert await store.find_message("codex@/proj", "local", f"message of {old[0]}") is None
-        assert await store.find_message("codex@/proj", "local", "message of open") is not None
-        again = opened(old[0])
-        assert await store.append(replay([again]), [again], digest="d") > last
 
-    tell(story)
+async def test_open_tasks_are_the_unfinished_ones_oldest_first(store: TaskStore) -> None:
+    await keep(store, opened("late", at=5))
+    await keep(store, opened("early", at=1), moved(TaskState.INPUT_REQUIRED, "early", at=9))
+    await keep(store, opened("done", at=2), moved(TaskState.COMPLETED, "done", at=3))
+    await keep(store, opened("elsewhere", at=3, inbox="other"))
+
+    assert [task.id for task in await store.open_tasks("codex@/proj")] == ["early", "late"]
+
+
+async def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(store: TaskStore) -> None:
+    living = {"one"}
+
+    def is_alive(holder: str, /) -> bool:
+        return holder in living
+
+    assert await store.claim_inbox("codex", "one", is_alive)
+    assert await store.claim_inbox("codex", "one", is_alive)
+    assert not await store.claim_inbox("codex", "two", is_alive)
+    await store.release_inbox("codex", "two")
+    assert not await store.claim_inbox("codex", "two", is_alive)
+    living.clear()
+    assert await store.claim_inbox("codex", "two", is_alive)
+    await store.release_inbox("codex", "two")
+    living.add("two")
+    assert await store.claim_inbox("codex", "three", is_alive)
+
+
+async def test_what_is_kept_is_counted_for_each_inbox_and_scope(store: TaskStore) -> None:
+    assert await store.stored_bytes() == 0
+    await keep(store, opened("t"), moved(TaskState.WORKING, "t"))
+    first = await store.stored_bytes()
+    await keep(store, replace(opened("key"), scope="key:1"))
+    both = await store.stored_bytes()
+
+    assert 0 < first < both
+    assert await store.stored_bytes(scope="local") == await store.stored_bytes(inbox="codex@/proj") - both + first
+    assert await store.stored_bytes(inbox="codex@/proj", scope="key:1") == both - first
+    assert await store.stored_bytes(inbox="nobody") == await store.stored_bytes(scope="key:2") == 0
+
+
+async def test_what_is_forgotten_counts_no_longer(store: TaskStore) -> None:
+    await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
+    kept = await store.stored_bytes()
+    await keep(store, opened("old"), moved(TaskState.COMPLETED, "old"))
+
+    await store.prune(after(30))
+
+    assert await store.stored_bytes() == kept
+
+
+async def test_prune_deletes_old_finished_tasks_only(store: TaskStore) -> None:
+    old = [numbered(number) for number in range(250)]
+    for task_id in old:
+        await keep(store, opened(task_id), moved(TaskState.COMPLETED, task_id), digest="d")
+    await keep(store, opened("open", at=0), digest="d")
+    await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
+    last = (await store.read_after(0))[-1].seq
+
+    assert await store.prune(after(30)) == 250
+    assert await store.prune(after(30)) == 0
+
+    assert {task.id for task in (await store.list(TaskQuery())).tasks} == {"open", "new"}
+    assert {one.event.task_id for one in await store.read_after(0)} == {"open", "new"}
+    with pytest.raises(TaskNotFound):
+        await store.load(old[0])
+    assert await store.find_message("codex@/proj", "local", f"message of {old[0]}") is None
+    assert await store.find_message("codex@/proj", "local", "message of open") is not None
+    again = opened(old[0])
+    assert await store.append(replay([again]), [again], digest="d") > last

@@ -38,10 +38,10 @@ class NoRoomForLocks:
         fcntl.flock(descriptor, operation)
 
 
-def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
+async def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> None:
+    async with asyncio.timeout(20):
         store = await SqliteStore.open(tmp_path / "store.db")
         monkeypatch.setattr(store_writer, "fcntl", NoRoomForLocks())
         with pytest.raises(StoreFailed, match="No locks available"):
@@ -50,8 +50,6 @@ def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
         assert await asyncio.wait_for(store.append(replay([opened()]), [opened()]), 5) == 1
         await store.close()
 
-    asyncio.run(asyncio.wait_for(story(), 20))
-
 
 def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -59,10 +57,10 @@ def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
     return done
 
 
-def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_is_room(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
-    async def story() -> None:
+    async with asyncio.timeout(20):
         connection = open_file(path, lock_timeout=1)
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 20}")
@@ -79,8 +77,6 @@ def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_
         connection.execute(f"PRAGMA max_page_count = {pages + 2000}")
         assert await submit(writer, large) == 3
         await writer.close()
-
-    asyncio.run(asyncio.wait_for(story(), 20))
 
 
 class Expiring(deque[Any]):
@@ -99,8 +95,8 @@ class Expiring(deque[Any]):
         return length
 
 
-def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_path: Path) -> None:
-    async def story() -> None:
+async def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_path: Path) -> None:
+    async with asyncio.timeout(20):
         path = tmp_path / "store.db"
         connection = open_file(path, lock_timeout=5)
         writer = Writer(StoreFiles(path), connection, lock_timeout=5)
@@ -111,5 +107,3 @@ def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_
         assert await submit(writer, opened(numbered(2))) == 1
         assert not gone.done()
         await writer.close()
-
-    asyncio.run(asyncio.wait_for(story(), 20))

@@ -14,33 +14,27 @@ def doubtful(turn: Turn) -> list[TurnEvent]:
     return [Typing(), DeliveryUncertain("no proof"), Answered(parts=(TextPart(text="late"),), source="screen")]
 
 
-def test_a_turn_that_two_give_up_at_once_does_not_stop_the_worker() -> None:
-    async def story() -> None:
-        driver = FakeDriver(lambda turn: doubtful(turn) if turn.message.text == "one" else echo(turn))
-        driver.go_on.clear()
-        driver.holds_before = Answered
-        async with working(Desk(driver)) as desk:
-            task = await desk.raised(await desk.send("one"))
-            given_up = await asyncio.gather(desk.worker.abandon(task.id), desk.worker.abandon(task.id))
-            await desk.reached(await desk.send("two"), "submitted")
-
-        assert all(given_up)
-
-    asyncio.run(story())
-
-
-def test_a_worker_that_is_stopped_while_its_turn_is_given_up_stops() -> None:
-    async def story() -> None:
-        driver = FakeDriver(doubtful)
-        driver.go_on.clear()
-        desk = Desk(driver)
-        delivering = asyncio.ensure_future(desk.worker.run())
+async def test_a_turn_that_two_give_up_at_once_does_not_stop_the_worker() -> None:
+    driver = FakeDriver(lambda turn: doubtful(turn) if turn.message.text == "one" else echo(turn))
+    driver.go_on.clear()
+    driver.holds_before = Answered
+    async with working(Desk(driver)) as desk:
         task = await desk.raised(await desk.send("one"))
-        giving_up = asyncio.ensure_future(desk.worker.abandon(task.id))
-        # In the same round of the loop: the worker hears of both at once.
-        asyncio.get_running_loop().call_soon(delivering.cancel)
-        await asyncio.wait({delivering, giving_up}, timeout=5)
+        given_up = await asyncio.gather(desk.worker.abandon(task.id), desk.worker.abandon(task.id))
+        await desk.reached(await desk.send("two"), "submitted")
 
-        assert delivering.cancelled()
+    assert all(given_up)
 
-    asyncio.run(story())
+
+async def test_a_worker_that_is_stopped_while_its_turn_is_given_up_stops() -> None:
+    driver = FakeDriver(doubtful)
+    driver.go_on.clear()
+    desk = Desk(driver)
+    delivering = asyncio.ensure_future(desk.worker.run())
+    task = await desk.raised(await desk.send("one"))
+    giving_up = asyncio.ensure_future(desk.worker.abandon(task.id))
+    # In the same round of the loop: the worker hears of both at once.
+    asyncio.get_running_loop().call_soon(delivering.cancel)
+    await asyncio.wait({delivering, giving_up}, timeout=5)
+
+    assert delivering.cancelled()

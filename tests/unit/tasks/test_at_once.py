@@ -39,61 +39,49 @@ def answer(task: Task) -> str:
     return task.artifacts[0].text
 
 
-def test_message_and_answer_are_one_append() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        desk = quick(store=store)
-        sending = asyncio.ensure_future(desk.settled(message("hi")))
-        await settle()
-        store.commit()
-        task = await sending
+async def test_message_and_answer_are_one_append() -> None:
+    store = SlowStore()
+    desk = quick(store=store)
+    sending = asyncio.ensure_future(desk.settled(message("hi")))
+    await settle()
+    store.commit()
+    task = await sending
 
-        assert store.waiting == 0
-        assert (task.state, answer(task)) == (TaskState.COMPLETED, "at once: hi")
-        assert [one.step.value for one in task.receipts] == ["queued", "submitted", "answered"]
-        log = await store.read_after(0, task_id=task.id)
-        assert isinstance(log[0].event, TaskOpened)
-        assert len(log) == task.version
-
-    asyncio.run(story())
+    assert store.waiting == 0
+    assert (task.state, answer(task)) == (TaskState.COMPLETED, "at once: hi")
+    assert [one.step.value for one in task.receipts] == ["queued", "submitted", "answered"]
+    log = await store.read_after(0, task_id=task.id)
+    assert isinstance(log[0].event, TaskOpened)
+    assert len(log) == task.version
 
 
-def test_a_store_that_fails_leaves_neither_message_nor_answer() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        desk = quick(store=store)
-        sending = asyncio.ensure_future(desk.settled(message("hi", "m-1")))
-        await settle()
-        store.fail_next(StoreFailed("the disk is full"))
+async def test_a_store_that_fails_leaves_neither_message_nor_answer() -> None:
+    store = SlowStore()
+    desk = quick(store=store)
+    sending = asyncio.ensure_future(desk.settled(message("hi", "m-1")))
+    await settle()
+    store.fail_next(StoreFailed("the disk is full"))
 
-        with pytest.raises(StoreFailed):
-            await sending
-        assert await store.read_after(0) == []
-        assert await store.find_message("", "", "m-1") is None
-
-    asyncio.run(story())
+    with pytest.raises(StoreFailed):
+        await sending
+    assert await store.read_after(0) == []
+    assert await store.find_message("", "", "m-1") is None
 
 
-def test_whoever_does_not_wait_finds_the_message_queued() -> None:
-    async def story() -> None:
-        desk = quick()
-        task = await desk.service.handle(message(), ME)
+async def test_whoever_does_not_wait_finds_the_message_queued() -> None:
+    desk = quick()
+    task = await desk.service.handle(message(), ME)
 
-        assert (task.state, desk.worker.waiting) == (TaskState.SUBMITTED, (task.id,))
-
-    asyncio.run(story())
+    assert (task.state, desk.worker.waiting) == (TaskState.SUBMITTED, (task.id,))
 
 
-def test_whoever_follows_sees_each_state() -> None:
-    async def story() -> None:
-        async with working(quick()) as desk, asyncio.timeout(5):
-            updates = await desk.service.handle(SendAndFollow(message()), ME)
-            states = [update.task.state async for update in updates]
+async def test_whoever_follows_sees_each_state() -> None:
+    async with working(quick()) as desk, asyncio.timeout(5):
+        updates = await desk.service.handle(SendAndFollow(message()), ME)
+        states = [update.task.state async for update in updates]
 
-        assert states[0] is TaskState.SUBMITTED
-        assert states[-1] is TaskState.COMPLETED
-
-    asyncio.run(story())
+    assert states[0] is TaskState.SUBMITTED
+    assert states[-1] is TaskState.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -101,63 +89,48 @@ def test_whoever_follows_sees_each_state() -> None:
     [{"priority": INTERRUPT_PRIORITY}, {"response_expected": True, "sender": claude()}],
     ids=["it interrupts", "its sender waits for a reply"],
 )
-def test_what_needs_more_than_an_answer_takes_its_turn(special: dict[str, Any]) -> None:
-    async def story() -> None:
-        async with working(quick()) as desk:
-            task = await desk.settled(message("hi", **special))
+async def test_what_needs_more_than_an_answer_takes_its_turn(special: dict[str, Any]) -> None:
+    async with working(quick()) as desk:
+        task = await desk.settled(message("hi", **special))
 
-        assert answer(task) == "echo: hi"
-
-    asyncio.run(story())
+    assert answer(task) == "echo: hi"
 
 
-def test_nobody_is_overtaken() -> None:
-    async def story() -> None:
-        driver = FakeDriver()
-        driver.go_on.clear()
-        async with working(quick(driver=driver)) as desk, asyncio.timeout(5):
-            await desk.send("first")
-            await driver.taken.wait()
-            during_a_turn = await desk.service.handle(SendAndWait(message("second")), ME)
-            behind_the_queue = await desk.service.handle(SendAndWait(message("third")), ME)
-            driver.go_on.set()
+async def test_nobody_is_overtaken() -> None:
+    driver = FakeDriver()
+    driver.go_on.clear()
+    async with working(quick(driver=driver)) as desk, asyncio.timeout(5):
+        await desk.send("first")
+        await driver.taken.wait()
+        during_a_turn = await desk.service.handle(SendAndWait(message("second")), ME)
+        behind_the_queue = await desk.service.handle(SendAndWait(message("third")), ME)
+        driver.go_on.set()
 
-            assert answer(await during_a_turn) == "echo: second"
-            assert answer(await behind_the_queue) == "echo: third"
-
-    asyncio.run(story())
+        assert answer(await during_a_turn) == "echo: second"
+        assert answer(await behind_the_queue) == "echo: third"
 
 
-def test_the_same_message_twice_is_answered_once() -> None:
-    async def story() -> None:
-        desk = quick()
-        first, second = await desk.settled(message("hi", "m-1")), await desk.settled(message("hi", "m-1"))
+async def test_the_same_message_twice_is_answered_once() -> None:
+    desk = quick()
+    first, second = await desk.settled(message("hi", "m-1")), await desk.settled(message("hi", "m-1"))
 
-        assert first == second
-        with pytest.raises(MessageIdReused):
-            await desk.settled(message("ho", "m-1"))
-
-    asyncio.run(story())
+    assert first == second
+    with pytest.raises(MessageIdReused):
+        await desk.settled(message("ho", "m-1"))
 
 
-def test_an_agent_that_cannot_now_is_given_the_message_later() -> None:
-    async def story() -> None:
-        async with working(Desk(answer_at_once=lambda _message: None)) as desk:
-            task = await desk.settled(message("hi"))
+async def test_an_agent_that_cannot_now_is_given_the_message_later() -> None:
+    async with working(Desk(answer_at_once=lambda _message: None)) as desk:
+        task = await desk.settled(message("hi"))
 
-        assert answer(task) == "echo: hi"
-
-    asyncio.run(story())
+    assert answer(task) == "echo: hi"
 
 
-def test_an_agent_that_fails_at_it_is_given_the_message_in_its_turn() -> None:
+async def test_an_agent_that_fails_at_it_is_given_the_message_in_its_turn() -> None:
     def broken(_message: Message) -> Sequence[TurnEvent]:
         raise LookupError("a defect")
 
-    async def story() -> None:
-        async with working(Desk(answer_at_once=broken)) as desk:
-            task = await desk.settled(message("hi"))
+    async with working(Desk(answer_at_once=broken)) as desk:
+        task = await desk.settled(message("hi"))
 
-        assert answer(task) == "echo: hi"
-
-    asyncio.run(story())
+    assert answer(task) == "echo: hi"

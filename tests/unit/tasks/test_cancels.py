@@ -17,39 +17,33 @@ from tests.fakes.facts import after
 from tests.fakes.stores import SlowStore, settle
 
 
-def test_whoever_waits_for_a_message_that_is_canceled_before_its_turn_is_told() -> None:
-    async def story() -> None:
-        async with working(Desk()) as desk:
-            desk.driver.ready.clear()
-            task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
-            await desk.service.handle(CancelTask(task.id), Caller())
-            await asyncio.wait_for(desk.courier.something.wait(), 5)
-            await settle()
-
-            assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "canceled by request", True, True)]
-            assert desk.driver.turns == []
-
-    asyncio.run(story())
-
-
-def test_a_cancel_that_comes_behind_the_end_is_told_so() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        desk = Desk(store=store)
-        sending = asyncio.ensure_future(desk.send("one"))
+async def test_whoever_waits_for_a_message_that_is_canceled_before_its_turn_is_told() -> None:
+    async with working(Desk()) as desk:
+        desk.driver.ready.clear()
+        task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+        await desk.service.handle(CancelTask(task.id), Caller())
+        await asyncio.wait_for(desk.courier.something.wait(), 5)
         await settle()
-        store.commit()
-        task = await sending
-        ended = outcomes.ended(task, after(5), TaskState.COMPLETED, "by_request", "completed by request")
-        ending = desk.journal.record_nowait(*ended)
-        canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
-        await settle()
-        store.commit()
-        await settle()
-        store.commit()
 
-        with pytest.raises(TaskNotCancelable):
-            await asyncio.wait_for(canceling, 5)
-        assert (await ending).state is TaskState.COMPLETED
+        assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "canceled by request", True, True)]
+        assert desk.driver.turns == []
 
-    asyncio.run(story())
+
+async def test_a_cancel_that_comes_behind_the_end_is_told_so() -> None:
+    store = SlowStore()
+    desk = Desk(store=store)
+    sending = asyncio.ensure_future(desk.send("one"))
+    await settle()
+    store.commit()
+    task = await sending
+    ended = outcomes.ended(task, after(5), TaskState.COMPLETED, "by_request", "completed by request")
+    ending = desk.journal.record_nowait(*ended)
+    canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
+    await settle()
+    store.commit()
+    await settle()
+    store.commit()
+
+    with pytest.raises(TaskNotCancelable):
+        await asyncio.wait_for(canceling, 5)
+    assert (await ending).state is TaskState.COMPLETED

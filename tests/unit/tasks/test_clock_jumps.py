@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,51 +22,42 @@ async def sent(desk: Desk) -> Task:
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
-def test_a_clock_that_is_set_neither_ends_a_message_nor_lets_it_live_longer(jump: float) -> None:
-    async def story() -> None:
-        desk = Desk()
-        task = await sent(desk)
-        desk.clock.advance(30)
-        desk.clock.jump(jump)
-        await desk.doubts.expire()
-        assert (await desk.task(task.id)).state is TaskState.SUBMITTED
+async def test_a_clock_that_is_set_neither_ends_a_message_nor_lets_it_live_longer(jump: float) -> None:
+    desk = Desk()
+    task = await sent(desk)
+    desk.clock.advance(30)
+    desk.clock.jump(jump)
+    await desk.doubts.expire()
+    assert (await desk.task(task.id)).state is TaskState.SUBMITTED
 
-        desk.clock.advance(31)
-        await desk.doubts.expire()
-        assert (await desk.task(task.id)).reason == "expired"
-
-    asyncio.run(story())
+    desk.clock.advance(31)
+    await desk.doubts.expire()
+    assert (await desk.task(task.id)).reason == "expired"
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
-def test_what_the_worker_takes_up_is_judged_by_the_same_clock(jump: float) -> None:
-    async def story() -> None:
-        desk = Desk()
-        async with working(desk):
-            in_time = await sent(desk)
-            desk.clock.jump(jump)
-            desk.driver.ready.set()
-            assert (await desk.finished(in_time)).state is TaskState.COMPLETED
+async def test_what_the_worker_takes_up_is_judged_by_the_same_clock(jump: float) -> None:
+    desk = Desk()
+    async with working(desk):
+        in_time = await sent(desk)
+        desk.clock.jump(jump)
+        desk.driver.ready.set()
+        assert (await desk.finished(in_time)).state is TaskState.COMPLETED
 
-            too_late = await sent(desk)
-            desk.clock.advance(61)
-            desk.clock.jump(jump)
-            desk.driver.ready.set()
-            assert (await desk.finished(too_late)).reason == "expired"
-
-    asyncio.run(story())
+        too_late = await sent(desk)
+        desk.clock.advance(61)
+        desk.clock.jump(jump)
+        desk.driver.ready.set()
+        assert (await desk.finished(too_late)).reason == "expired"
 
 
-def test_time_in_which_the_machine_sleeps_counts() -> None:
-    async def story() -> None:
-        desk = Desk()
-        task = await sent(desk)
-        desk.clock.suspend(61)
-        await desk.doubts.expire()
+async def test_time_in_which_the_machine_sleeps_counts() -> None:
+    desk = Desk()
+    task = await sent(desk)
+    desk.clock.suspend(61)
+    await desk.doubts.expire()
 
-        assert (await desk.task(task.id)).reason == "expired"
-
-    asyncio.run(story())
+    assert (await desk.task(task.id)).reason == "expired"
 
 
 @pytest.mark.parametrize(("seconds_off", "is_over"), [(30.0, False), (61.0, True)])

@@ -51,67 +51,56 @@ def typed_late(turn: Turn) -> list[TurnEvent]:
     return [Typing(), LATE]
 
 
-def test_a_message_canceled_before_its_intent_is_never_typed() -> None:
-    async def story() -> None:
-        driver = hesitant()
-        async with working(Desk(driver)) as desk:
-            task = await desk.send("never mind")
-            await asyncio.wait_for(driver.taken.wait(), 5)
-            await desk.service.handle(CancelTask(task.id), Caller())
-            driver.go_on.set()
-            await desk.finished(await desk.send("other"))
+async def test_a_message_canceled_before_its_intent_is_never_typed() -> None:
+    driver = hesitant()
+    async with working(Desk(driver)) as desk:
+        task = await desk.send("never mind")
+        await asyncio.wait_for(driver.taken.wait(), 5)
+        await desk.service.handle(CancelTask(task.id), Caller())
+        driver.go_on.set()
+        await desk.finished(await desk.send("other"))
 
-        assert driver.typed == ["other"]
-
-    asyncio.run(story())
+    assert driver.typed == ["other"]
 
 
-def test_a_cancel_that_is_on_its_way_to_the_store_keeps_the_message_untyped() -> None:
-    async def story() -> None:
-        driver, store = hesitant(), SlowStore()
-        async with working(Desk(driver, store)) as desk:
-            sending = asyncio.ensure_future(desk.send("never mind"))
-            task = await committed(store, sending)
-            await asyncio.wait_for(driver.taken.wait(), 5)
-            canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
-            await waiting(store, 1)
-            driver.go_on.set()
-            await breath()
-            await committed(store, canceling)
-            await committed(store, asyncio.ensure_future(desk.finished(task)))
-            other = await committed(store, asyncio.ensure_future(desk.send("other")))
-            await committed(store, asyncio.ensure_future(desk.finished(other)))
+async def test_a_cancel_that_is_on_its_way_to_the_store_keeps_the_message_untyped() -> None:
+    driver, store = hesitant(), SlowStore()
+    async with working(Desk(driver, store)) as desk:
+        sending = asyncio.ensure_future(desk.send("never mind"))
+        task = await committed(store, sending)
+        await asyncio.wait_for(driver.taken.wait(), 5)
+        canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
+        await waiting(store, 1)
+        driver.go_on.set()
+        await breath()
+        await committed(store, canceling)
+        await committed(store, asyncio.ensure_future(desk.finished(task)))
+        other = await committed(store, asyncio.ensure_future(desk.send("other")))
+        await committed(store, asyncio.ensure_future(desk.finished(other)))
 
-        assert driver.typed == ["other"]
-
-    asyncio.run(story())
+    assert driver.typed == ["other"]
 
 
-def test_a_turn_that_ends_while_its_reply_is_being_recorded_does_not_stop_the_worker() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        desk = Desk(store=store)
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await committed(store, asyncio.ensure_future(desk.send("status?", response_expected=True)))
-            await committed(store, asyncio.ensure_future(desk.reached(task, "submitted")))
-            replying = asyncio.ensure_future(
-                desk.service.handle(Reply(message=say("all green")), Caller(via_socket=True))
-            )
-            await waiting(store, 1)
-            desk.driver.go_on.set()
-            await breath()
-            await committed(store, replying)
-            ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
-            other = await committed(store, asyncio.ensure_future(desk.send("other")))
-            await committed(store, asyncio.ensure_future(desk.finished(other)))
+async def test_a_turn_that_ends_while_its_reply_is_being_recorded_does_not_stop_the_worker() -> None:
+    store = SlowStore()
+    desk = Desk(store=store)
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await committed(store, asyncio.ensure_future(desk.send("status?", response_expected=True)))
+        await committed(store, asyncio.ensure_future(desk.reached(task, "submitted")))
+        replying = asyncio.ensure_future(desk.service.handle(Reply(message=say("all green")), Caller(via_socket=True)))
+        await waiting(store, 1)
+        desk.driver.go_on.set()
+        await breath()
+        await committed(store, replying)
+        ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
+        other = await committed(store, asyncio.ensure_future(desk.send("other")))
+        await committed(store, asyncio.ensure_future(desk.finished(other)))
 
-        assert [artifact.text for artifact in ended.artifacts] == ["all green"]
-
-    asyncio.run(story())
+    assert [artifact.text for artifact in ended.artifacts] == ["all green"]
 
 
-def test_an_intent_that_was_taken_back_is_queued_again_and_says_so() -> None:
+async def test_an_intent_that_was_taken_back_is_queued_again_and_says_so() -> None:
     def plot(turn: Turn) -> list[TurnEvent]:
         return [Typing(), Deferred("a dialog opened")]
 
@@ -126,227 +115,188 @@ def test_an_intent_that_was_taken_back_is_queued_again_and_says_so() -> None:
                         return update.task
         raise AssertionError("it was not queued again")
 
-    task = asyncio.run(story())
+    task = await story()
     assert [receipt.step for receipt in task.receipts] == ["queued", "typed", "queued"]
     assert "a dialog opened" in task.receipts[-1].evidence
 
 
-def test_a_message_that_is_being_typed_when_its_deadline_passes_is_typed_to_the_end() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.plot = typed_late
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await desk.reached(await desk.send("now", metadata={"ttl": 10}), "typed")
-            desk.clock.advance(11)
-            await desk.doubts.expire()
-            desk.driver.go_on.set()
+async def test_a_message_that_is_being_typed_when_its_deadline_passes_is_typed_to_the_end() -> None:
+    desk = Desk()
+    desk.driver.plot = typed_late
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await desk.reached(await desk.send("now", metadata={"ttl": 10}), "typed")
+        desk.clock.advance(11)
+        await desk.doubts.expire()
+        desk.driver.go_on.set()
 
-            assert (await desk.finished(task)).state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        assert (await desk.finished(task)).state is TaskState.COMPLETED
 
 
-def test_a_message_whose_deadline_has_passed_is_not_typed_even_before_the_next_sweep() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.ready.clear()
-        async with working(desk):
-            task = await desk.send("too late", metadata={"ttl": 10})
-            desk.clock.advance(11)
-            desk.driver.ready.set()
+async def test_a_message_whose_deadline_has_passed_is_not_typed_even_before_the_next_sweep() -> None:
+    desk = Desk()
+    desk.driver.ready.clear()
+    async with working(desk):
+        task = await desk.send("too late", metadata={"ttl": 10})
+        desk.clock.advance(11)
+        desk.driver.ready.set()
 
-            assert (await desk.finished(task)).reason == "expired"
-            await desk.finished(await desk.send("other"))
-        assert desk.driver.typed == ["other"]
-
-    asyncio.run(story())
+        assert (await desk.finished(task)).reason == "expired"
+        await desk.finished(await desk.send("other"))
+    assert desk.driver.typed == ["other"]
 
 
-def test_a_deadline_ends_doubt_that_nobody_decided() -> None:
-    async def story() -> None:
-        desk = Desk(FakeDriver(doubtful))
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await desk.raised(await desk.send("now", metadata={"ttl": 10}))
-            desk.clock.advance(11)
-            await desk.doubts.expire()
+async def test_a_deadline_ends_doubt_that_nobody_decided() -> None:
+    desk = Desk(FakeDriver(doubtful))
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await desk.raised(await desk.send("now", metadata={"ttl": 10}))
+        desk.clock.advance(11)
+        await desk.doubts.expire()
 
-            assert (await desk.finished(task)).reason == "expired"
-
-    asyncio.run(story())
+        assert (await desk.finished(task)).reason == "expired"
 
 
-def test_a_message_whose_agent_exits_before_anything_was_typed_stays_queued() -> None:
-    async def story() -> None:
-        driver = hesitant()
-        desk = Desk(driver)
-        delivering = asyncio.ensure_future(desk.worker.run())
-        task = await desk.send("later")
-        await asyncio.wait_for(driver.taken.wait(), 5)
-        driver.exited = True
-        driver.go_on.set()
-        with pytest.raises(AgentExited):
-            await asyncio.wait_for(delivering, 5)
-        after = Desk(store=desk.store)
-        await after.recover()
+async def test_a_message_whose_agent_exits_before_anything_was_typed_stays_queued() -> None:
+    driver = hesitant()
+    desk = Desk(driver)
+    delivering = asyncio.ensure_future(desk.worker.run())
+    task = await desk.send("later")
+    await asyncio.wait_for(driver.taken.wait(), 5)
+    driver.exited = True
+    driver.go_on.set()
+    with pytest.raises(AgentExited):
+        await asyncio.wait_for(delivering, 5)
+    after = Desk(store=desk.store)
+    await after.recover()
 
-        assert after.worker.waiting == (task.id,)
-
-    asyncio.run(story())
+    assert after.worker.waiting == (task.id,)
 
 
-def test_a_message_that_is_just_being_typed_is_not_in_doubt() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.plot = typed_late
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await desk.reached(await desk.send("now"), "typed")
+async def test_a_message_that_is_just_being_typed_is_not_in_doubt() -> None:
+    desk = Desk()
+    desk.driver.plot = typed_late
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await desk.reached(await desk.send("now"), "typed")
 
-            with pytest.raises(Conflict):
-                await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
-
-    asyncio.run(story())
+        with pytest.raises(Conflict):
+            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
 
-def test_a_retry_that_meets_the_proof_does_not_type_again() -> None:
+async def test_a_retry_that_meets_the_proof_does_not_type_again() -> None:
     def proven_late(turn: Turn) -> list[TurnEvent]:
         return [Typing(), DeliveryUncertain("no proof"), Submitted("screen", "seen"), LATE]
 
-    async def story() -> None:
-        store, driver = SlowStore(), FakeDriver(proven_late)
-        driver.holds_before = Submitted
-        driver.go_on.clear()
-        desk = Desk(driver, store)
-        async with working(desk):
-            task = await committed(store, asyncio.ensure_future(desk.send("now")))
-            await committed(store, asyncio.ensure_future(desk.raised(task)))
-            driver.go_on.set()
-            await waiting(store, 1)
-            retry = ResolveTask(task_id=task.id, verdict="retry")
-            with pytest.raises(Conflict):
-                await committed(store, asyncio.ensure_future(desk.service.handle(retry, Caller(via_socket=True))))
+    store, driver = SlowStore(), FakeDriver(proven_late)
+    driver.holds_before = Submitted
+    driver.go_on.clear()
+    desk = Desk(driver, store)
+    async with working(desk):
+        task = await committed(store, asyncio.ensure_future(desk.send("now")))
+        await committed(store, asyncio.ensure_future(desk.raised(task)))
+        driver.go_on.set()
+        await waiting(store, 1)
+        retry = ResolveTask(task_id=task.id, verdict="retry")
+        with pytest.raises(Conflict):
+            await committed(store, asyncio.ensure_future(desk.service.handle(retry, Caller(via_socket=True))))
 
-            ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
+        ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
+    assert (ended.state, ended.artifacts[0].text) == (TaskState.COMPLETED, "late")
+    assert len(driver.turns) == 1
+
+
+async def test_a_person_who_saw_it_delivered_gets_the_answer_of_the_turn() -> None:
+    desk = Desk(FakeDriver(doubtful))
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await desk.raised(await desk.send("now"))
+        told = await desk.service.handle(ResolveTask(task_id=task.id, verdict="delivered"), Caller(via_socket=True))
+        assert (told.state, told.attention) == (TaskState.WORKING, "")
+        assert desk.driver.confirmed
+        desk.driver.go_on.set()
+
+        ended = await desk.finished(task)
         assert (ended.state, ended.artifacts[0].text) == (TaskState.COMPLETED, "late")
-        assert len(driver.turns) == 1
-
-    asyncio.run(story())
+        assert [receipt.step for receipt in ended.receipts].count(ReceiptStep.SUBMITTED) == 1
 
 
-def test_a_person_who_saw_it_delivered_gets_the_answer_of_the_turn() -> None:
-    async def story() -> None:
-        desk = Desk(FakeDriver(doubtful))
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await desk.raised(await desk.send("now"))
-            told = await desk.service.handle(ResolveTask(task_id=task.id, verdict="delivered"), Caller(via_socket=True))
-            assert (told.state, told.attention) == (TaskState.WORKING, "")
-            assert desk.driver.confirmed
-            desk.driver.go_on.set()
+async def test_a_doubt_that_is_canceled_does_not_hold_up_the_queue() -> None:
+    driver = FakeDriver(lambda turn: doubtful(turn) if turn.message.text == "one" else echo(turn))
+    driver.go_on.clear()
+    driver.holds_before = Answered
+    async with working(Desk(driver)) as desk:
+        task = await desk.raised(await desk.send("one"))
+        other = await desk.send("two")
+        await desk.service.handle(CancelTask(task.id), Caller())
+        await desk.reached(other, "submitted")
 
-            ended = await desk.finished(task)
-            assert (ended.state, ended.artifacts[0].text) == (TaskState.COMPLETED, "late")
-            assert [receipt.step for receipt in ended.receipts].count(ReceiptStep.SUBMITTED) == 1
-
-    asyncio.run(story())
+    assert driver.interrupts == 0
 
 
-def test_a_doubt_that_is_canceled_does_not_hold_up_the_queue() -> None:
-    async def story() -> None:
-        driver = FakeDriver(lambda turn: doubtful(turn) if turn.message.text == "one" else echo(turn))
-        driver.go_on.clear()
-        driver.holds_before = Answered
-        async with working(Desk(driver)) as desk:
-            task = await desk.raised(await desk.send("one"))
-            other = await desk.send("two")
-            await desk.service.handle(CancelTask(task.id), Caller())
-            await desk.reached(other, "submitted")
+async def test_a_task_takes_no_second_message_while_the_first_is_on_its_way() -> None:
+    desk = Desk()
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await desk.reached(await desk.send("one"), "submitted")
 
-        assert driver.interrupts == 0
-
-    asyncio.run(story())
+        with pytest.raises(Conflict):
+            await desk.send("two", task_id=task.id)
+        assert len((await desk.task(task.id)).history) == 1
 
 
-def test_a_task_takes_no_second_message_while_the_first_is_on_its_way() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await desk.reached(await desk.send("one"), "submitted")
-
-            with pytest.raises(Conflict):
-                await desk.send("two", task_id=task.id)
-            assert len((await desk.task(task.id)).history) == 1
-
-    asyncio.run(story())
-
-
-def test_an_answer_to_a_question_that_is_sent_twice_is_taken_once() -> None:
+async def test_an_answer_to_a_question_that_is_sent_twice_is_taken_once() -> None:
     def asks_first(turn: Turn) -> list[TurnEvent]:
         return [Submitted("script", ""), InputRequested((TextPart(text="where?"),)) if turn.first else LATE]
 
-    async def story() -> None:
-        desk = Desk(FakeDriver(asks_first))
-        async with working(desk):
-            task = await desk.reached(await desk.send("deploy"), "answered")
-            answer = SendMessage(message=say("here", "m-2"), dialect="synapse", task_id=task.id)
-            for _ in range(2):
-                assert (await desk.service.handle(answer, Caller())).id == task.id
+    desk = Desk(FakeDriver(asks_first))
+    async with working(desk):
+        task = await desk.reached(await desk.send("deploy"), "answered")
+        answer = SendMessage(message=say("here", "m-2"), dialect="synapse", task_id=task.id)
+        for _ in range(2):
+            assert (await desk.service.handle(answer, Caller())).id == task.id
 
-            assert (await desk.finished(task)).state is TaskState.COMPLETED
-        assert [turn.message.text for turn in desk.driver.turns] == ["deploy", "here"]
-
-    asyncio.run(story())
+        assert (await desk.finished(task)).state is TaskState.COMPLETED
+    assert [turn.message.text for turn in desk.driver.turns] == ["deploy", "here"]
 
 
-def test_held_messages_count_as_waiting() -> None:
-    async def story() -> None:
-        desk = Desk(queue_limit=3, pair_per_minute=1)
-        for text in ("delivered", "held", "held too"):
-            await desk.send(text, sender=claude())
+async def test_held_messages_count_as_waiting() -> None:
+    desk = Desk(queue_limit=3, pair_per_minute=1)
+    for text in ("delivered", "held", "held too"):
+        await desk.send(text, sender=claude())
 
-        with pytest.raises(QueueFull):
-            await desk.send("one too many", sender=claude())
-
-    asyncio.run(story())
+    with pytest.raises(QueueFull):
+        await desk.send("one too many", sender=claude())
 
 
-def test_a_store_that_fails_for_a_while_stops_neither_the_worker_nor_the_message() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        desk = Desk(store=store)
-        async with working(desk):
-            task = await committed(store, asyncio.ensure_future(desk.send("hello")))
-            await waiting(store, 1)
-            store.fail_next(StoreLocked("somebody holds the lock"))
-            ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
+async def test_a_store_that_fails_for_a_while_stops_neither_the_worker_nor_the_message() -> None:
+    store = SlowStore()
+    desk = Desk(store=store)
+    async with working(desk):
+        task = await committed(store, asyncio.ensure_future(desk.send("hello")))
+        await waiting(store, 1)
+        store.fail_next(StoreLocked("somebody holds the lock"))
+        ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
 
-        assert ended.state is TaskState.COMPLETED
-        assert len(desk.driver.turns) == 1
-
-    asyncio.run(story())
+    assert ended.state is TaskState.COMPLETED
+    assert len(desk.driver.turns) == 1
 
 
-def test_an_answer_that_cannot_be_stored_at_once_is_stored_later() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        desk = Desk(store=store)
-        desk.driver.plot = rate_limited
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await committed(store, asyncio.ensure_future(desk.send("hello")))
-            await committed(store, asyncio.ensure_future(desk.reached(task, "typed")))
-            desk.driver.go_on.set()
-            await waiting(store, 1)
-            store.fail_next(StoreLocked("somebody holds the lock"))
-            ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
+async def test_an_answer_that_cannot_be_stored_at_once_is_stored_later() -> None:
+    store = SlowStore()
+    desk = Desk(store=store)
+    desk.driver.plot = rate_limited
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await committed(store, asyncio.ensure_future(desk.send("hello")))
+        await committed(store, asyncio.ensure_future(desk.reached(task, "typed")))
+        desk.driver.go_on.set()
+        await waiting(store, 1)
+        store.fail_next(StoreLocked("somebody holds the lock"))
+        ended = await committed(store, asyncio.ensure_future(desk.finished(task)))
 
-        assert ended.reason == "rate_limited"
-        assert len(desk.driver.turns) == 1
-
-    asyncio.run(story())
+    assert ended.reason == "rate_limited"
+    assert len(desk.driver.turns) == 1
 
 
 async def breath() -> None:

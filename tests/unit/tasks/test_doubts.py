@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -43,19 +42,16 @@ class Droppable(FakeDriver):
 @pytest.mark.parametrize(
     ("end", "state"), [(CancelTask, TaskState.CANCELED), (as_failed, TaskState.FAILED)], ids=["canceled", "failed"]
 )
-def test_what_is_in_doubt_before_enter_is_taken_out_of_the_input(
+async def test_what_is_in_doubt_before_enter_is_taken_out_of_the_input(
     end: Callable[[str], CancelTask | ResolveTask], state: TaskState
 ) -> None:
-    async def story() -> None:
-        driver = Droppable(doubtful)
-        driver.go_on.clear()
-        async with working(Desk(driver)) as desk:
-            task = await desk.raised(await desk.send("one"))
-            ended: Task = await desk.service.handle(end(task.id), Caller(via_socket=True))
-            assert (ended.state, driver.is_dropped, driver.interrupts) == (state, True, 0)
+    driver = Droppable(doubtful)
+    driver.go_on.clear()
+    async with working(Desk(driver)) as desk:
+        task = await desk.raised(await desk.send("one"))
+        ended: Task = await desk.service.handle(end(task.id), Caller(via_socket=True))
+        assert (ended.state, driver.is_dropped, driver.interrupts) == (state, True, 0)
 
-            assert (await desk.finished(await desk.send("two"))).state is TaskState.COMPLETED
-            assert (await desk.task(task.id)).state is state
-        assert driver.typed == ["one", "two"]
-
-    asyncio.run(story())
+        assert (await desk.finished(await desk.send("two"))).state is TaskState.COMPLETED
+        assert (await desk.task(task.id)).state is state
+    assert driver.typed == ["one", "two"]

@@ -51,129 +51,108 @@ def shut_desk(why: str, reason: HoldReason) -> Desk:
     return desk
 
 
-def test_without_messages_nothing_is_held() -> None:
-    async def story() -> None:
-        async with working(shut_desk(*PERSON)) as desk:
-            assert await held(desk) is None
-
-    asyncio.run(story())
+async def test_without_messages_nothing_is_held() -> None:
+    async with working(shut_desk(*PERSON)) as desk:
+        assert await held(desk) is None
 
 
-def test_what_waits_says_why_and_since_when_until_it_flows() -> None:
-    async def story() -> None:
-        async with working(shut_desk(*PERSON)) as desk:
-            begun = desk.clock.now()
-            tasks = [await desk.send("one"), await desk.send("two")]
-            await settle()
-            desk.clock.advance(29)
-            found = await held(desk)
-            assert found is not None
-            assert (found.reason, found.why, found.messages) == (PERSON[1], PERSON[0], 2)
-            assert (found.since, found.task_id, found.is_overdue) == (begun, tasks[0].id, False)
-            desk.clock.advance(1)
-            found = await held(desk)
-            assert found is not None
-            assert found.is_overdue
+async def test_what_waits_says_why_and_since_when_until_it_flows() -> None:
+    async with working(shut_desk(*PERSON)) as desk:
+        begun = desk.clock.now()
+        tasks = [await desk.send("one"), await desk.send("two")]
+        await settle()
+        desk.clock.advance(29)
+        found = await held(desk)
+        assert found is not None
+        assert (found.reason, found.why, found.messages) == (PERSON[1], PERSON[0], 2)
+        assert (found.since, found.task_id, found.is_overdue) == (begun, tasks[0].id, False)
+        desk.clock.advance(1)
+        found = await held(desk)
+        assert found is not None
+        assert found.is_overdue
 
-            desk.driver.gate = None
-            desk.driver.ready.set()
-            for task in tasks:
-                await desk.finished(task)
-            assert await held(desk) is None
-
-    asyncio.run(story())
+        desk.driver.gate = None
+        desk.driver.ready.set()
+        for task in tasks:
+            await desk.finished(task)
+        assert await held(desk) is None
 
 
-def test_the_time_that_the_agent_was_at_work_does_not_count() -> None:
-    async def story() -> None:
-        async with working(shut_desk("the agent is working", HoldReason.WORKING)) as desk:
-            await desk.send("one")
-            await settle()
-            desk.clock.advance(3600)
-            found = await held(desk)
-            assert found is not None
-            assert (found.reason, found.is_overdue) == (HoldReason.WORKING, False)
+async def test_the_time_that_the_agent_was_at_work_does_not_count() -> None:
+    async with working(shut_desk("the agent is working", HoldReason.WORKING)) as desk:
+        await desk.send("one")
+        await settle()
+        desk.clock.advance(3600)
+        found = await held(desk)
+        assert found is not None
+        assert (found.reason, found.is_overdue) == (HoldReason.WORKING, False)
 
-            desk.driver.gate, desk.driver.since = PERSON, desk.clock.now()
-            found = await held(desk)
-            assert found is not None
-            assert (found.since, found.is_overdue) == (desk.clock.now(), False)
-
-    asyncio.run(story())
+        desk.driver.gate, desk.driver.since = PERSON, desk.clock.now()
+        found = await held(desk)
+        assert found is not None
+        assert (found.since, found.is_overdue) == (desk.clock.now(), False)
 
 
-def test_a_turn_that_runs_holds_nothing() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.go_on.clear()
-        async with working(desk):
-            await desk.reached(await desk.send("long work"), "submitted")
-            await desk.send("next")
-            desk.clock.advance(3600)
+async def test_a_turn_that_runs_holds_nothing() -> None:
+    desk = Desk()
+    desk.driver.go_on.clear()
+    async with working(desk):
+        await desk.reached(await desk.send("long work"), "submitted")
+        await desk.send("next")
+        desk.clock.advance(3600)
 
-            assert await held(desk) is None
-            desk.driver.restless_since = desk.clock.now() - timedelta(minutes=1)
-            found = await held(desk)
-            assert found is not None
-            assert (found.reason, found.messages, found.is_overdue) == (HoldReason.NEVER_RESTS, 1, True)
-
-    asyncio.run(story())
+        assert await held(desk) is None
+        desk.driver.restless_since = desk.clock.now() - timedelta(minutes=1)
+        found = await held(desk)
+        assert found is not None
+        assert (found.reason, found.messages, found.is_overdue) == (HoldReason.NEVER_RESTS, 1, True)
 
 
-def test_a_message_in_doubt_holds_those_behind_it() -> None:
+async def test_a_message_in_doubt_holds_those_behind_it() -> None:
     def doubtful(_turn: Turn) -> list[TurnEvent]:
         return [Typing(), DeliveryUncertain("nothing shows that it was taken"), Submitted("screen", "never")]
 
-    async def story() -> None:
-        desk = Desk(FakeDriver(doubtful))
-        desk.driver.go_on.clear()
-        async with working(desk):
-            task = await desk.raised(await desk.send("one"))
-            assert await held(desk) is None
-            await desk.send("two")
-            desk.clock.advance(31)
-            found = await held(desk)
+    desk = Desk(FakeDriver(doubtful))
+    desk.driver.go_on.clear()
+    async with working(desk):
+        task = await desk.raised(await desk.send("one"))
+        assert await held(desk) is None
+        await desk.send("two")
+        desk.clock.advance(31)
+        found = await held(desk)
 
-            assert found is not None
-            assert (found.reason, found.task_id, found.messages) == (HoldReason.IN_DOUBT, task.id, 1)
-            assert found.why == f"task {task.short_id} is in doubt: nothing shows that it was taken"
-            assert found.is_overdue
-
-    asyncio.run(story())
+        assert found is not None
+        assert (found.reason, found.task_id, found.messages) == (HoldReason.IN_DOUBT, task.id, 1)
+        assert found.why == f"task {task.short_id} is in doubt: nothing shows that it was taken"
+        assert found.is_overdue
 
 
-def test_a_question_in_a_turn_holds_those_behind_it() -> None:
-    async def story() -> None:
-        async with working(Desk(asks(PERMISSION))) as desk:
-            await asked(desk)
-            await desk.send("two")
-            found = await held(desk)
+async def test_a_question_in_a_turn_holds_those_behind_it() -> None:
+    async with working(Desk(asks(PERMISSION))) as desk:
+        await asked(desk)
+        await desk.send("two")
+        found = await held(desk)
 
-            assert found is not None
-            assert found.reason is HoldReason.DIALOG
-
-    asyncio.run(story())
+        assert found is not None
+        assert found.reason is HoldReason.DIALOG
 
 
 @pytest.mark.timeout(20)
-def test_a_store_that_cannot_be_written_is_the_reason_until_it_can() -> None:
-    async def story() -> None:
-        store = FullStore()
-        desk = Desk(store=store)
-        desk.driver.ready.clear()
-        async with working(desk):
-            task = await desk.send("one")
-            store.is_full = True
-            desk.driver.ready.set()
-            while (found := await held(desk)) is None:
-                await settle()
+async def test_a_store_that_cannot_be_written_is_the_reason_until_it_can() -> None:
+    store = FullStore()
+    desk = Desk(store=store)
+    desk.driver.ready.clear()
+    async with working(desk):
+        task = await desk.send("one")
+        store.is_full = True
+        desk.driver.ready.set()
+        while (found := await held(desk)) is None:
+            await settle()
 
-            assert (found.reason, found.messages, found.task_id) == (HoldReason.STORE, 1, task.id)
-            assert found.why == "the store cannot be written: no space left for store.db"
-            assert found.hint == "free some space: `df -h`"
-            assert desk.driver.typed == []
-            store.is_full = False
-            await desk.finished(task)
-            assert await held(desk) is None
-
-    asyncio.run(story())
+        assert (found.reason, found.messages, found.task_id) == (HoldReason.STORE, 1, task.id)
+        assert found.why == "the store cannot be written: no space left for store.db"
+        assert found.hint == "free some space: `df -h`"
+        assert desk.driver.typed == []
+        store.is_full = False
+        await desk.finished(task)
+        assert await held(desk) is None

@@ -17,38 +17,37 @@ ME = AgentEntry("synapse-claude-8100", "claude")
 OWN_CLI = Caller(agent_id=ME.agent_id, via_socket=True)
 
 
-def report(caller: Caller, secret: str = "") -> list[Json]:
+async def report(caller: Caller, secret: str = "") -> list[Json]:
     taken: list[Json] = []
     reports = HookReports(ME, HookEndpoint(secret="right", receive=taken.append))
-    asyncio.run(reports.take(ReportSignal(payload={"hook": "Stop"}, secret=secret), caller))
+    await reports.take(ReportSignal(payload={"hook": "Stop"}, secret=secret), caller)
     return taken
 
 
 @pytest.mark.parametrize(("caller", "secret"), [(OWN_CLI, ""), (Caller(), "right")])
-def test_a_report_of_the_own_cli_is_passed_on(caller: Caller, secret: str) -> None:
-    assert report(caller, secret) == [{"hook": "Stop"}]
+async def test_a_report_of_the_own_cli_is_passed_on(caller: Caller, secret: str) -> None:
+    assert await report(caller, secret) == [{"hook": "Stop"}]
 
 
 @pytest.mark.parametrize(
     ("caller", "secret"),
     [(Caller(), ""), (Caller(), "wrong"), (Caller(agent_id="synapse-codex-8120", via_socket=True), "wröng")],
 )
-def test_a_report_of_anybody_else_is_refused(caller: Caller, secret: str) -> None:
+async def test_a_report_of_anybody_else_is_refused(caller: Caller, secret: str) -> None:
     with pytest.raises(AccessDenied):
-        report(caller, secret)
+        await report(caller, secret)
 
 
-def test_an_agent_without_hooks_takes_no_report() -> None:
+async def test_an_agent_without_hooks_takes_no_report() -> None:
     with pytest.raises(UnsupportedOperation):
-        asyncio.run(HookReports(ME, None).take(ReportSignal(payload={}), OWN_CLI))
+        await HookReports(ME, None).take(ReportSignal(payload={}), OWN_CLI)
 
 
-def test_a_hook_that_waits_gets_its_answer_when_there_is_one() -> None:
-    async def story() -> object:
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        reports = HookReports(ME, HookEndpoint(secret="right", receive=lambda _payload: answer))
-        waiting = await reports.take(ReportSignal(payload={"hook": "PermissionRequest"}), OWN_CLI)
-        answer.set_result({"decision": "allow"})
-        return await waiting
+async def test_a_hook_that_waits_gets_its_answer_when_there_is_one() -> None:
+    answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+    reports = HookReports(ME, HookEndpoint(secret="right", receive=lambda _payload: answer))
+    waiting = await reports.take(ReportSignal(payload={"hook": "PermissionRequest"}), OWN_CLI)
+    answer.set_result({"decision": "allow"})
+    result = await waiting
 
-    assert asyncio.run(story()) == {"decision": "allow"}
+    assert result == {"decision": "allow"}

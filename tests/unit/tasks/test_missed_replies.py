@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from synapse.core.agent import AgentEntry
@@ -35,58 +33,49 @@ async def started_again(desk: Desk) -> Desk:
     return again
 
 
-def test_a_reply_that_comes_later_is_a_message_to_the_program_that_was_started_again() -> None:
-    async def story() -> None:
-        before = Desk()
-        waiting = await waiting_task(before)
-        await ask(before.neighbour(CLAUDE), waiting)
-        after = await started_again(before)
-        left = await after.task(waiting.id)
-        assert (left.state, left.metadata["waiter_left"], after.worker.waiting) == (TaskState.SUBMITTED, True, ())
+async def test_a_reply_that_comes_later_is_a_message_to_the_program_that_was_started_again() -> None:
+    before = Desk()
+    waiting = await waiting_task(before)
+    await ask(before.neighbour(CLAUDE), waiting)
+    after = await started_again(before)
+    left = await after.task(waiting.id)
+    assert (left.state, left.metadata["waiter_left"], after.worker.waiting) == (TaskState.SUBMITTED, True, ())
 
-        await after.send("looks good", in_reply_to=waiting.id, caller=Caller(agent_id=CLAUDE.agent_id))
-        assert (await after.task(waiting.id)).artifacts[0].text == "looks good"
-        assert len(after.worker.waiting) == 1
-
-    asyncio.run(story())
+    await after.send("looks good", in_reply_to=waiting.id, caller=Caller(agent_id=CLAUDE.agent_id))
+    assert (await after.task(waiting.id)).artifacts[0].text == "looks good"
+    assert len(after.worker.waiting) == 1
 
 
-def test_a_reply_that_came_while_the_asker_was_away_is_taken_at_its_start() -> None:
-    async def story() -> None:
-        before = Desk()
-        waiting = await waiting_task(before)
-        async with working(before.neighbour(CLAUDE)) as claudes:
-            claudes.courier.nobody_answers = True
-            await claudes.finished(await ask(claudes, waiting))
+async def test_a_reply_that_came_while_the_asker_was_away_is_taken_at_its_start() -> None:
+    before = Desk()
+    waiting = await waiting_task(before)
+    async with working(before.neighbour(CLAUDE)) as claudes:
+        claudes.courier.nobody_answers = True
+        await claudes.finished(await ask(claudes, waiting))
 
-        after = await started_again(before)
-        answered = await after.task(waiting.id)
-        assert (answered.state, answered.artifacts[0].text) == (TaskState.COMPLETED, "echo: review")
-        assert answered.artifacts[0].metadata["inferred"] is True
-        (delivered,) = after.worker.waiting
-        # The agent's own inbox has the answer, so it is proven whose it is.
-        assert typed_sender((await after.task(delivered)).metadata) == CLAUDE.agent_id
-
-    asyncio.run(story())
+    after = await started_again(before)
+    answered = await after.task(waiting.id)
+    assert (answered.state, answered.artifacts[0].text) == (TaskState.COMPLETED, "echo: review")
+    assert answered.artifacts[0].metadata["inferred"] is True
+    (delivered,) = after.worker.waiting
+    # The agent's own inbox has the answer, so it is proven whose it is.
+    assert typed_sender((await after.task(delivered)).metadata) == CLAUDE.agent_id
 
 
 @pytest.mark.parametrize(("failed", "state"), [(False, TaskState.COMPLETED), (True, TaskState.FAILED)])
-def test_what_the_agent_itself_replied_meanwhile_counts_as_that(failed: bool, state: TaskState) -> None:
-    async def story() -> None:
-        before = Desk()
-        waiting = await waiting_task(before)
-        claudes = before.neighbour(CLAUDE)
-        await ask(claudes, waiting)
-        await claudes.service.handle(Reply(message=say("mine"), failed=failed), Caller(agent_id=CLAUDE.agent_id))
+async def test_what_the_agent_itself_replied_meanwhile_counts_as_that(failed: bool, state: TaskState) -> None:
+    before = Desk()
+    waiting = await waiting_task(before)
+    claudes = before.neighbour(CLAUDE)
+    await ask(claudes, waiting)
+    await claudes.service.handle(Reply(message=say("mine"), failed=failed), Caller(agent_id=CLAUDE.agent_id))
 
-        answered = await (await started_again(before)).task(waiting.id)
-        assert answered.state is state
-        if failed:
-            assert answered.note == "mine"
-        else:
-            assert (answered.artifacts[0].text, answered.artifacts[0].metadata["inferred"]) == ("mine", False)
-
-    asyncio.run(story())
+    answered = await (await started_again(before)).task(waiting.id)
+    assert answered.state is state
+    if failed:
+        assert answered.note == "mine"
+    else:
+        assert (answered.artifacts[0].text, answered.artifacts[0].metadata["inferred"]) == ("mine", False)
 
 
 @pytest.mark.parametrize(
@@ -94,15 +83,12 @@ def test_what_the_agent_itself_replied_meanwhile_counts_as_that(failed: bool, st
     [(CLAUDE, Sender(sender_id="synapse-gemini-8110")), (GEMINI, CODEX)],
     ids=["to somebody else", "of somebody else"],
 )
-def test_an_answer_that_only_names_the_task_is_not_taken(answering: AgentEntry, asker: Sender) -> None:
-    async def story() -> None:
-        before = Desk()
-        waiting = await waiting_task(before)
-        async with working(before.neighbour(answering)) as others:
-            await others.finished(await ask(others, waiting, asker))
+async def test_an_answer_that_only_names_the_task_is_not_taken(answering: AgentEntry, asker: Sender) -> None:
+    before = Desk()
+    waiting = await waiting_task(before)
+    async with working(before.neighbour(answering)) as others:
+        await others.finished(await ask(others, waiting, asker))
 
-        after = await started_again(before)
-        ended = await after.task(waiting.id)
-        assert (ended.reason, ended.note) == ("agent_exited", "the program that waited for it is gone")
-
-    asyncio.run(story())
+    after = await started_again(before)
+    ended = await after.task(waiting.id)
+    assert (ended.reason, ended.note) == ("agent_exited", "the program that waited for it is gone")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from synapse.core.driver import Answered, Failed, PartialAnswer, Submitted, Turn, TurnEvent
 from synapse.core.events import ArtifactAdded
 from synapse.core.message import TextPart
@@ -12,19 +10,16 @@ from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
 
 
-def played(*events: TurnEvent) -> tuple[Task, list[ArtifactAdded]]:
+async def played(*events: TurnEvent) -> tuple[Task, list[ArtifactAdded]]:
     """A turn with these events; the task after it, and what was recorded of its text."""
 
     def plot(_turn: Turn) -> list[TurnEvent]:
         return [Submitted("signal", "taken"), *events]
 
-    async def story() -> tuple[Task, list[ArtifactAdded]]:
-        async with working(Desk(FakeDriver(plot))) as desk:
-            task = await desk.finished(await desk.send("weather?"))
-            log = [update.event async for update in desk.journal.updates(task.id)]
-        return task, [event for event in log if isinstance(event, ArtifactAdded)]
-
-    return asyncio.run(story())
+    async with working(Desk(FakeDriver(plot))) as desk:
+        task = await desk.finished(await desk.send("weather?"))
+        log = [update.event async for update in desk.journal.updates(task.id)]
+    return task, [event for event in log if isinstance(event, ArtifactAdded)]
 
 
 def answered(text: str) -> Answered:
@@ -35,8 +30,8 @@ def texts(added: list[ArtifactAdded]) -> list[tuple[str, bool]]:
     return [(event.artifact.text, event.append) for event in added]
 
 
-def test_only_what_is_new_is_recorded_and_the_end_is_exact() -> None:
-    task, added = played(
+async def test_only_what_is_new_is_recorded_and_the_end_is_exact() -> None:
+    task, added = await played(
         PartialAnswer("The ", "signal"),
         PartialAnswer("The end", "signal"),
         PartialAnswer("The end", "signal"),
@@ -50,16 +45,16 @@ def test_only_what_is_new_is_recorded_and_the_end_is_exact() -> None:
     assert (answer.parts, answer.metadata) == ((TextPart(text="The end."),), {"source": "signal", "inferred": True})
 
 
-def test_a_text_that_was_rewritten_replaces_what_was_said() -> None:
-    _, added = played(
+async def test_a_text_that_was_rewritten_replaces_what_was_said() -> None:
+    _, added = await played(
         PartialAnswer("Let me look", "screen"), PartialAnswer("Found it", "screen"), answered("Found it!")
     )
 
     assert texts(added) == [("Let me look", False), ("Found it", False), ("Found it!", False)]
 
 
-def test_what_was_said_before_a_failure_stays_and_is_marked() -> None:
-    task, _ = played(
+async def test_what_was_said_before_a_failure_stays_and_is_marked() -> None:
+    task, _ = await played(
         PartialAnswer("The ", "signal"), PartialAnswer("The wea", "signal"), Failed("api_error", "it broke")
     )
 

@@ -20,112 +20,94 @@ from synapse.core.task import Task, TaskState
 from synapse.tasks.recovery import TYPED_BEFORE_RESTART
 from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
-from tests.fakes.questions import CHOICE, DONE, PERMISSION, PERSON, TAKEN, answer, asked, asks, is_asked, play
+from tests.fakes.questions import CHOICE, DONE, PERMISSION, PERSON, TAKEN, answer, asked, asks, is_asked
 
 
-def test_what_is_asked_is_kept_in_the_task_which_waits_for_input() -> None:
-    async def story() -> None:
-        async with working(Desk(asks(PERMISSION))) as desk:
-            task = await asked(desk)
+async def test_what_is_asked_is_kept_in_the_task_which_waits_for_input() -> None:
+    async with working(Desk(asks(PERMISSION))) as desk:
+        task = await asked(desk)
 
-            assert (task.state, task.reason) == (TaskState.INPUT_REQUIRED, "waiting_for_person")
-            assert task.note == "Run the command?\nrm -r build\n1. Yes\n2. No"
-            assert task.metadata["question"]["options"][1] == {"key": "2", "label": "No", "leaning": "deny"}
-            assert task.metadata["question"]["asked_at"].endswith("Z")
-            assert desk.worker.current == task.id
-
-    play(story())
+        assert (task.state, task.reason) == (TaskState.INPUT_REQUIRED, "waiting_for_person")
+        assert task.note == "Run the command?\nrm -r build\n1. Yes\n2. No"
+        assert task.metadata["question"]["options"][1] == {"key": "2", "label": "No", "leaning": "deny"}
+        assert task.metadata["question"]["asked_at"].endswith("Z")
+        assert desk.worker.current == task.id
 
 
-def test_nobody_sees_a_task_that_waits_for_a_person_without_a_question() -> None:
-    async def story() -> None:
-        async with working(Desk(asks(PERMISSION, replace(PERMISSION, id="q-2")))) as desk:
-            seen: list[tuple[bool, bool]] = []
-            desk.journal.listen(
-                lambda update: seen.append(
-                    (update.task.reason == "waiting_for_person", open_question(update.task) is not None)
-                )
+async def test_nobody_sees_a_task_that_waits_for_a_person_without_a_question() -> None:
+    async with working(Desk(asks(PERMISSION, replace(PERMISSION, id="q-2")))) as desk:
+        seen: list[tuple[bool, bool]] = []
+        desk.journal.listen(
+            lambda update: seen.append(
+                (update.task.reason == "waiting_for_person", open_question(update.task) is not None)
             )
-            task = await asked(desk)
-            await answer(desk, task_id=task.id, verdict="allow")
-            await is_asked(desk, task)
-            await desk.service.handle(CancelTask(task.id), PERSON)
+        )
+        task = await asked(desk)
+        await answer(desk, task_id=task.id, verdict="allow")
+        await is_asked(desk, task)
+        await desk.service.handle(CancelTask(task.id), PERSON)
 
-            assert {waits for waits, _ in seen} == {True, False}
-            assert all(waits == asks for waits, asks in seen)
-
-    play(story())
-
-
-def test_the_status_names_the_task_that_asks() -> None:
-    async def story() -> None:
-        async with working(Desk(asks(PERMISSION))) as desk:
-            task = await asked(desk)
-            status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
-
-            assert status.asking is not None
-            assert status.asking.id == task.id
-
-    play(story())
+        assert {waits for waits, _ in seen} == {True, False}
+        assert all(waits == asks for waits, asks in seen)
 
 
-def test_proof_and_progress_that_come_late_leave_the_question_open() -> None:
+async def test_the_status_names_the_task_that_asks() -> None:
+    async with working(Desk(asks(PERMISSION))) as desk:
+        task = await asked(desk)
+        status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+
+        assert status.asking is not None
+        assert status.asking.id == task.id
+
+
+async def test_proof_and_progress_that_come_late_leave_the_question_open() -> None:
     plot: list[TurnEvent] = [Typing(), QuestionRaised(PERMISSION), TAKEN, Progress("…"), Resumed("keys"), DONE]
 
-    async def story() -> None:
-        async with working(Desk(FakeDriver(lambda _: plot))) as desk:
-            task = await desk.reached(await asked(desk), "submitted")
+    async with working(Desk(FakeDriver(lambda _: plot))) as desk:
+        task = await desk.reached(await asked(desk), "submitted")
 
-            assert (await desk.task(task.id)).state is TaskState.INPUT_REQUIRED
-            await answer(desk, task_id=task.id, verdict="allow")
-            assert (await desk.finished(task)).state is TaskState.COMPLETED
-
-    play(story())
+        assert (await desk.task(task.id)).state is TaskState.INPUT_REQUIRED
+        await answer(desk, task_id=task.id, verdict="allow")
+        assert (await desk.finished(task)).state is TaskState.COMPLETED
 
 
 @pytest.mark.parametrize("end", [DONE, Deferred("a dialog opened")], ids=["an answer", "not now"])
-def test_the_end_of_the_turn_is_the_end_of_its_question(end: TurnEvent) -> None:
+async def test_the_end_of_the_turn_is_the_end_of_its_question(end: TurnEvent) -> None:
     attempts: list[Turn] = []
 
     def plot(turn: Turn) -> list[TurnEvent]:
         attempts.append(turn)
         return [Typing(), QuestionRaised(PERMISSION), end] if len(attempts) == 1 else [Typing(), TAKEN, DONE]
 
-    async def story() -> None:
-        driver = FakeDriver(plot)
-        driver.go_on.clear()
-        async with working(Desk(driver)) as desk:
-            task = await asked(desk)
-            states: list[TaskState] = []
-            desk.journal.listen(
-                lambda update: states.append(update.event.state) if isinstance(update.event, StateChanged) else None
-            )
-            driver.go_on.set()
-            done = await desk.finished(task)
+    driver = FakeDriver(plot)
+    driver.go_on.clear()
+    async with working(Desk(driver)) as desk:
+        task = await asked(desk)
+        states: list[TaskState] = []
+        desk.journal.listen(
+            lambda update: states.append(update.event.state) if isinstance(update.event, StateChanged) else None
+        )
+        driver.go_on.set()
+        done = await desk.finished(task)
 
-            assert "question" not in done.metadata
-            between = [TaskState.WORKING] if end is DONE else [TaskState.SUBMITTED, TaskState.WORKING]
-            assert states == [*between, TaskState.COMPLETED]
-
-    play(story())
+        assert "question" not in done.metadata
+        between = [TaskState.WORKING] if end is DONE else [TaskState.SUBMITTED, TaskState.WORKING]
+        assert states == [*between, TaskState.COMPLETED]
 
 
-def test_what_was_asked_when_the_host_ended_has_failed_with_its_program() -> None:
-    async def story() -> None:
-        desk = Desk(asks(PERMISSION))
-        async with working(desk):
-            task = await asked(desk)
-        again = Desk(store=desk.store)
-        await again.recover()
-        ended = await again.task(task.id)
+async def test_what_was_asked_when_the_host_ended_has_failed_with_its_program() -> None:
+    desk = Desk(asks(PERMISSION))
+    async with working(desk):
+        task = await asked(desk)
+    again = Desk(store=desk.store)
+    await again.recover()
+    ended = await again.task(task.id)
 
-        assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
-        assert "question" not in ended.metadata
-
-    play(story())
+    assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
+    assert "question" not in ended.metadata
 
 
-def test_a_message_in_doubt_stays_in_doubt_over_a_restart_without_its_question() -> None:
+async def test_a_message_in_doubt_stays_in_doubt_over_a_restart_without_its_question() -> None:
     plot: list[TurnEvent] = [
         Typing(),
         DeliveryUncertain("was it taken?"),
@@ -134,82 +116,67 @@ def test_a_message_in_doubt_stays_in_doubt_over_a_restart_without_its_question()
         DONE,
     ]
 
-    async def story() -> None:
-        desk = Desk(FakeDriver(lambda _: plot))
-        async with working(desk):
-            task = await asked(desk)
-        again = Desk(store=desk.store)
-        await again.recover()
-        left = await again.task(task.id)
+    desk = Desk(FakeDriver(lambda _: plot))
+    async with working(desk):
+        task = await asked(desk)
+    again = Desk(store=desk.store)
+    await again.recover()
+    left = await again.task(task.id)
 
-        assert (left.state, left.attention) == (TaskState.SUBMITTED, TYPED_BEFORE_RESTART)
-        assert "question" not in left.metadata
-
-    play(story())
+    assert (left.state, left.attention) == (TaskState.SUBMITTED, TYPED_BEFORE_RESTART)
+    assert "question" not in left.metadata
 
 
-def test_a_cancel_says_no_to_what_is_asked_and_then_interrupts() -> None:
-    async def story() -> None:
-        async with working(Desk(asks(PERMISSION))) as desk:
-            task = await asked(desk)
-            desk.driver.go_on.clear()
-            canceled: Task = await desk.service.handle(CancelTask(task.id), PERSON)
+async def test_a_cancel_says_no_to_what_is_asked_and_then_interrupts() -> None:
+    async with working(Desk(asks(PERMISSION))) as desk:
+        task = await asked(desk)
+        desk.driver.go_on.clear()
+        canceled: Task = await desk.service.handle(CancelTask(task.id), PERSON)
 
-            assert canceled.state is TaskState.CANCELED
-            assert "question" not in canceled.metadata
-            assert desk.driver.choices == [Choice(option="2")]
-            assert desk.driver.interrupts == 1
-
-    play(story())
+        assert canceled.state is TaskState.CANCELED
+        assert "question" not in canceled.metadata
+        assert desk.driver.choices == [Choice(option="2")]
+        assert desk.driver.interrupts == 1
 
 
-def test_a_cancel_leaves_a_question_that_cannot_be_denied_for_a_person_to_see() -> None:
-    async def story() -> None:
-        async with working(Desk(asks(CHOICE))) as desk:
-            task = await asked(desk)
-            await desk.service.handle(CancelTask(task.id), PERSON)
-            status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+async def test_a_cancel_leaves_a_question_that_cannot_be_denied_for_a_person_to_see() -> None:
+    async with working(Desk(asks(CHOICE))) as desk:
+        task = await asked(desk)
+        await desk.service.handle(CancelTask(task.id), PERSON)
+        status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
 
-            assert (status.view.question, status.asking) == (CHOICE, None)
-            assert (desk.driver.choices, desk.driver.interrupts) == ([], 0)
-            assert await answer(desk, option="1") is None
-
-    play(story())
+        assert (status.view.question, status.asking) == (CHOICE, None)
+        assert (desk.driver.choices, desk.driver.interrupts) == ([], 0)
+        assert await answer(desk, option="1") is None
 
 
-def test_a_cancel_is_done_though_the_program_cannot_be_told_no_from_here() -> None:
+async def test_a_cancel_is_done_though_the_program_cannot_be_told_no_from_here() -> None:
     class Deaf(FakeDriver):
         @override
         async def answer(self, question_id: str, choice: Choice) -> str:
             raise InvalidChoice(f"{question_id} cannot be answered by keys: {choice.option}", ())
 
-    async def story() -> None:
-        plot: list[TurnEvent] = [Typing(), TAKEN, QuestionRaised(PERMISSION), Resumed("keys"), DONE]
-        async with working(Desk(Deaf(lambda _: plot))) as desk:
-            task = await asked(desk)
-            canceled: Task = await desk.service.handle(CancelTask(task.id), PERSON)
-            status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+    plot: list[TurnEvent] = [Typing(), TAKEN, QuestionRaised(PERMISSION), Resumed("keys"), DONE]
+    async with working(Desk(Deaf(lambda _: plot))) as desk:
+        task = await asked(desk)
+        canceled: Task = await desk.service.handle(CancelTask(task.id), PERSON)
+        status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
 
-            assert canceled.state is TaskState.CANCELED
-            assert status.view.question == PERMISSION
-            assert desk.driver.interrupts == 0
-
-    play(story())
+        assert canceled.state is TaskState.CANCELED
+        assert status.view.question == PERMISSION
+        assert desk.driver.interrupts == 0
 
 
-def test_priority_5_waits_for_the_answer_and_interrupts_behind_it() -> None:
-    async def story() -> None:
-        async with working(Desk(asks(PERMISSION))) as desk:
-            task = await asked(desk)
-            desk.driver.go_on.clear()
-            urgent = await desk.send("stop!", priority=5)
-            assert desk.driver.typed == ["work"]
+async def test_priority_5_waits_for_the_answer_and_interrupts_behind_it() -> None:
+    async with working(Desk(asks(PERMISSION))) as desk:
+        task = await asked(desk)
+        desk.driver.go_on.clear()
+        urgent = await desk.send("stop!", priority=5)
+        assert desk.driver.typed == ["work"]
 
-            await answer(desk, task_id=task.id, verdict="allow")
-            ended = await desk.finished(task)
-            await is_asked(desk, urgent)
+        await answer(desk, task_id=task.id, verdict="allow")
+        ended = await desk.finished(task)
+        await is_asked(desk, urgent)
 
-            assert (ended.state, ended.reason) == (TaskState.CANCELED, "interrupted")
-            assert desk.driver.typed == ["work", "stop!"]
-
-    play(story())
+        assert (ended.state, ended.reason) == (TaskState.CANCELED, "interrupted")
+        assert desk.driver.typed == ["work", "stop!"]

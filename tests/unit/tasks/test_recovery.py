@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from synapse.core.caller import Caller
@@ -35,146 +33,116 @@ async def left_by(desk: Desk) -> Task:
         return await desk.reached(await desk.send("hello"), "typed")
 
 
-def test_a_queued_task_goes_on_after_a_restart() -> None:
-    async def story() -> None:
-        before = Desk()
-        task = await before.send("hello")
-        after = Desk(store=before.store)
-        await after.recover()
+async def test_a_queued_task_goes_on_after_a_restart() -> None:
+    before = Desk()
+    task = await before.send("hello")
+    after = Desk(store=before.store)
+    await after.recover()
 
-        assert after.worker.waiting == (task.id,)
-
-    asyncio.run(story())
+    assert after.worker.waiting == (task.id,)
 
 
-def test_instructions_for_an_agent_that_is_gone_are_not_told_to_the_next_one() -> None:
-    async def story() -> None:
-        before = Desk()
-        task = await before.intake.instruct("you are codex-8120")
-        after = Desk(store=before.store)
-        await after.recover()
-        ended = await after.task(task.id)
+async def test_instructions_for_an_agent_that_is_gone_are_not_told_to_the_next_one() -> None:
+    before = Desk()
+    task = await before.intake.instruct("you are codex-8120")
+    after = Desk(store=before.store)
+    await after.recover()
+    ended = await after.task(task.id)
 
-        assert after.worker.waiting == ()
-        assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
-
-    asyncio.run(story())
+    assert after.worker.waiting == ()
+    assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
 
 
-def test_a_task_that_ran_has_failed_because_its_program_is_gone() -> None:
-    async def story() -> None:
-        before = Desk()
-        before.driver.go_on.clear()
-        async with working(before):
-            task = await before.reached(await before.send("hello"), "submitted")
-        after = Desk(store=before.store)
-        await after.recover()
-        ended = await after.task(task.id)
+async def test_a_task_that_ran_has_failed_because_its_program_is_gone() -> None:
+    before = Desk()
+    before.driver.go_on.clear()
+    async with working(before):
+        task = await before.reached(await before.send("hello"), "submitted")
+    after = Desk(store=before.store)
+    await after.recover()
+    ended = await after.task(task.id)
 
-        assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
-
-    asyncio.run(story())
+    assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
 
 
 @pytest.mark.parametrize("step", ["typed", "submitted"])
-def test_a_task_that_the_agent_still_has_is_followed_again_before_all_that_waits(step: str) -> None:
-    async def story() -> None:
-        before = Desk(FakeDriver(only_typed) if step == "typed" else None)
-        before.driver.go_on.clear()
-        async with working(before):
-            task = await before.reached(await before.send("hello"), step)
-            urgent = await before.send("urgent", priority=4)
-        driver = FakeDriver(followed_to_its_end)
-        async with working(Desk(driver, store=before.store)) as after:
-            await after.recover(lambda left: left.id == task.id)
-            done = await after.finished(task)
-            await after.finished(urgent)
+async def test_a_task_that_the_agent_still_has_is_followed_again_before_all_that_waits(step: str) -> None:
+    before = Desk(FakeDriver(only_typed) if step == "typed" else None)
+    before.driver.go_on.clear()
+    async with working(before):
+        task = await before.reached(await before.send("hello"), step)
+        urgent = await before.send("urgent", priority=4)
+    driver = FakeDriver(followed_to_its_end)
+    async with working(Desk(driver, store=before.store)) as after:
+        await after.recover(lambda left: left.id == task.id)
+        done = await after.finished(task)
+        await after.finished(urgent)
 
-        assert done.state is TaskState.COMPLETED
-        assert sum(receipt.step == "typed" for receipt in done.receipts) == 1
-        assert [(turn.task_id, turn.resumed) for turn in driver.turns] == [(task.id, True), (urgent.id, False)]
-
-    asyncio.run(story())
+    assert done.state is TaskState.COMPLETED
+    assert sum(receipt.step == "typed" for receipt in done.receipts) == 1
+    assert [(turn.task_id, turn.resumed) for turn in driver.turns] == [(task.id, True), (urgent.id, False)]
 
 
-def test_a_typed_but_unproven_task_is_never_typed_again_by_itself() -> None:
-    async def story() -> None:
-        before = Desk(FakeDriver(only_typed))
-        task = await left_by(before)
-        after = Desk(store=before.store)
-        await after.recover()
+async def test_a_typed_but_unproven_task_is_never_typed_again_by_itself() -> None:
+    before = Desk(FakeDriver(only_typed))
+    task = await left_by(before)
+    after = Desk(store=before.store)
+    await after.recover()
 
-        assert after.worker.waiting == ()
-        assert (await after.task(task.id)).attention == recovery.TYPED_BEFORE_RESTART
-
-    asyncio.run(story())
+    assert after.worker.waiting == ()
+    assert (await after.task(task.id)).attention == recovery.TYPED_BEFORE_RESTART
 
 
 @pytest.mark.parametrize(
     ("verdict", "state", "step"),
     [("delivered", TaskState.COMPLETED, "answered"), ("fail", TaskState.FAILED, "failed")],
 )
-def test_a_person_ends_the_doubt(verdict: str, state: TaskState, step: str) -> None:
-    async def story() -> None:
-        before = Desk(FakeDriver(only_typed))
-        task = await left_by(before)
-        after = Desk(store=before.store)
+async def test_a_person_ends_the_doubt(verdict: str, state: TaskState, step: str) -> None:
+    before = Desk(FakeDriver(only_typed))
+    task = await left_by(before)
+    after = Desk(store=before.store)
+    await after.recover()
+    ended = await after.service.handle(ResolveTask(task_id=task.short_id, verdict=verdict), Caller(via_socket=True))
+
+    assert (ended.state, ended.receipts[-1].step, ended.attention) == (state, step, "")
+
+
+async def test_a_retry_after_a_restart_types_the_message_to_the_new_program() -> None:
+    before = Desk(FakeDriver(only_typed))
+    task = await left_by(before)
+    async with working(Desk(store=before.store)) as after:
         await after.recover()
-        ended = await after.service.handle(ResolveTask(task_id=task.short_id, verdict=verdict), Caller(via_socket=True))
+        await after.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
-        assert (ended.state, ended.receipts[-1].step, ended.attention) == (state, step, "")
-
-    asyncio.run(story())
+        assert (await after.finished(task)).state is TaskState.COMPLETED
 
 
-def test_a_retry_after_a_restart_types_the_message_to_the_new_program() -> None:
-    async def story() -> None:
-        before = Desk(FakeDriver(only_typed))
-        task = await left_by(before)
-        async with working(Desk(store=before.store)) as after:
-            await after.recover()
-            await after.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
+async def test_an_agent_may_not_decide_about_doubt() -> None:
+    before = Desk(FakeDriver(only_typed))
+    task = await left_by(before)
 
-            assert (await after.finished(task)).state is TaskState.COMPLETED
-
-    asyncio.run(story())
+    with pytest.raises(PersonRequired):
+        await before.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(agent_id=CLAUDE.agent_id))
 
 
-def test_an_agent_may_not_decide_about_doubt() -> None:
-    async def story() -> None:
-        before = Desk(FakeDriver(only_typed))
-        task = await left_by(before)
+async def test_a_task_that_is_not_in_doubt_cannot_be_resolved() -> None:
+    desk = Desk()
+    task = await desk.send("hello")
 
-        with pytest.raises(PersonRequired):
-            await before.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(agent_id=CLAUDE.agent_id))
-
-    asyncio.run(story())
-
-
-def test_a_task_that_is_not_in_doubt_cannot_be_resolved() -> None:
-    async def story() -> None:
-        desk = Desk()
-        task = await desk.send("hello")
-
-        with pytest.raises(Conflict):
-            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
-
-    asyncio.run(story())
+    with pytest.raises(Conflict):
+        await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
 
 @pytest.mark.parametrize(
     "metadata", [{}, {"waits_for": "synapse-claude-8100"}, {"waits_for": "a", "waits_for_inbox": ""}], ids=str
 )
-def test_a_task_that_waited_for_nobody_who_can_be_found_again_has_lost_its_waiter(metadata: Json) -> None:
-    async def story() -> None:
-        before = Desk()
-        create = CreateTask(message=say("review"), dialect="synapse", metadata=metadata)
-        task = await before.service.handle(create, Caller())
-        after = Desk(store=before.store)
-        await after.recover()
+async def test_a_task_that_waited_for_nobody_who_can_be_found_again_has_lost_its_waiter(metadata: Json) -> None:
+    before = Desk()
+    create = CreateTask(message=say("review"), dialect="synapse", metadata=metadata)
+    task = await before.service.handle(create, Caller())
+    after = Desk(store=before.store)
+    await after.recover()
 
-        ended = await after.task(task.id)
-        assert (ended.reason, ended.note) == ("agent_exited", "the program that worked on it is gone")
-        assert task.inbox == ME.inbox
-
-    asyncio.run(story())
+    ended = await after.task(task.id)
+    assert (ended.reason, ended.note) == ("agent_exited", "the program that worked on it is gone")
+    assert task.inbox == ME.inbox

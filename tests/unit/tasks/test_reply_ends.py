@@ -26,114 +26,93 @@ async def asked(desk: Desk, text: str, waiting: str) -> Task:
     return await desk.send(text, sender=claude(), response_expected=True, sender_task_id=waiting, caller=FROM_CLAUDE)
 
 
-def test_an_answer_to_a_sender_that_is_gone_is_kept_on_the_task() -> None:
-    async def story() -> None:
-        async with working(Desk()) as desk:
-            desk.driver.go_on.clear()
-            desk.courier.nobody_answers = True
-            task = await asked(desk, "status?", "t-1")
-            await desk.reached(task, "submitted")
-            with pytest.raises(AgentNotResponding):
-                await desk.service.handle(Reply(message=say("all green")), SOCKET)
-
-            ended = await desk.finished(task)
-            assert (ended.state, ended.artifacts[0].text) == (TaskState.COMPLETED, "all green")
-
-    asyncio.run(story())
-
-
-def test_an_answer_to_a_task_that_has_ended_elsewhere_still_reaches_who_waits() -> None:
-    async def story() -> None:
-        async with working(Desk()) as desk:
-            desk.driver.go_on.clear()
-            task = await asked(desk, "status?", "t-1")
-            await desk.reached(task, "submitted")
-            now = await desk.task(task.id)
-            await desk.journal.record(*outcomes.ended(now, after(9), TaskState.CANCELED, "canceled", "elsewhere"))
+async def test_an_answer_to_a_sender_that_is_gone_is_kept_on_the_task() -> None:
+    async with working(Desk()) as desk:
+        desk.driver.go_on.clear()
+        desk.courier.nobody_answers = True
+        task = await asked(desk, "status?", "t-1")
+        await desk.reached(task, "submitted")
+        with pytest.raises(AgentNotResponding):
             await desk.service.handle(Reply(message=say("all green")), SOCKET)
 
-            assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "all green", False, False)]
-            assert (await desk.task(task.id)).state is TaskState.CANCELED
-
-    asyncio.run(story())
+        ended = await desk.finished(task)
+        assert (ended.state, ended.artifacts[0].text) == (TaskState.COMPLETED, "all green")
 
 
-def test_a_reply_without_a_name_answers_the_turn_that_runs_and_not_what_came_later() -> None:
-    async def story() -> None:
-        async with working(Desk()) as desk:
-            desk.driver.go_on.clear()
-            running = await asked(desk, "first?", "t-1")
-            await desk.reached(running, "submitted")
-            await asked(desk, "second?", "t-2")
-            replied = await desk.service.handle(Reply(message=say("yes")), SOCKET)
+async def test_an_answer_to_a_task_that_has_ended_elsewhere_still_reaches_who_waits() -> None:
+    async with working(Desk()) as desk:
+        desk.driver.go_on.clear()
+        task = await asked(desk, "status?", "t-1")
+        await desk.reached(task, "submitted")
+        now = await desk.task(task.id)
+        await desk.journal.record(*outcomes.ended(now, after(9), TaskState.CANCELED, "canceled", "elsewhere"))
+        await desk.service.handle(Reply(message=say("all green")), SOCKET)
 
-            assert replied.task_id == running.id
-            assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "yes", False, False)]
-
-    asyncio.run(story())
+        assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "all green", False, False)]
+        assert (await desk.task(task.id)).state is TaskState.CANCELED
 
 
-def test_a_message_that_is_to_be_typed_cannot_be_replied_to_in_its_place() -> None:
-    async def story() -> None:
-        desk = Desk()
-        task = await desk.send("do this")
+async def test_a_reply_without_a_name_answers_the_turn_that_runs_and_not_what_came_later() -> None:
+    async with working(Desk()) as desk:
+        desk.driver.go_on.clear()
+        running = await asked(desk, "first?", "t-1")
+        await desk.reached(running, "submitted")
+        await asked(desk, "second?", "t-2")
+        replied = await desk.service.handle(Reply(message=say("yes")), SOCKET)
 
-        with pytest.raises(TaskNotFound):
-            await desk.send("done, believe me", in_reply_to=task.id)
-        assert (await desk.task(task.id)).state is TaskState.SUBMITTED
-
-    asyncio.run(story())
-
-
-def test_whoever_waits_for_all_replies_waits_no_longer_than_they_take() -> None:
-    async def story() -> None:
-        async with working(Desk()) as desk:
-            for number in range(3):
-                await desk.finished(await asked(desk, "status?", f"t-{number}"))
-            async with asyncio.timeout(5):
-                await desk.replies.drain(3600)
-
-            assert len(desk.courier.carried) == 3
-
-    asyncio.run(story())
+        assert replied.task_id == running.id
+        assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "yes", False, False)]
 
 
-def test_whoever_waits_for_an_agent_that_types_nothing_is_answered_too() -> None:
+async def test_a_message_that_is_to_be_typed_cannot_be_replied_to_in_its_place() -> None:
+    desk = Desk()
+    task = await desk.send("do this")
+
+    with pytest.raises(TaskNotFound):
+        await desk.send("done, believe me", in_reply_to=task.id)
+    assert (await desk.task(task.id)).state is TaskState.SUBMITTED
+
+
+async def test_whoever_waits_for_all_replies_waits_no_longer_than_they_take() -> None:
+    async with working(Desk()) as desk:
+        for number in range(3):
+            await desk.finished(await asked(desk, "status?", f"t-{number}"))
+        async with asyncio.timeout(5):
+            await desk.replies.drain(3600)
+
+        assert len(desk.courier.carried) == 3
+
+
+async def test_whoever_waits_for_an_agent_that_types_nothing_is_answered_too() -> None:
     def plot(turn: Turn) -> list[TurnEvent]:
         return echo(turn)[1:]  # without the intent: its end is recorded behind the turn
 
-    async def story() -> None:
-        async with working(Desk(FakeDriver(plot))) as desk:
-            await asked(desk, "status?", "t-1")
-            await asyncio.wait_for(desk.courier.something.wait(), 5)
+    async with working(Desk(FakeDriver(plot))) as desk:
+        await asked(desk, "status?", "t-1")
+        await asyncio.wait_for(desk.courier.something.wait(), 5)
 
-        assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "echo: status?", False, True)]
-
-    asyncio.run(story())
+    assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "echo: status?", False, True)]
 
 
-def test_whoever_waits_for_a_task_that_asked_before_a_restart_gets_its_answer() -> None:
+async def test_whoever_waits_for_a_task_that_asked_before_a_restart_gets_its_answer() -> None:
     def plot(turn: Turn) -> list[TurnEvent]:
         question = InputRequested(parts=(TextPart(text="where?"),))
         return [Typing(), Submitted("screen", "seen"), question] if turn.first else echo(turn)
 
-    async def story() -> None:
-        async with working(Desk(FakeDriver(plot))) as earlier:
-            request = SendMessage(
-                message=say("deploy"),
-                dialect="synapse",
-                sender=claude(),
-                response_expected=True,
-                sender_task_id="t-1",
-            )
-            task = await earlier.settled(request)
-            assert task.state is TaskState.INPUT_REQUIRED
-        desk = Desk(FakeDriver(plot), earlier.store)
-        await desk.recover()
-        async with working(desk):
-            await desk.send("staging", task_id=task.id)
-            await asyncio.wait_for(desk.courier.something.wait(), 5)
+    async with working(Desk(FakeDriver(plot))) as earlier:
+        request = SendMessage(
+            message=say("deploy"),
+            dialect="synapse",
+            sender=claude(),
+            response_expected=True,
+            sender_task_id="t-1",
+        )
+        task = await earlier.settled(request)
+        assert task.state is TaskState.INPUT_REQUIRED
+    desk = Desk(FakeDriver(plot), earlier.store)
+    await desk.recover()
+    async with working(desk):
+        await desk.send("staging", task_id=task.id)
+        await asyncio.wait_for(desk.courier.something.wait(), 5)
 
-        assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "echo: staging", False, True)]
-
-    asyncio.run(story())
+    assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "echo: staging", False, True)]

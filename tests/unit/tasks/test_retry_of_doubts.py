@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -42,45 +41,39 @@ class ClearingDriver(FakeDriver):
         return True
 
 
-def test_the_text_is_taken_out_before_it_is_typed_again() -> None:
+async def test_the_text_is_taken_out_before_it_is_typed_again() -> None:
     taken: list[Turn] = []
 
     def plot(turn: Turn) -> list[TurnEvent]:
         taken.append(turn)
         return [Typing(), DeliveryUncertain("a dialog came before Enter"), NEVER] if len(taken) == 1 else echo(turn)
 
-    async def story() -> None:
-        async with working(Desk(driver)) as desk:
-            task = await desk.send("hello")
-            await desk.raised(task)
-            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
-            ended = await desk.finished(task)
-
-        assert driver.typed == ["hello", "hello"]
-        assert ended.state is TaskState.COMPLETED
-        assert [receipt.step for receipt in ended.receipts][:4] == ["queued", "typed", "queued", "typed"]
-
     driver = ClearingDriver(plot)
     driver.go_on.clear()
-    asyncio.run(story())
+    async with working(Desk(driver)) as desk:
+        task = await desk.send("hello")
+        await desk.raised(task)
+        await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
+        ended = await desk.finished(task)
+
+    assert driver.typed == ["hello", "hello"]
+    assert ended.state is TaskState.COMPLETED
+    assert [receipt.step for receipt in ended.receipts][:4] == ["queued", "typed", "queued", "typed"]
 
 
-def test_a_text_that_turns_out_to_be_taken_is_not_typed_again() -> None:
+async def test_a_text_that_turns_out_to_be_taken_is_not_typed_again() -> None:
     answer = Answered(parts=(TextPart(text="late"),), source="screen")
-
-    async def story() -> None:
-        driver.holds_before = Submitted
-        async with working(Desk(driver)) as desk:
-            task = await desk.send("hello")
-            await desk.raised(task)
-            with pytest.raises(Conflict):
-                await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
-            ended = await desk.finished(task)
-
-        assert (driver.typed, ended.state) == (["hello"], TaskState.COMPLETED)
 
     driver = ClearingDriver(
         lambda _turn: [Typing(), DeliveryUncertain("a dialog"), Submitted("signal", "its hook"), answer]
     )
     driver.go_on.clear()
-    asyncio.run(story())
+    driver.holds_before = Submitted
+    async with working(Desk(driver)) as desk:
+        task = await desk.send("hello")
+        await desk.raised(task)
+        with pytest.raises(Conflict):
+            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
+        ended = await desk.finished(task)
+
+    assert (driver.typed, ended.state) == (["hello"], TaskState.COMPLETED)

@@ -57,93 +57,75 @@ def test_what_has_ended_or_waits_has_settled(state: TaskState) -> None:
     assert is_settled(state) == (state not in (TaskState.SUBMITTED, TaskState.WORKING))
 
 
-def test_the_wait_ends_with_the_answer() -> None:
-    async def conversation() -> Task:
-        async with working(Desk(turns([ANSWER]))) as desk:
-            return await wait(desk, message())
-
-    task = asyncio.run(conversation())
+async def test_the_wait_ends_with_the_answer() -> None:
+    async with working(Desk(turns([ANSWER]))) as desk:
+        task = await wait(desk, message())
 
     assert task.state is TaskState.COMPLETED
     assert [artifact.text for artifact in task.artifacts] == ["done"]
 
 
-def test_the_wait_ends_with_a_question_and_the_next_one_with_the_answer() -> None:
-    async def conversation() -> tuple[Task, Task]:
-        async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
-            asked = await wait(desk, message())
-            return asked, await wait(desk, message("this one", task_id=asked.id, context_id=asked.context_id))
-
-    asked, done = asyncio.run(conversation())
+async def test_the_wait_ends_with_a_question_and_the_next_one_with_the_answer() -> None:
+    async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
+        asked = await wait(desk, message())
+        done = await wait(desk, message("this one", task_id=asked.id, context_id=asked.context_id))
 
     assert asked.state is TaskState.INPUT_REQUIRED
     assert asked.history[-1].text == "which one?"
     assert (done.id, done.state) == (asked.id, TaskState.COMPLETED)
 
 
-def test_the_same_follow_up_twice_at_once_is_one() -> None:
-    async def conversation() -> tuple[list[Task], int]:
-        driver = turns([QUESTION], [ANSWER])
-        async with working(Desk(driver)) as desk:
-            asked = await wait(desk, message())
-            again = message("this one", "m-2", task_id=asked.id)
-            return await asyncio.gather(*[wait(desk, again) for _ in range(3)]), len(driver.turns)
-
-    tasks, taken = asyncio.run(conversation())
+async def test_the_same_follow_up_twice_at_once_is_one() -> None:
+    driver = turns([QUESTION], [ANSWER])
+    async with working(Desk(driver)) as desk:
+        asked = await wait(desk, message())
+        again = message("this one", "m-2", task_id=asked.id)
+        tasks, taken = await asyncio.gather(*[wait(desk, again) for _ in range(3)]), len(driver.turns)
 
     assert {task.state for task in tasks} == {TaskState.COMPLETED}
     assert taken == 2
 
 
-def test_the_same_message_again_waits_for_nothing_more() -> None:
-    async def conversation() -> tuple[Task, Task]:
-        async with working(Desk(turns([ANSWER]))) as desk:
-            return await wait(desk, message(message_id="m-1")), await wait(desk, message(message_id="m-1"))
-
-    first, second = asyncio.run(conversation())
+async def test_the_same_message_again_waits_for_nothing_more() -> None:
+    async with working(Desk(turns([ANSWER]))) as desk:
+        first, second = await wait(desk, message(message_id="m-1")), await wait(desk, message(message_id="m-1"))
 
     assert first == second
 
 
-def test_several_wait_for_the_same_task() -> None:
-    async def conversation() -> list[Task]:
-        desk = Desk(turns([ANSWER]))
-        async with asyncio.timeout(5):
-            waits = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(3)]
-            async with working(desk):
-                return list(await asyncio.gather(*waits))
-
-    tasks = asyncio.run(conversation())
+async def test_several_wait_for_the_same_task() -> None:
+    desk = Desk(turns([ANSWER]))
+    async with asyncio.timeout(5):
+        waits = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(3)]
+        async with working(desk):
+            tasks = list(await asyncio.gather(*waits))
 
     assert {task.state for task in tasks} == {TaskState.COMPLETED}
     assert len({task.id for task in tasks}) == 1
 
 
-def test_whoever_gives_up_waiting_leaves_the_task_and_the_others_alone() -> None:
-    async def conversation() -> Task:
-        desk = Desk(turns([ANSWER]))
-        async with asyncio.timeout(5):
-            leaving, staying = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]
-            leaving.cancel()
-            async with working(desk):
-                task: Task = await staying
-                return task
+async def test_whoever_gives_up_waiting_leaves_the_task_and_the_others_alone() -> None:
+    desk = Desk(turns([ANSWER]))
+    async with asyncio.timeout(5):
+        leaving, staying = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]
+        leaving.cancel()
+        async with working(desk):
+            task: Task = await staying
 
-    assert asyncio.run(conversation()).state is TaskState.COMPLETED
+    assert task.state is TaskState.COMPLETED
 
 
-def test_a_cancel_ends_the_wait() -> None:
-    async def conversation() -> Task:
-        desk = Desk()
-        pending: asyncio.Future[Task] = await desk.service.handle(SendAndWait(message(message_id="m-1")), ME)
-        task = await desk.service.handle(message(message_id="m-1"), ME)
-        await desk.service.handle(CancelTask(task.id, exact=True), ME)
-        return await asyncio.wait_for(pending, 5)
+async def test_a_cancel_ends_the_wait() -> None:
+    desk = Desk()
+    pending: asyncio.Future[Task] = await desk.service.handle(SendAndWait(message(message_id="m-1")), ME)
+    task = await desk.service.handle(message(message_id="m-1"), ME)
+    await desk.service.handle(CancelTask(task.id, exact=True), ME)
+    task = await asyncio.wait_for(pending, 5)
 
-    assert asyncio.run(conversation()).state is TaskState.CANCELED
+    assert task.state is TaskState.CANCELED
 
 
-def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None:
+async def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None:
     class Slow(FakeDriver):
         """Takes its time to be interrupted: so long an urgent message is recorded, and not queued."""
 
@@ -157,29 +139,25 @@ def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None:
             await self.done.wait()
             return await super().interrupt()
 
-    async def conversation() -> Task:
-        driver = Slow()
-        desk = Desk(driver)
-        urgent = message(message_id="m-1", priority=INTERRUPT_PRIORITY)
-        sending = asyncio.ensure_future(desk.settled(urgent))
-        async with asyncio.timeout(5):
-            await driver.asked.wait()
-            [task] = desk.journal.open_tasks()
-            await desk.service.handle(CancelTask(task.id, exact=True), ME)
-            driver.done.set()
-            return await sending
+    driver = Slow()
+    desk = Desk(driver)
+    urgent = message(message_id="m-1", priority=INTERRUPT_PRIORITY)
+    sending = asyncio.ensure_future(desk.settled(urgent))
+    async with asyncio.timeout(5):
+        await driver.asked.wait()
+        [task] = desk.journal.open_tasks()
+        await desk.service.handle(CancelTask(task.id, exact=True), ME)
+        driver.done.set()
+        task = await sending
 
-    assert asyncio.run(conversation()).state is TaskState.CANCELED
+    assert task.state is TaskState.CANCELED
 
 
-def test_a_follower_sees_everything_from_the_first_state_to_the_last() -> None:
+async def test_a_follower_sees_everything_from_the_first_state_to_the_last() -> None:
     artifact = Artifact(artifact_id="log", parts=(TextPart(text="…"),))
 
-    async def conversation() -> list[Update]:
-        async with working(Desk(turns([ArtifactProduced(artifact=artifact), ANSWER]))) as desk:
-            return await follow(desk, message())
-
-    updates = asyncio.run(conversation())
+    async with working(Desk(turns([ArtifactProduced(artifact=artifact), ANSWER]))) as desk:
+        updates = await follow(desk, message())
 
     assert updates[0].event is None
     assert states(updates) == ["submitted", "working", "completed"]
@@ -188,110 +166,91 @@ def test_a_follower_sees_everything_from_the_first_state_to_the_last() -> None:
     assert [update.seq for update in updates] == sorted({update.seq for update in updates})
 
 
-def test_a_question_ends_the_stream_and_the_follow_up_begins_with_the_task() -> None:
-    async def conversation() -> tuple[list[Update], list[Update]]:
-        async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
-            first = await follow(desk, message())
-            return first, await follow(desk, message("this one", task_id=first[-1].task.id))
-
-    first, second = asyncio.run(conversation())
+async def test_a_question_ends_the_stream_and_the_follow_up_begins_with_the_task() -> None:
+    async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
+        first = await follow(desk, message())
+        second = await follow(desk, message("this one", task_id=first[-1].task.id))
 
     assert states(first) == ["submitted", "working", "input_required"]
     assert second[0].event is None
     assert states(second) == ["submitted", "working", "completed"]
 
 
-def test_following_a_message_that_was_answered_gives_its_task_and_ends() -> None:
-    async def conversation() -> list[Update]:
-        async with working(Desk(turns([QUESTION]))) as desk:
-            await follow(desk, message(message_id="m-1"))
-            return await follow(desk, message(message_id="m-1"))
+async def test_following_a_message_that_was_answered_gives_its_task_and_ends() -> None:
+    async with working(Desk(turns([QUESTION]))) as desk:
+        await follow(desk, message(message_id="m-1"))
+        updates = await follow(desk, message(message_id="m-1"))
 
-    assert states(asyncio.run(conversation())) == ["input_required"]
+    assert states(updates) == ["input_required"]
 
 
-def test_an_agent_that_answers_with_a_message_shows_no_task_on_the_way() -> None:
+async def test_an_agent_that_answers_with_a_message_shows_no_task_on_the_way() -> None:
     direct = Answered(parts=(TextPart(text="hi"),), source="script", direct=True)
 
-    async def conversation() -> list[Update]:
-        async with working(Desk(turns([direct]))) as desk, asyncio.timeout(5):
-            settling = TaskWaiter(desk.intake, desk.journal, desk.feed, lambda _: True)
-            return [update async for update in await settling.follow(SendAndFollow(message()), ME)]
-
-    (only,) = asyncio.run(conversation())
+    async with working(Desk(turns([direct]))) as desk, asyncio.timeout(5):
+        settling = TaskWaiter(desk.intake, desk.journal, desk.feed, lambda _: True)
+        (only,) = [update async for update in await settling.follow(SendAndFollow(message()), ME)]
 
     assert only.event is None
     assert (only.task.state, only.task.reason) == (TaskState.COMPLETED, "direct_message")
     assert only.seq > 1
 
 
-def test_a_follow_up_must_name_its_task_whole_and_its_own_context() -> None:
-    async def conversation() -> None:
-        async with working(Desk(turns([QUESTION]))) as desk:
-            task = await wait(desk, message())
+async def test_a_follow_up_must_name_its_task_whole_and_its_own_context() -> None:
+    async with working(Desk(turns([QUESTION]))) as desk:
+        task = await wait(desk, message())
+        with pytest.raises(TaskNotFound):
+            await wait(desk, message(task_id=task.id[:8]))
+        with pytest.raises(InvalidRequest, match="another context"):
+            await wait(desk, message(task_id=task.id, context_id="other"))
+
+
+async def test_an_exact_id_is_no_beginning_of_one() -> None:
+    desk = Desk()
+    task = await desk.send("hello")
+    assert (await desk.service.handle(GetTask(task.id, exact=True), ME)).id == task.id
+    assert (await desk.service.handle(GetTask(task.id[:8]), ME)).id == task.id
+    for wrong in (task.id[:8], "", "nothing"):
+        for request in (GetTask(wrong, exact=True), CancelTask(wrong, exact=True), FollowTask(task_id=wrong)):
             with pytest.raises(TaskNotFound):
-                await wait(desk, message(task_id=task.id[:8]))
-            with pytest.raises(InvalidRequest, match="another context"):
-                await wait(desk, message(task_id=task.id, context_id="other"))
-
-    asyncio.run(conversation())
+                await desk.service.handle(request, ME)
 
 
-def test_an_exact_id_is_no_beginning_of_one() -> None:
-    async def conversation() -> None:
-        desk = Desk()
-        task = await desk.send("hello")
-        assert (await desk.service.handle(GetTask(task.id, exact=True), ME)).id == task.id
-        assert (await desk.service.handle(GetTask(task.id[:8]), ME)).id == task.id
-        for wrong in (task.id[:8], "", "nothing"):
-            for request in (GetTask(wrong, exact=True), CancelTask(wrong, exact=True), FollowTask(task_id=wrong)):
-                with pytest.raises(TaskNotFound):
-                    await desk.service.handle(request, ME)
-
-    asyncio.run(conversation())
-
-
-def test_a_task_of_another_scope_or_inbox_or_that_was_hidden_is_not_there() -> None:
-    async def conversation() -> None:
-        desk = Desk()
-        task = await desk.send("hello")
-        get = GetTask(task.id, exact=True)
-        with pytest.raises(TaskNotFound):
-            await desk.service.handle(get, Caller(scope="other"))
-        with pytest.raises(TaskNotFound):
-            await desk.neighbour(CLAUDE).service.handle(get, ME)
-        await desk.journal.record(TaskHidden(task_id=task.id, at=desk.clock.now()))
-        with pytest.raises(TaskNotFound):
-            await desk.service.handle(get, ME)
-
-    asyncio.run(conversation())
+async def test_a_task_of_another_scope_or_inbox_or_that_was_hidden_is_not_there() -> None:
+    desk = Desk()
+    task = await desk.send("hello")
+    get = GetTask(task.id, exact=True)
+    with pytest.raises(TaskNotFound):
+        await desk.service.handle(get, Caller(scope="other"))
+    with pytest.raises(TaskNotFound):
+        await desk.neighbour(CLAUDE).service.handle(get, ME)
+    await desk.journal.record(TaskHidden(task_id=task.id, at=desk.clock.now()))
+    with pytest.raises(TaskNotFound):
+        await desk.service.handle(get, ME)
 
 
-def test_a_task_that_has_ended_is_not_followed_but_can_be_resumed() -> None:
-    async def conversation() -> list[Update]:
-        async with working(Desk(turns([ANSWER]))) as desk:
-            first = await follow(desk, message())
-            done = first[-1].task
-            with pytest.raises(UnsupportedOperation):
-                await desk.service.handle(FollowTask(task_id=done.id), ME)
-            with pytest.raises(TaskFinished):
-                await wait(desk, message(task_id=done.id))
-            rest = await desk.service.handle(FollowTask(task_id=done.id, after=first[0].seq), ME)
-            resumed = [update async for update in rest]
-            assert [update.seq for update in resumed] == [update.seq for update in first[1:]]
-            return resumed
+async def test_a_task_that_has_ended_is_not_followed_but_can_be_resumed() -> None:
+    async with working(Desk(turns([ANSWER]))) as desk:
+        first = await follow(desk, message())
+        done = first[-1].task
+        with pytest.raises(UnsupportedOperation):
+            await desk.service.handle(FollowTask(task_id=done.id), ME)
+        with pytest.raises(TaskFinished):
+            await wait(desk, message(task_id=done.id))
+        rest = await desk.service.handle(FollowTask(task_id=done.id, after=first[0].seq), ME)
+        resumed = [update async for update in rest]
+        assert [update.seq for update in resumed] == [update.seq for update in first[1:]]
 
-    assert asyncio.run(conversation())[-1].task.state is TaskState.COMPLETED
+    assert resumed[-1].task.state is TaskState.COMPLETED
 
 
-def test_a_follower_of_a_question_hears_what_comes_later() -> None:
-    async def conversation() -> list[str]:
-        async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
-            asked = await wait(desk, message())
-            updates = await desk.service.handle(FollowTask(task_id=asked.id), ME)
-            first = await anext(updates)
-            await wait(desk, message("this one", task_id=asked.id))
-            async with asyncio.timeout(5):
-                return states([first, *[update async for update in updates]])
+async def test_a_follower_of_a_question_hears_what_comes_later() -> None:
+    async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
+        asked = await wait(desk, message())
+        updates = await desk.service.handle(FollowTask(task_id=asked.id), ME)
+        first = await anext(updates)
+        await wait(desk, message("this one", task_id=asked.id))
+        async with asyncio.timeout(5):
+            result = states([first, *[update async for update in updates]])
 
-    assert asyncio.run(conversation()) == ["input_required", "submitted", "working", "completed"]
+    assert result == ["input_required", "submitted", "working", "completed"]

@@ -73,113 +73,95 @@ async def rest(updates: AsyncGenerator[Update, None]) -> list[Update]:
         return [update async for update in updates]
 
 
-def test_what_another_process_records_is_heard_in_its_order_by_all() -> None:
-    async def story() -> None:
-        gateway = Gateway()
-        await gateway.elsewhere.record(opened())
-        readers = [gateway.follow() for _ in range(3)]
-        firsts = [await anext(reader) for reader in readers]
-        assert {first.seq for first in firsts} == {1}
+async def test_what_another_process_records_is_heard_in_its_order_by_all() -> None:
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened())
+    readers = [gateway.follow() for _ in range(3)]
+    firsts = [await anext(reader) for reader in readers]
+    assert {first.seq for first in firsts} == {1}
 
-        reading = [asyncio.ensure_future(rest(reader)) for reader in readers]
-        await gateway.elsewhere.record(moved(TaskState.WORKING))
-        for number in range(20):
-            await gateway.elsewhere.record(handed(f"{number}", append=number > 0))
-        await gateway.elsewhere.record(noted({"a": 1}), moved(TaskState.COMPLETED))
+    reading = [asyncio.ensure_future(rest(reader)) for reader in readers]
+    await gateway.elsewhere.record(moved(TaskState.WORKING))
+    for number in range(20):
+        await gateway.elsewhere.record(handed(f"{number}", append=number > 0))
+    await gateway.elsewhere.record(noted({"a": 1}), moved(TaskState.COMPLETED))
 
-        for one in reading:
-            assert await one == gateway.recorded[1:]
-
-    asyncio.run(story())
+    for one in reading:
+        assert await one == gateway.recorded[1:]
 
 
-def test_a_reader_resumes_after_a_seq_also_when_nobody_looked_meanwhile() -> None:
-    async def story() -> None:
-        gateway = Gateway()
-        await gateway.elsewhere.record(opened(), moved(TaskState.WORKING))
-        first = gateway.follow(after=1)
-        assert await anext(first) == gateway.recorded[1]
-        await first.aclose()
-        await gateway.elsewhere.record(handed("a"))
+async def test_a_reader_resumes_after_a_seq_also_when_nobody_looked_meanwhile() -> None:
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened(), moved(TaskState.WORKING))
+    first = gateway.follow(after=1)
+    assert await anext(first) == gateway.recorded[1]
+    await first.aclose()
+    await gateway.elsewhere.record(handed("a"))
 
-        second = gateway.follow(after=2)
-        assert await anext(second) == gateway.recorded[2]
-        await gateway.elsewhere.record(moved(TaskState.COMPLETED))
+    second = gateway.follow(after=2)
+    assert await anext(second) == gateway.recorded[2]
+    await gateway.elsewhere.record(moved(TaskState.COMPLETED))
 
-        assert await rest(second) == gateway.recorded[3:]
-
-    asyncio.run(story())
+    assert await rest(second) == gateway.recorded[3:]
 
 
-def test_all_tasks_are_heard_of_from_now_on() -> None:
-    async def story() -> None:
-        gateway = Gateway()
-        await gateway.elsewhere.record(opened(numbered(1)))
-        updates = gateway.follow_all()
-        nothing_yet = asyncio.ensure_future(anext(updates))
+async def test_all_tasks_are_heard_of_from_now_on() -> None:
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened(numbered(1)))
+    updates = gateway.follow_all()
+    nothing_yet = asyncio.ensure_future(anext(updates))
+    await gateway.store.next_look()
+
+    await gateway.elsewhere.record(opened(numbered(2)))
+    # Its beginning was not heard, so the task is read from the log.
+    await gateway.elsewhere.record(moved(TaskState.WORKING, numbered(1)))
+    await gateway.elsewhere.record(moved(TaskState.WORKING, numbered(2)))
+
+    async with asyncio.timeout(BOUND):
+        heard = [await nothing_yet, await anext(updates), await anext(updates)]
+    assert heard == gateway.recorded[1:]
+    await updates.aclose()
+
+
+async def test_nobody_looks_when_nobody_follows() -> None:
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened())
+    async with asyncio.timeout(BOUND):
+        reader = gateway.follow()
+        await anext(reader)
+        await reader.aclose()
+    looks = gateway.store.looks
+
+    await gateway.elsewhere.record(moved(TaskState.WORKING))
+    await asyncio.wait({asyncio.ensure_future(asyncio.Event().wait())}, timeout=0.02)
+
+    assert gateway.store.looks == looks
+
+
+async def test_what_nobody_wants_is_passed_over_and_joined_later_without_a_gap() -> None:
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened(numbered(1)), moved(TaskState.WORKING, numbered(1)))
+    await gateway.elsewhere.record(opened(numbered(2)))
+    async with gateway.tail.running():
+        await gateway.elsewhere.record(handed("a", numbered(1)))
         await gateway.store.next_look()
-
-        await gateway.elsewhere.record(opened(numbered(2)))
-        # Its beginning was not heard, so the task is read from the log.
-        await gateway.elsewhere.record(moved(TaskState.WORKING, numbered(1)))
-        await gateway.elsewhere.record(moved(TaskState.WORKING, numbered(2)))
-
-        async with asyncio.timeout(BOUND):
-            heard = [await nothing_yet, await anext(updates), await anext(updates)]
-        assert heard == gateway.recorded[1:]
-        await updates.aclose()
-
-    asyncio.run(story())
-
-
-def test_nobody_looks_when_nobody_follows() -> None:
-    async def story() -> None:
-        gateway = Gateway()
-        await gateway.elsewhere.record(opened())
-        async with asyncio.timeout(BOUND):
-            reader = gateway.follow()
-            await anext(reader)
-            await reader.aclose()
-        looks = gateway.store.looks
-
-        await gateway.elsewhere.record(moved(TaskState.WORKING))
-        await asyncio.wait({asyncio.ensure_future(asyncio.Event().wait())}, timeout=0.02)
-
-        assert gateway.store.looks == looks
-
-    asyncio.run(story())
-
-
-def test_what_nobody_wants_is_passed_over_and_joined_later_without_a_gap() -> None:
-    async def story() -> None:
-        gateway = Gateway()
-        await gateway.elsewhere.record(opened(numbered(1)), moved(TaskState.WORKING, numbered(1)))
-        await gateway.elsewhere.record(opened(numbered(2)))
-        async with gateway.tail.running():
-            await gateway.elsewhere.record(handed("a", numbered(1)))
-            await gateway.store.next_look()
-            await gateway.store.next_look()
-            updates = gateway.follow(numbered(1))
-            now = await anext(updates)
-            assert (now.seq, now.task) == (4, gateway.recorded[3].task)
-            await gateway.elsewhere.record(moved(TaskState.COMPLETED, numbered(1)))
-            assert await rest(updates) == gateway.recorded[4:]
-
-    asyncio.run(story())
-
-
-def test_a_store_that_is_locked_for_a_while_loses_nobody_anything() -> None:
-    async def story() -> None:
-        gateway = Gateway()
-        await gateway.elsewhere.record(opened())
-        updates = gateway.follow()
-        await anext(updates)
-        gateway.store.is_locked = True
         await gateway.store.next_look()
-        await gateway.elsewhere.record(moved(TaskState.COMPLETED))
-        gateway.store.is_locked = False
+        updates = gateway.follow(numbered(1))
+        now = await anext(updates)
+        assert (now.seq, now.task) == (4, gateway.recorded[3].task)
+        await gateway.elsewhere.record(moved(TaskState.COMPLETED, numbered(1)))
+        assert await rest(updates) == gateway.recorded[4:]
 
-        assert await rest(updates) == gateway.recorded[1:]
 
+async def test_a_store_that_is_locked_for_a_while_loses_nobody_anything() -> None:
     assert feed.RECOVERY_SECONDS < BOUND
-    asyncio.run(story())
+    gateway = Gateway()
+    await gateway.elsewhere.record(opened())
+    updates = gateway.follow()
+    await anext(updates)
+    gateway.store.is_locked = True
+    await gateway.store.next_look()
+    await gateway.elsewhere.record(moved(TaskState.COMPLETED))
+    gateway.store.is_locked = False
+
+    assert await rest(updates) == gateway.recorded[1:]

@@ -48,171 +48,145 @@ async def finished(desk: Desk, store: SlowStore, task: Task) -> Task:
     return ending.result()
 
 
-def test_the_next_turn_begins_while_the_end_of_the_last_one_is_on_its_way() -> None:
-    async def story() -> None:
-        desk, store = slow_desk()
-        async with working(desk):
-            one, two = await sent(desk, store, "one", "two")
+async def test_the_next_turn_begins_while_the_end_of_the_last_one_is_on_its_way() -> None:
+    desk, store = slow_desk()
+    async with working(desk):
+        one, two = await sent(desk, store, "one", "two")
 
-            assert [turn.message.text for turn in desk.driver.turns] == ["one", "two"]
-            assert (await desk.task(one.id)).state is TaskState.SUBMITTED
+        assert [turn.message.text for turn in desk.driver.turns] == ["one", "two"]
+        assert (await desk.task(one.id)).state is TaskState.SUBMITTED
+        store.commit()
+        await settle()
+        assert (await desk.task(one.id)).artifacts[0].text == "echo: one"
+        assert (await desk.task(two.id)).artifacts[0].text == "echo: two"
+
+
+async def test_all_that_became_of_a_message_is_recorded_at_once() -> None:
+    desk, store = slow_desk()
+    async with working(desk):
+        (task,) = await sent(desk, store, "hello")
+
+        assert store.waiting == 1
+        ended = await finished(desk, store, task)
+    assert [receipt.step for receipt in ended.receipts] == ["queued", "submitted", "turn_started", "answered"]
+
+
+async def test_whoever_waits_for_the_answer_hears_of_it_when_it_is_durable() -> None:
+    desk, store = slow_desk()
+    heard: list[TaskState] = []
+    desk.journal.listen(lambda update: heard.append(update.task.state))
+    async with working(desk):
+        await sent(desk, store, "hello")
+        assert TaskState.COMPLETED not in heard
+        store.commit()
+        await settle()
+
+    assert heard[-1] is TaskState.COMPLETED
+
+
+async def test_a_typed_turn_waits_for_its_end_to_be_durable() -> None:
+    store = SlowStore()
+    desk = Desk(FakeDriver(echo), store)
+    async with working(desk):
+        one, two = await sent(desk, store, "one", "two")
+        for _ in range(2):  # the intent, and the proof
             store.commit()
             await settle()
-            assert (await desk.task(one.id)).artifacts[0].text == "echo: one"
-            assert (await desk.task(two.id)).artifacts[0].text == "echo: two"
+        assert [turn.message.text for turn in desk.driver.turns] == ["one"]
 
-    asyncio.run(story())
-
-
-def test_all_that_became_of_a_message_is_recorded_at_once() -> None:
-    async def story() -> None:
-        desk, store = slow_desk()
-        async with working(desk):
-            (task,) = await sent(desk, store, "hello")
-
-            assert store.waiting == 1
-            ended = await finished(desk, store, task)
-        assert [receipt.step for receipt in ended.receipts] == ["queued", "submitted", "turn_started", "answered"]
-
-    asyncio.run(story())
+        assert (await finished(desk, store, one)).state is TaskState.COMPLETED
+        assert (await finished(desk, store, two)).state is TaskState.COMPLETED
 
 
-def test_whoever_waits_for_the_answer_hears_of_it_when_it_is_durable() -> None:
-    async def story() -> None:
-        desk, store = slow_desk()
-        heard: list[TaskState] = []
-        desk.journal.listen(lambda update: heard.append(update.task.state))
-        async with working(desk):
-            await sent(desk, store, "hello")
-            assert TaskState.COMPLETED not in heard
-            store.commit()
-            await settle()
+async def test_only_so_many_turns_run_ahead_of_the_store() -> None:
+    desk, store = slow_desk()
+    async with working(desk):
+        most = turn_recorder.MOST_ON_THEIR_WAY
+        tasks = await sent(desk, store, *(str(number) for number in range(most + 5)))
 
-        assert heard[-1] is TaskState.COMPLETED
-
-    asyncio.run(story())
+        assert len(desk.driver.turns) == most
+        for task in tasks:
+            assert (await finished(desk, store, task)).state is TaskState.COMPLETED
 
 
-def test_a_typed_turn_waits_for_its_end_to_be_durable() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        desk = Desk(FakeDriver(echo), store)
-        async with working(desk):
-            one, two = await sent(desk, store, "one", "two")
-            for _ in range(2):  # the intent, and the proof
-                store.commit()
-                await settle()
-            assert [turn.message.text for turn in desk.driver.turns] == ["one"]
+async def test_a_cancel_that_was_first_wins_and_the_worker_goes_on() -> None:
+    desk, store = slow_desk()
+    desk.driver.go_on.clear()
+    async with working(desk):
+        (task,) = await sent(desk, store, "never mind")
+        canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
+        await settle()
+        desk.driver.go_on.set()
+        await settle()
+        ended = await finished(desk, store, task)
+        await canceling
+        (other,) = await sent(desk, store, "other")
+        assert (await finished(desk, store, other)).state is TaskState.COMPLETED
 
-            assert (await finished(desk, store, one)).state is TaskState.COMPLETED
-            assert (await finished(desk, store, two)).state is TaskState.COMPLETED
-
-    asyncio.run(story())
-
-
-def test_only_so_many_turns_run_ahead_of_the_store() -> None:
-    async def story() -> None:
-        desk, store = slow_desk()
-        async with working(desk):
-            most = turn_recorder.MOST_ON_THEIR_WAY
-            tasks = await sent(desk, store, *(str(number) for number in range(most + 5)))
-
-            assert len(desk.driver.turns) == most
-            for task in tasks:
-                assert (await finished(desk, store, task)).state is TaskState.COMPLETED
-
-    asyncio.run(story())
+    assert (ended.state, ended.artifacts) == (TaskState.CANCELED, ())
 
 
-def test_a_cancel_that_was_first_wins_and_the_worker_goes_on() -> None:
-    async def story() -> None:
-        desk, store = slow_desk()
-        desk.driver.go_on.clear()
-        async with working(desk):
-            (task,) = await sent(desk, store, "never mind")
-            canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
-            await settle()
-            desk.driver.go_on.set()
-            await settle()
-            ended = await finished(desk, store, task)
-            await canceling
-            (other,) = await sent(desk, store, "other")
-            assert (await finished(desk, store, other)).state is TaskState.COMPLETED
-
-        assert (ended.state, ended.artifacts) == (TaskState.CANCELED, ())
-
-    asyncio.run(story())
-
-
-def test_a_store_that_fails_gets_the_end_later_and_no_turn_begins_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_gets_the_end_later_and_no_turn_begins_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(turn_recorder, "STORE_PAUSE", 0.01)
 
-    async def story() -> None:
-        desk, store = slow_desk()
+    desk, store = slow_desk()
 
-        def rests_after_a_turn(turn: Turn) -> list[TurnEvent]:
-            desk.driver.ready.clear()
-            return answers_at_once(turn)
+    def rests_after_a_turn(turn: Turn) -> list[TurnEvent]:
+        desk.driver.ready.clear()
+        return answers_at_once(turn)
 
-        desk.driver.plot = rests_after_a_turn
-        async with working(desk):
-            one, two = await sent(desk, store, "one", "two")
-            store.fail_next(StoreLocked("somebody holds the lock"))
-            await settle()
-            desk.driver.ready.set()
-            await settle()
-            assert [turn.message.text for turn in desk.driver.turns] == ["one"]
-
-            assert (await finished(desk, store, one)).artifacts[0].text == "echo: one"
-            assert (await finished(desk, store, two)).artifacts[0].text == "echo: two"
-
-    asyncio.run(story())
-
-
-def test_an_answer_that_can_never_be_stored_fails_its_task_and_not_the_agent() -> None:
-    async def story() -> None:
-        desk, store = slow_desk()
-        async with working(desk):
-            (task,) = await sent(desk, store, "strange")
-            for _ in range(2):  # together, and once more by itself
-                store.fail_next(InvalidRequest("this cannot be stored"))
-                await settle()
-            ended = await finished(desk, store, task)
-            (other,) = await sent(desk, store, "other")
-            assert (await finished(desk, store, other)).state is TaskState.COMPLETED
-
-        assert (ended.state, ended.reason) == (TaskState.FAILED, "internal")
-
-    asyncio.run(story())
-
-
-def test_a_worker_that_is_told_to_end_waits_for_the_ends_of_its_turns() -> None:
-    async def story() -> None:
-        desk, store = slow_desk()
-        delivering = asyncio.ensure_future(desk.worker.run())
-        (task,) = await sent(desk, store, "last words")
-        delivering.cancel()
+    desk.driver.plot = rests_after_a_turn
+    async with working(desk):
+        one, two = await sent(desk, store, "one", "two")
+        store.fail_next(StoreLocked("somebody holds the lock"))
         await settle()
-        assert not delivering.done()
-        store.commit()
-        await asyncio.wait({delivering}, timeout=5)
+        desk.driver.ready.set()
+        await settle()
+        assert [turn.message.text for turn in desk.driver.turns] == ["one"]
 
-        assert delivering.cancelled()
-        assert (await desk.task(task.id)).state is TaskState.COMPLETED
-
-    asyncio.run(story())
+        assert (await finished(desk, store, one)).artifacts[0].text == "echo: one"
+        assert (await finished(desk, store, two)).artifacts[0].text == "echo: two"
 
 
-def test_a_worker_that_is_told_to_end_does_not_wait_for_a_store_that_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_can_never_be_stored_fails_its_task_and_not_the_agent() -> None:
+    desk, store = slow_desk()
+    async with working(desk):
+        (task,) = await sent(desk, store, "strange")
+        for _ in range(2):  # together, and once more by itself
+            store.fail_next(InvalidRequest("this cannot be stored"))
+            await settle()
+        ended = await finished(desk, store, task)
+        (other,) = await sent(desk, store, "other")
+        assert (await finished(desk, store, other)).state is TaskState.COMPLETED
+
+    assert (ended.state, ended.reason) == (TaskState.FAILED, "internal")
+
+
+async def test_a_worker_that_is_told_to_end_waits_for_the_ends_of_its_turns() -> None:
+    desk, store = slow_desk()
+    delivering = asyncio.ensure_future(desk.worker.run())
+    (task,) = await sent(desk, store, "last words")
+    delivering.cancel()
+    await settle()
+    assert not delivering.done()
+    store.commit()
+    await asyncio.wait({delivering}, timeout=5)
+
+    assert delivering.cancelled()
+    assert (await desk.task(task.id)).state is TaskState.COMPLETED
+
+
+async def test_a_worker_that_is_told_to_end_does_not_wait_for_a_store_that_is_stuck(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("synapse.tasks.worker._FAREWELL_SECONDS", 0.01)
 
-    async def story() -> None:
-        desk, store = slow_desk()
-        delivering = asyncio.ensure_future(desk.worker.run())
-        await sent(desk, store, "lost words")
-        delivering.cancel()
-        await asyncio.wait({delivering}, timeout=5)
+    desk, store = slow_desk()
+    delivering = asyncio.ensure_future(desk.worker.run())
+    await sent(desk, store, "lost words")
+    delivering.cancel()
+    await asyncio.wait({delivering}, timeout=5)
 
-        assert delivering.cancelled()
-
-    asyncio.run(story())
+    assert delivering.cancelled()

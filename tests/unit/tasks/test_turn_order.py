@@ -49,23 +49,20 @@ def test_an_intent_that_came_to_nothing_is_told_as_a_step_only_if_it_was_one() -
     assert taken_back.step is ReceiptStep.QUEUED
 
 
-def test_a_task_that_has_ended_elsewhere_while_it_was_queued_is_not_begun() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.ready.clear()
-        async with working(desk):
-            task = await desk.send("one")
-            # As another process would, which knows nothing of our queue.
-            await desk.journal.record(*outcomes.ended(task, after(9), TaskState.CANCELED, "canceled", "elsewhere"))
-            desk.driver.ready.set()
-            await desk.finished(await desk.send("two"))
+async def test_a_task_that_has_ended_elsewhere_while_it_was_queued_is_not_begun() -> None:
+    desk = Desk()
+    desk.driver.ready.clear()
+    async with working(desk):
+        task = await desk.send("one")
+        # As another process would, which knows nothing of our queue.
+        await desk.journal.record(*outcomes.ended(task, after(9), TaskState.CANCELED, "canceled", "elsewhere"))
+        desk.driver.ready.set()
+        await desk.finished(await desk.send("two"))
 
-        assert [turn.message.text for turn in desk.driver.turns] == ["two"]
-
-    asyncio.run(story())
+    assert [turn.message.text for turn in desk.driver.turns] == ["two"]
 
 
-def test_a_message_that_could_not_be_typed_keeps_its_place() -> None:
+async def test_a_message_that_could_not_be_typed_keeps_its_place() -> None:
     refused: list[str] = []
 
     def plot(turn: Turn) -> list[TurnEvent]:
@@ -74,55 +71,46 @@ def test_a_message_that_could_not_be_typed_keeps_its_place() -> None:
         refused.append(turn.message.text)
         return [Deferred("a person types")]
 
-    async def story() -> None:
-        desk = Desk(FakeDriver(plot))
-        desk.driver.ready.clear()
-        async with working(desk):
-            tasks = [await desk.send(text) for text in ("one", "two")]
-            desk.driver.ready.set()
-            for task in tasks:
-                await desk.finished(task)
+    desk = Desk(FakeDriver(plot))
+    desk.driver.ready.clear()
+    async with working(desk):
+        tasks = [await desk.send(text) for text in ("one", "two")]
+        desk.driver.ready.set()
+        for task in tasks:
+            await desk.finished(task)
 
-        assert (refused, desk.driver.typed) == (["one"], ["one", "two"])
-
-    asyncio.run(story())
+    assert (refused, desk.driver.typed) == (["one"], ["one", "two"])
 
 
-def test_what_is_just_being_typed_is_not_interrupted_before_the_agent_has_it() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.holds_before = Submitted
-        desk.driver.go_on.clear()
-        async with working(desk):
-            first = await desk.send("one")
-            await desk.reached(first, "typed")
-            await desk.send("now", priority=INTERRUPT_PRIORITY)
-            assert desk.driver.interrupts == 0
+async def test_what_is_just_being_typed_is_not_interrupted_before_the_agent_has_it() -> None:
+    desk = Desk()
+    desk.driver.holds_before = Submitted
+    desk.driver.go_on.clear()
+    async with working(desk):
+        first = await desk.send("one")
+        await desk.reached(first, "typed")
+        await desk.send("now", priority=INTERRUPT_PRIORITY)
+        assert desk.driver.interrupts == 0
 
-            desk.driver.go_on.set()
-            ended = await desk.finished(first)
-        assert (desk.driver.interrupts, ended.state, ended.reason) == (1, TaskState.CANCELED, outcomes.INTERRUPTED)
-
-    asyncio.run(story())
+        desk.driver.go_on.set()
+        ended = await desk.finished(first)
+    assert (desk.driver.interrupts, ended.state, ended.reason) == (1, TaskState.CANCELED, outcomes.INTERRUPTED)
 
 
-def test_what_was_canceled_while_it_was_typed_is_stopped_once_the_agent_has_it() -> None:
-    async def story() -> None:
-        desk = Desk()
-        desk.driver.holds_before = Submitted
-        desk.driver.go_on.clear()
-        async with working(desk):
-            first = await desk.send("one")
-            await desk.reached(first, "typed")
-            await desk.service.handle(CancelTask(first.id), Caller())
-            before = desk.driver.interrupts
-            desk.driver.go_on.set()
-            await desk.finished(await desk.send("two"))
+async def test_what_was_canceled_while_it_was_typed_is_stopped_once_the_agent_has_it() -> None:
+    desk = Desk()
+    desk.driver.holds_before = Submitted
+    desk.driver.go_on.clear()
+    async with working(desk):
+        first = await desk.send("one")
+        await desk.reached(first, "typed")
+        await desk.service.handle(CancelTask(first.id), Caller())
+        before = desk.driver.interrupts
+        desk.driver.go_on.set()
+        await desk.finished(await desk.send("two"))
 
-        assert desk.driver.interrupts == before + 1
-        assert (await desk.task(first.id)).state is TaskState.CANCELED
-
-    asyncio.run(story())
+    assert desk.driver.interrupts == before + 1
+    assert (await desk.task(first.id)).state is TaskState.CANCELED
 
 
 class DyingDriver(FakeDriver):
@@ -136,44 +124,38 @@ class DyingDriver(FakeDriver):
         raise AgentExited("the program ended")
 
 
-def test_an_agent_that_ends_as_soon_as_it_has_the_message_does_not_get_it_again() -> None:
-    async def story() -> None:
-        desk = Desk(DyingDriver())
-        task = await desk.send("once")
-        with suppress(AgentExited):
-            await asyncio.wait_for(desk.worker.run(), 5)
-        await settle()
+async def test_an_agent_that_ends_as_soon_as_it_has_the_message_does_not_get_it_again() -> None:
+    desk = Desk(DyingDriver())
+    task = await desk.send("once")
+    with suppress(AgentExited):
+        await asyncio.wait_for(desk.worker.run(), 5)
+    await settle()
 
-        ended = await desk.task(task.id)
-        assert (ended.state, ended.reason) == (TaskState.FAILED, AGENT_EXITED)
-        assert [receipt.step.value for receipt in ended.receipts] == ["queued", "submitted", "failed"]
-
-    asyncio.run(story())
+    ended = await desk.task(task.id)
+    assert (ended.state, ended.reason) == (TaskState.FAILED, AGENT_EXITED)
+    assert [receipt.step.value for receipt in ended.receipts] == ["queued", "submitted", "failed"]
 
 
 def at_once(message: Message) -> Sequence[TurnEvent]:
     return [PROOF, Answered(parts=(TextPart(text=f"at once: {message.text}"),), source="script")]
 
 
-def test_nobody_who_waits_for_an_agent_that_is_not_ready_is_overtaken() -> None:
-    async def story() -> None:
-        driver = FakeDriver()
-        driver.ready.clear()
-        async with working(Desk(driver, answer_at_once=at_once)) as desk:
-            first = await desk.send("first")
-            second = asyncio.ensure_future(desk.settled(SendMessage(message=say("second"), dialect="a2a_v1")))
-            await settle()
-            assert not second.done()
-            driver.ready.set()
-            await desk.finished(first)
-            await second
+async def test_nobody_who_waits_for_an_agent_that_is_not_ready_is_overtaken() -> None:
+    driver = FakeDriver()
+    driver.ready.clear()
+    async with working(Desk(driver, answer_at_once=at_once)) as desk:
+        first = await desk.send("first")
+        second = asyncio.ensure_future(desk.settled(SendMessage(message=say("second"), dialect="a2a_v1")))
+        await settle()
+        assert not second.done()
+        driver.ready.set()
+        await desk.finished(first)
+        await second
 
-        assert driver.typed == ["first", "second"]
-
-    asyncio.run(story())
+    assert driver.typed == ["first", "second"]
 
 
-def test_whatever_a_turn_says_after_doubt_the_intent_stands_once() -> None:
+async def test_whatever_a_turn_says_after_doubt_the_intent_stands_once() -> None:
     def plot(_turn: Turn) -> list[TurnEvent]:
         return [
             Typing(),
@@ -182,10 +164,7 @@ def test_whatever_a_turn_says_after_doubt_the_intent_stands_once() -> None:
             Answered(parts=(TextPart(text="late"),), source="screen"),
         ]
 
-    async def story() -> None:
-        async with working(Desk(FakeDriver(plot))) as desk:
-            ended = await desk.finished(await desk.send("one"))
+    async with working(Desk(FakeDriver(plot))) as desk:
+        ended = await desk.finished(await desk.send("one"))
 
-        assert [receipt.step.value for receipt in ended.receipts] == ["queued", "typed", "submitted", "answered"]
-
-    asyncio.run(story())
+    assert [receipt.step.value for receipt in ended.receipts] == ["queued", "typed", "submitted", "answered"]

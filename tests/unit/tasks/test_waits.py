@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from synapse.core.agent import AgentEntry
@@ -79,32 +77,26 @@ def asked_back() -> SendMessage:
     )
 
 
-def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
-    async def story() -> None:
-        desk = Desk()
-        mine = await codex_waits_for_claude(desk)
+async def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
+    desk = Desk()
+    mine = await codex_waits_for_claude(desk)
 
-        with pytest.raises(WaitCycle) as told:
-            await desk.service.handle(asked_back(), Caller())
-        again = await desk.service.handle(asked_back(), Caller())
-        assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
-        assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
-        assert "waits for" in (await desk.task(mine.id)).attention
-
-    asyncio.run(story())
+    with pytest.raises(WaitCycle) as told:
+        await desk.service.handle(asked_back(), Caller())
+    again = await desk.service.handle(asked_back(), Caller())
+    assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
+    assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
+    assert "waits for" in (await desk.task(mine.id)).attention
 
 
-def test_agents_in_a_circle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agents_in_a_circle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CLAUDE, "name", "reviewer")
 
-    async def story() -> None:
-        desk = Desk()
-        await codex_waits_for_claude(desk)
+    desk = Desk()
+    await codex_waits_for_claude(desk)
 
-        with pytest.raises(WaitCycle, match="reviewer waits for codex-8120 waits for reviewer"):
-            await desk.service.handle(asked_back(), Caller())
-
-    asyncio.run(story())
+    with pytest.raises(WaitCycle, match="reviewer waits for codex-8120 waits for reviewer"):
+        await desk.service.handle(asked_back(), Caller())
 
 
 BEFORE = AgentEntry("synapse-claude-8109", "claude", port=8109, inbox=CLAUDE.inbox)
@@ -116,52 +108,40 @@ BEFORE = AgentEntry("synapse-claude-8109", "claude", port=8109, inbox=CLAUDE.inb
     [{"waits_for": BEFORE.agent_id, "waits_for_inbox": BEFORE.inbox}, {"waits_for": CLAUDE.agent_id}, {}],
     ids=["its inbox", "its id", "nobody"],
 )
-def test_a_circle_is_seen_when_one_in_it_was_started_again_at_another_port(waits_for: dict[str, str]) -> None:
-    async def story() -> None:
-        desk = Desk()
-        mine = await codex_waits_for_claude(desk, BEFORE, waits_for)
+async def test_a_circle_is_seen_when_one_in_it_was_started_again_at_another_port(waits_for: dict[str, str]) -> None:
+    desk = Desk()
+    mine = await codex_waits_for_claude(desk, BEFORE, waits_for)
 
-        with pytest.raises(WaitCycle) as told:
-            await desk.service.handle(asked_back(), Caller())
-        assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
-        assert "waits for" in (await desk.task(mine.id)).attention
-
-    asyncio.run(story())
+    with pytest.raises(WaitCycle) as told:
+        await desk.service.handle(asked_back(), Caller())
+    assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
+    assert "waits for" in (await desk.task(mine.id)).attention
 
 
-def test_another_agent_that_has_the_port_now_closes_no_circle() -> None:
-    async def story() -> None:
-        desk = Desk()
-        await codex_waits_for_claude(desk, AgentEntry(CLAUDE.agent_id, "claude", inbox="claude@/elsewhere"))
+async def test_another_agent_that_has_the_port_now_closes_no_circle() -> None:
+    desk = Desk()
+    await codex_waits_for_claude(desk, AgentEntry(CLAUDE.agent_id, "claude", inbox="claude@/elsewhere"))
 
-        assert (await desk.service.handle(asked_back(), Caller())).state is TaskState.SUBMITTED
-
-    asyncio.run(story())
+    assert (await desk.service.handle(asked_back(), Caller())).state is TaskState.SUBMITTED
 
 
-def test_a_wait_that_was_recorded_without_an_inbox_closes_a_circle_too() -> None:
-    async def story() -> None:
-        desk = Desk()
-        await codex_waits_for_claude(desk)
-        (asked,) = (await desk.store.list(TaskQuery(inbox=CLAUDE.inbox))).tasks
-        forgotten = MetadataChanged(task_id=asked.id, at=desk.clock.now(), metadata={"sender_inbox": None})
-        await desk.neighbour(CLAUDE).journal.record(forgotten)
+async def test_a_wait_that_was_recorded_without_an_inbox_closes_a_circle_too() -> None:
+    desk = Desk()
+    await codex_waits_for_claude(desk)
+    (asked,) = (await desk.store.list(TaskQuery(inbox=CLAUDE.inbox))).tasks
+    forgotten = MetadataChanged(task_id=asked.id, at=desk.clock.now(), metadata={"sender_inbox": None})
+    await desk.neighbour(CLAUDE).journal.record(forgotten)
 
-        with pytest.raises(WaitCycle):
-            await desk.service.handle(asked_back(), Caller())
-
-    asyncio.run(story())
+    with pytest.raises(WaitCycle):
+        await desk.service.handle(asked_back(), Caller())
 
 
-def test_a_waiter_that_has_left_closes_no_circle() -> None:
-    async def story() -> None:
-        desk = Desk()
-        mine = await codex_waits_for_claude(desk)
-        follower = await desk.service.handle(SubscribeTask(task_id=mine.id), Caller())
-        await anext(follower)
-        await follower.aclose()
+async def test_a_waiter_that_has_left_closes_no_circle() -> None:
+    desk = Desk()
+    mine = await codex_waits_for_claude(desk)
+    follower = await desk.service.handle(SubscribeTask(task_id=mine.id), Caller())
+    await anext(follower)
+    await follower.aclose()
 
-        task = await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
-        assert task.state is TaskState.SUBMITTED
-
-    asyncio.run(story())
+    task = await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
+    assert task.state is TaskState.SUBMITTED

@@ -4,7 +4,7 @@ Hands a message to OpenCode by its server: no key is pressed, and what a person 
 
 A stream of server-sent events from a CLI's own server, opened when it is up and again when it breaks.
 
-A CLI's own HTTP server on loopback: one request, one connection.
+Talks to the HTTP server inside OpenCode's TUI, on a port of this machine.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import asyncio
 import base64
 import json
 import socket
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final, cast
 
 from synapse.client.events import EventDecoder
-from synapse.client.http import ChunkDecoder
 from synapse.core.errors import QuestionGone
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTaken, Prepared, Sender
+from synapse.net.http import HttpClient, HttpResponse
+from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
 from synapse.terminal.evidence import Source
 from synapse.terminal.screen import Picture
 from synapse.terminal.signals.opencode import OpenCodeEvents, Shown, conversation_shown, reply_to
@@ -46,7 +46,7 @@ class OpenCodeSignals:
         self._events = OpenCodeEvents()
         self._listener: Listener | None = None
         self._source: EventSource | None = None
-        self._server: LocalServer | None = None
+        self._server: OpenCodeServer | None = None
         self._sender: OpenCodeSender | None = None
         self._arguments: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ class OpenCodeSignals:
     def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
-        self._server = LocalServer(self._port, self._authorization())
+        self._server = OpenCodeServer(self._port, self._authorization())
         is_known = not any(argument.partition("=")[0] in _CONTINUES for argument in self._arguments)
         self._sender = OpenCodeSender(
             self._server,
@@ -90,7 +90,7 @@ class OpenCodeSignals:
 
         Raises:
             QuestionGone: it was answered meanwhile.
-            OSError, EOFError, ValueError: it may have been told, and did not say so.
+            OSError: it may have been told, and did not say so.
         """
         request = self._events.asked.get(question_id)
         reply = None if request is None else reply_to(request, choice)
@@ -166,7 +166,7 @@ class OpenCodeSender:
 
     def __init__(
         self,
-        server: LocalServer,
+        server: OpenCodeServer,
         events: OpenCodeEvents,
         first_way: Record,
         *,
@@ -219,12 +219,12 @@ class OpenCodeSender:
                 raise NotTaken("its terminal shows another conversation: the message is typed there")
 
     async def _sessions(self) -> list[Record]:
-        value = (await self._ask("GET", "/session")).value()
+        value = json_of(await self._ask("GET", "/session"))
         return [_table(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
 
     async def _begin(self) -> str:
         """Begin a conversation; it is in the list of its person's conversations like any other."""
-        session = word(_table((await self._ask("POST", "/session", {})).value()), "id")
+        session = word(_table(json_of(await self._ask("POST", "/session", {}))), "id")
         if not session:
             raise NotTaken("its server began no conversation")
         return session
@@ -234,7 +234,7 @@ class OpenCodeSender:
             reply = await self._server.ask("POST", f"/session/{session}/prompt_async", body)
         except NotReached as error:
             raise NotTaken(str(error)) from error
-        except (OSError, EOFError, ValueError):
+        except HttpFailed:
             if await _is_seen(seen):
                 return "its server has the message, though it did not answer"
             raise
@@ -244,11 +244,11 @@ class OpenCodeSender:
             return "its server took the message, and tells of it"
         return "its server took the message"
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Reply:
+    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
         """Prepare its server for the message. Whatever goes wrong here, the message was not taken."""
         try:
             reply = await self._server.ask(method, path, body)
-        except (NotReached, OSError, EOFError, ValueError) as error:
+        except (NotReached, HttpFailed) as error:
             raise NotTaken(f"its server did not answer: {error}") from error
         if not reply.is_success:
             raise NotTaken(_refusal(reply))
@@ -260,8 +260,8 @@ async def _is_seen(seen: asyncio.Future[None]) -> bool:
     return bool(done)
 
 
-def _refusal(reply: Reply) -> str:
-    error = _table(reply.value())
+def _refusal(reply: HttpAnswer) -> str:
+    error = _table(json_of(reply))
     why = word(error, "data", "message") or word(error, "message")
     return f"its server refused the message ({reply.status}){': ' if why else ''}{sanitise(why)}"
 
@@ -271,17 +271,17 @@ def _table(value: object) -> Record:
 
 
 _PAUSE_SECONDS: Final = 0.2
-_ANSWER_SECONDS: Final = 2.0
 _SILENCE_SECONDS: Final = 25.0
 """Its heart beats every ten seconds."""
-_READ_SIZE: Final = 65536
 _OK: Final = 200
 
 
 class EventSource:
     """Calls `take` for each event of `path`. `probes` are asked first: a stream opened too early stays silent."""
 
-    def __init__(self, server: LocalServer, path: str, probes: tuple[str, ...], take: Callable[[Record], None]) -> None:
+    def __init__(
+        self, server: OpenCodeServer, path: str, probes: tuple[str, ...], take: Callable[[Record], None]
+    ) -> None:
         self._server = server
         self._path = path
         self._probes = probes
@@ -300,38 +300,33 @@ class EventSource:
     async def _run(self) -> None:
         never = asyncio.Event()
         while True:
-            with suppress(OSError, ValueError, EOFError, NotReached):
+            with suppress(OSError):
                 for probe in self._probes:
                     await self._probe(probe)
                 await self._follow()
             with suppress(TimeoutError):
                 await asyncio.wait_for(never.wait(), _PAUSE_SECONDS)
 
-    async def _probe(self, path: str) -> None:
-        (await self._open(path)).writer.close()
-
     async def _follow(self) -> None:
-        """Read until the stream ends."""
-        stream = await self._open(self._path)
-        chunks = ChunkDecoder() if stream.is_chunked else None
-        decoder = EventDecoder()
-        self.is_open = True
-        try:
-            while data := await asyncio.wait_for(stream.reader.read(_READ_SIZE), _SILENCE_SECONDS):
-                for event in decoder.receive(chunks.receive(data) if chunks else data):
-                    self._pass_on(event.data)
-        finally:
-            self.is_open = False
-            stream.writer.close()
+        """Read until the stream ends. Raises OSError, also when the stream is silent for too long."""
+        async with self._server.open(self._path) as response:
+            _require_ok(response)
+            decoder = EventDecoder()
+            self.is_open = True
+            try:
+                while True:
+                    async with asyncio.timeout(_SILENCE_SECONDS):
+                        data = await response.receive()
+                    if not data:
+                        return
+                    for event in decoder.receive(data):
+                        self._pass_on(event.data)
+            finally:
+                self.is_open = False
 
-    async def _open(self, path: str) -> Stream:
-        """Ask for a path; raises as `LocalServer.ask` does, and ValueError when the answer is no success."""
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            stream = await self._server.open("GET", path)
-        if stream.status != _OK:
-            stream.writer.close()
-            raise ValueError("it refuses")
-        return stream
+    async def _probe(self, path: str) -> None:
+        async with self._server.open(path) as response:
+            _require_ok(response)
 
     def _pass_on(self, data: str) -> None:
         with suppress(ValueError):
@@ -340,105 +335,71 @@ class EventSource:
                 self._take(cast("Record", value))
 
 
-_REQUEST_SECONDS: Final = 10.0
+def _require_ok(response: HttpResponse) -> None:
+    if response.status != _OK:
+        raise ConnectionError(f"its server answers {response.status}")
+
+
 _CONNECT_SECONDS: Final = 2.0
-_NO_CONTENT: Final = 204
+_HEAD_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 10.0
+_LARGEST_ANSWER: Final = 64 * 1024 * 1024
 
 
 class NotReached(Exception):
-    """Nobody listens there: nothing was said to anybody."""
+    """Nobody listens on the port: the server has not seen the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What it answered."""
-
-    status: int
-    body: bytes
-
-    @property
-    def is_success(self) -> bool:
-        return self.status // 100 == 2
-
-    def value(self) -> object:
-        """The body as JSON; None if it is none."""
-        try:
-            value: object = json.loads(self.body)
-        except ValueError:
-            return None
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """An answer whose head is there, and whose body comes."""
-
-    status: int
-    is_chunked: bool
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-
-class LocalServer:
-    """Asks the server on a port of this machine."""
+class OpenCodeServer:
+    """Sends requests to the server on a port, with the credentials of this launch."""
 
     def __init__(self, port: int, authorization: str) -> None:
         self._port = port
         self._authorization = authorization
+        self._client = HttpClient(connect_seconds=_CONNECT_SECONDS)
 
-    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Reply:
-        """Ask, and wait for the whole answer.
+    async def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
+        """Send a request and return the whole answer.
 
         Raises:
-            NotReached: nobody listens; it cannot have been asked.
-            OSError, EOFError, ValueError: it may have been asked, and did not answer (TimeoutError is an OSError).
+            NotReached: nobody listens there.
+            HttpFailed: the server may have seen the request, and did not answer.
         """
-        async with asyncio.timeout(_REQUEST_SECONDS):
-            stream = await self.open(method, path, body)
-            try:
-                data = b"" if stream.status == _NO_CONTENT else await _read_all(stream.reader)
-            finally:
-                stream.writer.close()
-        return Reply(stream.status, ChunkDecoder().receive(data) if stream.is_chunked else data)
-
-    async def open(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Stream:
-        """Ask, and return once the answer's head is there; raises as `ask` does."""
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        except OSError as error:
-            raise NotReached(f"nobody answers on port {self._port}") from error
-        try:
-            writer.write(self._request(method, path, body))
-            await writer.drain()
-            head = await reader.readuntil(b"\r\n\r\n")
-            return Stream(_status(head), b"transfer-encoding: chunked" in head.lower(), reader, writer)
-        except BaseException:
-            writer.close()
-            raise
+            return await self._client.fetch(
+                self._request(method, path, body), seconds=_ANSWER_SECONDS, limit=_LARGEST_ANSWER
+            )
+        except HttpFailed as failed:
+            if failed.sent:
+                raise
+            raise NotReached(f"nobody answers on port {self._port}") from failed
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
-        content = b"" if body is None else json.dumps(body).encode()
-        lines = [
-            f"{method} {path} HTTP/1.1",
-            f"Host: 127.0.0.1:{self._port}",
-            f"Authorization: {self._authorization}",
-            "Connection: close",
-        ]
-        if body is not None:
-            lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
-        return "\r\n".join((*lines, "", "")).encode("ascii") + content
+    @asynccontextmanager
+    async def open(self, path: str) -> AsyncGenerator[HttpResponse, None]:
+        """Get a path; the head of its answer has two seconds, its body all the time it wants.
 
+        Raises HttpFailed, or TimeoutError for a head that is late.
+        """
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(_HEAD_SECONDS):
+                opening = self._client.open(self._request("GET", path), deadline=None)
+                response = await stack.enter_async_context(opening)
+            yield response
 
-async def _read_all(reader: asyncio.StreamReader) -> bytes:
-    data = b""
-    while more := await reader.read(_READ_SIZE):
-        data += more
-    return data
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpRequest:
+        authorization = ("Authorization", self._authorization)
+        return HttpRequest(
+            method=method,
+            url=f"http://127.0.0.1:{self._port}{path}",
+            headers=(authorization,) if body is None else (authorization, ("Content-Type", "application/json")),
+            body=None if body is None else json.dumps(body).encode(),
+        )
 
 
-def _status(head: bytes) -> int:
-    words = head.split(b" ", 2)
-    if len(words) < 3 or not words[1].isdigit():
-        raise ValueError("it does not speak HTTP")
-    return int(words[1])
+def json_of(answer: HttpAnswer) -> object:
+    """Return the body as JSON, or None if it is none."""
+    try:
+        value: object = json.loads(answer.body)
+    except ValueError:
+        return None
+    return value

@@ -14,18 +14,8 @@ from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.dialects.a2a_v0_3 import encode
 from synapse.dialects.dialect import Call, StreamCall
 from synapse.dialects.paths import a2a_v0_3_paths
-from tests.unit.dialects.a2a_v0_3.samples import (
-    AT,
-    REST_MESSAGE,
-    ROUTES,
-    RPC_MESSAGE,
-    TASK_ID,
-    a_message,
-    a_question,
-    a_task,
-    rest,
-    rpc,
-)
+from tests.samples.tasks import TASK_ID, a_message
+from tests.unit.dialects.a2a_v0_3.samples import AT, REST_MESSAGE, ROUTES, RPC_MESSAGE, a_question, a_task, rest, rpc
 
 ANSWER = Artifact(
     artifact_id="a-1",

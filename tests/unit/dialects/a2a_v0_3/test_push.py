@@ -18,8 +18,8 @@ from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfi
 from synapse.core.task import TaskState
 from synapse.dialects.a2a_v0_3.push import encode_notification
 from synapse.dialects.dialect import Call, StreamCall
+from tests.samples.tasks import UPDATED, a_task
 from tests.unit.dialects.a2a_v0_3.samples import REST_MESSAGE, RPC_MESSAGE, rest, rpc
-from tests.unit.dialects.a2a_v1.samples import UPDATED, a_task
 
 CONFIGS = "/v1/tasks/{id}/pushNotificationConfigs"
 ONE = CONFIGS + "/{config}"

@@ -11,7 +11,8 @@ from synapse.core.store import TaskPage
 from synapse.core.task import TaskState
 from synapse.dialects.dialect import Call, StreamCall
 from synapse.dialects.paths import A2A_V1_OPERATIONS, A2A_V1_PREFIXES, ONLY_IN_0_3, TENANT, a2a_v1_paths
-from tests.unit.dialects.a2a_v1.samples import DIALECT, MESSAGE, ROUTES, UPDATED, a_message, a_task, rest, rpc
+from tests.samples.tasks import UPDATED, a_message, a_task
+from tests.unit.dialects.a2a_v1.samples import DIALECT, MESSAGE, ROUTES, rest, rpc
 
 SEND: dict[str, Any] = {"message": MESSAGE}
 HISTORY = (a_message(message_id="m-1"), a_message(message_id="m-2"))

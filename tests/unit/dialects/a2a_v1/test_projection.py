@@ -24,7 +24,7 @@ from synapse.core.message import Artifact, DataPart, FilePart, Part, Role, TextP
 from synapse.core.store import TaskPage
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.dialects.a2a_v1 import encode
-from tests.unit.dialects.a2a_v1.samples import TASK_ID, UPDATED, a_message, a_question, a_task
+from tests.samples.tasks import TASK_ID, UPDATED, a_message, a_question, a_task
 
 ANSWER = Artifact(artifact_id="a-1", name="answer", parts=(TextPart(text="done"),), metadata={"source": "script"})
 

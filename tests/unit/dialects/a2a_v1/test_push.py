@@ -24,7 +24,8 @@ from synapse.core.requests import (
 from synapse.core.task import TaskState
 from synapse.dialects.a2a_v1.push import encode_notification
 from synapse.dialects.dialect import Call, StreamCall
-from tests.unit.dialects.a2a_v1.samples import MESSAGE, TASK_ID, UPDATED, a_message, a_task, rest, rpc
+from tests.samples.tasks import TASK_ID, UPDATED, a_message, a_task
+from tests.unit.dialects.a2a_v1.samples import MESSAGE, rest, rpc
 
 CONFIGS = "/tasks/{id}/pushNotificationConfigs"
 ONE = CONFIGS + "/{config}"

@@ -9,7 +9,8 @@ import pytest
 from synapse.core.caller import AuthMethods
 from synapse.core.requests import ListedAgent
 from synapse.dialects.hub.encode import agent_card
-from tests.unit.dialects.hub.samples import ask, told
+from tests.samples.calls import told
+from tests.unit.dialects.hub.samples import ask
 
 AGENT = ListedAgent(
     id="weather-agent", name="Weather", description="Knows", version="1.0.0", agent_type="codex", state="ready"

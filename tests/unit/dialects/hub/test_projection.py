@@ -11,7 +11,8 @@ from synapse.core.message import DataPart, FilePart, Role, TextPart
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
 from synapse.dialects.hub.encode import ASKED_STATES, FAILURE_CODES, STATE_NAMES, failure_object
-from tests.unit.dialects.hub.samples import AGENT, QUESTION, TASK_ID, a_message, a_task, an_artifact, ask, said, told
+from tests.samples.calls import told
+from tests.unit.dialects.hub.samples import AGENT, QUESTION, TASK_ID, a_message, a_task, an_artifact, ask, said
 
 
 def shown(task: Task) -> Any:

@@ -26,7 +26,8 @@ from synapse.core.requests import (
 from synapse.core.task import TaskState
 from synapse.dialects import paths
 from synapse.dialects.dialect import Call, StreamCall
-from tests.unit.dialects.hub.samples import AGENT, CREATED, QUESTION, ROUTES, TASK_ID, a_message, a_task, ask, told
+from tests.samples.calls import told
+from tests.unit.dialects.hub.samples import AGENT, CREATED, QUESTION, ROUTES, TASK_ID, a_message, a_task, ask
 
 MESSAGES = "/agents/{agentId}/messages"
 TASK = "/tasks/{taskId}"

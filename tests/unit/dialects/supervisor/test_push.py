@@ -11,7 +11,8 @@ from synapse.core.errors import InvalidField
 from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SetPushConfig
 from synapse.dialects.dialect import Call
-from tests.unit.dialects.supervisor.samples import AGENT, TASK_ID, ask, told
+from tests.samples.calls import told
+from tests.unit.dialects.supervisor.samples import AGENT, TASK_ID, ask
 
 GLOBAL_ID = f"{AGENT}:{TASK_ID}"
 CONFIGS = "/tasks/{id}/pushNotificationConfigs"

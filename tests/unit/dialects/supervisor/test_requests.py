@@ -14,7 +14,8 @@ from synapse.core.requests import CancelTask, GetTask, ListTasks, SendAndFollow,
 from synapse.core.task import TaskState
 from synapse.dialects import paths
 from synapse.dialects.dialect import Call, StreamCall
-from tests.unit.dialects.supervisor.samples import AGENT, MESSAGE, ROUTES, TASK_ID, a_task, ask, told
+from tests.samples.calls import told
+from tests.unit.dialects.supervisor.samples import AGENT, MESSAGE, ROUTES, TASK_ID, a_task, ask
 
 
 def sent(body: dict[str, Any]) -> SendMessage:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from synapse.core.message import Message, MessageId, Part, Role, TextPart
-from synapse.core.task import Task, TaskId, TaskState
+from synapse.core.message import Message, Part
+from synapse.core.task import Task
+from tests.samples import tasks
 
 CREATED = datetime(2024, 1, 15, 10, 30, 0, tzinfo=UTC)
 UPDATED = datetime(2024, 1, 15, 10, 30, 5, tzinfo=UTC)
@@ -19,22 +19,17 @@ SENDER = {
 
 
 def a_message(*parts: Part, text: str = "この設計をレビューして") -> Message:
-    return Message(message_id=MessageId("m-1"), role=Role.USER, parts=parts or (TextPart(text=text),))
+    return tasks.a_message(*parts, text=text)
 
 
 def a_task(**changes: Any) -> Task:
-    task = Task(
-        id=TaskId("550e8400-e29b-41d4-a716-446655440000"),
-        agent_id="synapse-codex-8120",
-        inbox="codex@/proj",
-        context_id="conversation-123",
-        scope="local",
-        dialect="synapse",
-        state=TaskState.WORKING,
-        history=(a_message(),),
-        created_at=CREATED,
-        updated_at=UPDATED,
-        version=1,
-        metadata={"sender": SENDER},
-    )
-    return replace(task, **changes)
+    ours = {
+        "context_id": "conversation-123",
+        "dialect": "synapse",
+        "history": (a_message(),),
+        "created_at": CREATED,
+        "updated_at": UPDATED,
+        "version": 1,
+        "metadata": {"sender": SENDER},
+    }
+    return tasks.a_task(**ours | changes)

@@ -89,12 +89,12 @@ def a_submitter(
     return KeySubmitter(cast("PtyContext", cast("Any", context))), context
 
 
-def deliver(submitter: KeySubmitter, context: FakeContext, *, is_taken: bool) -> list[TurnEvent]:
+async def deliver(submitter: KeySubmitter, context: FakeContext, *, is_taken: bool) -> list[TurnEvent]:
     """Type a message until there is proof, or doubt that nobody waits to end."""
     context.after = SUBMITTED if is_taken else context.before
     context.begun_at = len(context.program.words)
 
-    async def turn() -> list[TurnEvent]:
+    async with asyncio.timeout(10):
         events: list[TurnEvent] = []
         typing = submitter.deliver(Delivery(TEXT, context.profile))
         async for event in typing:
@@ -104,48 +104,48 @@ def deliver(submitter: KeySubmitter, context: FakeContext, *, is_taken: bool) ->
         await typing.aclose()
         return events
 
-    return asyncio.run(asyncio.wait_for(turn(), 10))
-
 
 @pytest.mark.parametrize(
     ("has_line_editor", "cleared"),
     [(False, ["drop"]), (True, ["drop", CLEAR])],
     ids=["it waits in the kernel", "it is in the line that the program edits"],
 )
-def test_a_line_that_was_never_proven_is_dropped_before_the_next(has_line_editor: bool, cleared: list[str]) -> None:
+async def test_a_line_that_was_never_proven_is_dropped_before_the_next(
+    has_line_editor: bool, cleared: list[str]
+) -> None:
     program = FakeProgram(has_line_editor)
     submitter, context = a_submitter(program)
 
-    assert [type(event) for event in deliver(submitter, context, is_taken=False)] == [Typing, DeliveryUncertain]
+    assert [type(event) for event in await deliver(submitter, context, is_taken=False)] == [Typing, DeliveryUncertain]
     assert program.words == [TEXT, "\r"]
-    assert [type(event) for event in deliver(submitter, context, is_taken=True)] == [Typing, Submitted]
+    assert [type(event) for event in await deliver(submitter, context, is_taken=True)] == [Typing, Submitted]
     assert program.words[2:] == [*cleared, TEXT, "\r"]
 
 
-def test_what_was_proven_leaves_nothing_to_drop() -> None:
+async def test_what_was_proven_leaves_nothing_to_drop() -> None:
     program = FakeProgram()
     submitter, context = a_submitter(program)
     for _ in range(2):
-        deliver(submitter, context, is_taken=True)
+        await deliver(submitter, context, is_taken=True)
 
     assert program.words == [TEXT, "\r"] * 2
 
 
-def test_what_stands_in_a_full_screen_prompt_is_not_cleared_unseen() -> None:
+async def test_what_stands_in_a_full_screen_prompt_is_not_cleared_unseen() -> None:
     program = FakeProgram()
     submitter, context = a_submitter(program, page_profile(), page())
     for _ in range(2):
-        deliver(submitter, context, is_taken=False)
+        await deliver(submitter, context, is_taken=False)
 
     assert "drop" not in program.words
     assert CLEAR not in program.words
     assert len(program.words) == 4
 
 
-def test_the_time_of_a_program_that_reads_slowly_begins_when_it_has_read() -> None:
+async def test_the_time_of_a_program_that_reads_slowly_begins_when_it_has_read() -> None:
     program = FakeProgram(read_at=0.75)
     submitter, context = a_submitter(program)
-    deliver(submitter, context, is_taken=False)
+    await deliver(submitter, context, is_taken=False)
 
     (_, text), (entered_at, enter) = program.written
     assert (text, enter) == (TEXT, "\r")

@@ -43,13 +43,13 @@ def test_it_is_a_driver() -> None:
     assert driver.view().state == READY
 
 
-def test_a_turn_begins_with_proof_and_the_name_of_the_rule() -> None:
+async def test_a_turn_begins_with_proof_and_the_name_of_the_rule() -> None:
     driver = agent('[[rule]]\nname = "greeting"\ntext = "hi"\nsteps = [{ answer = "ok" }]')
 
     async def first_event() -> TurnEvent:
         return await anext(driver.take_turn(turn("hi")))
 
-    assert asyncio.run(first_event()) == Submitted("script", "greeting")
+    assert await first_event() == Submitted("script", "greeting")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_turn_begins_with_proof_and_the_name_of_the_rule() -> None:
         ("anything", "default"),
     ],
 )
-def test_the_first_rule_whose_pattern_fits_the_text_wins(text: str, expected: str) -> None:
+async def test_the_first_rule_whose_pattern_fits_the_text_wins(text: str, expected: str) -> None:
     driver = agent(
         """
         [[rule]]
@@ -76,10 +76,10 @@ def test_the_first_rule_whose_pattern_fits_the_text_wins(text: str, expected: st
         """
     )
 
-    assert answer_of(play(driver, turn(text))) == expected
+    assert answer_of(await play(driver, turn(text))) == expected
 
 
-def test_a_rule_with_both_patterns_needs_both() -> None:
+async def test_a_rule_with_both_patterns_needs_both() -> None:
     driver = agent(
         """
         [[rule]]
@@ -91,44 +91,44 @@ def test_a_rule_with_both_patterns_needs_both() -> None:
         """
     )
 
-    assert answer_of(play(driver, turn("go", message_id="cue-7"))) == "both"
-    assert answer_of(play(driver, turn("go", message_id="my-cue-7"))) == "default"
-    assert answer_of(play(driver, turn("stay", message_id="cue-7"))) == "default"
+    assert answer_of(await play(driver, turn("go", message_id="cue-7"))) == "both"
+    assert answer_of(await play(driver, turn("go", message_id="my-cue-7"))) == "default"
+    assert answer_of(await play(driver, turn("stay", message_id="cue-7"))) == "default"
 
 
-def test_a_message_that_no_rule_fits_is_refused() -> None:
+async def test_a_message_that_no_rule_fits_is_refused() -> None:
     driver = agent('[[rule]]\ntext = "a"\nsteps = [{ answer = "b" }]')
 
-    assert play(driver, turn("c")) == [Refused("no rule of the script fits this message")]
+    assert await play(driver, turn("c")) == [Refused("no rule of the script fits this message")]
 
 
-def test_the_text_of_the_message_is_filled_in_once() -> None:
+async def test_the_text_of_the_message_is_filled_in_once() -> None:
     driver = agent(default('{ say = "<{text}>" }', '{ answer = "you said {text}" }'))
 
-    assert play(driver, turn("{text} & braces {}")) == [
+    assert await play(driver, turn("{text} & braces {}")) == [
         Progress("<{text} & braces {}>"),
         Answered(parts=(TextPart(text="you said {text} & braces {}"),), source="script"),
     ]
 
 
-def test_a_direct_answer_says_so() -> None:
+async def test_a_direct_answer_says_so() -> None:
     driver = agent(default('{ answer = "plain", direct = true }'))
 
-    assert play(driver, turn()) == [Answered(parts=(TextPart(text="plain"),), source="script", direct=True)]
+    assert await play(driver, turn()) == [Answered(parts=(TextPart(text="plain"),), source="script", direct=True)]
 
 
-def test_a_stream_of_progress_has_its_pauses_between() -> None:
+async def test_a_stream_of_progress_has_its_pauses_between() -> None:
     pauses = Pauses()
     driver = agent(default('{ stream = ["a", "b", "c"], every = 0.5 }', '{ answer = "d" }'), pauses)
 
-    assert play(driver, turn())[:3] == [Progress("a"), Progress("b"), Progress("c")]
+    assert (await play(driver, turn()))[:3] == [Progress("a"), Progress("b"), Progress("c")]
     assert pauses.taken == [0.5, 0.5]
 
 
-def test_steps_that_run_out_complete_the_task() -> None:
+async def test_steps_that_run_out_complete_the_task() -> None:
     driver = agent(default('{ say = "almost" }'))
 
-    assert play(driver, turn())[-1] == Answered(parts=(), source="script")
+    assert (await play(driver, turn()))[-1] == Answered(parts=(), source="script")
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_steps_that_run_out_complete_the_task() -> None:
         ('{ ask_authorization = "token?" }', InputRequested((TextPart(text="token?"),), authorization=True)),
     ],
 )
-def test_a_step_leads_to_its_state(step: str, expected: TurnEvent) -> None:
-    assert play(agent(default(step)), turn())[0] == expected
+async def test_a_step_leads_to_its_state(step: str, expected: TurnEvent) -> None:
+    assert (await play(agent(default(step)), turn()))[0] == expected
 
 
-def test_artifacts_of_each_kind_are_handed_over() -> None:
+async def test_artifacts_of_each_kind_are_handed_over() -> None:
     encoded = base64.b64encode(b"\x00\xff").decode()
     driver = agent(
         default(
@@ -167,7 +167,7 @@ def test_artifacts_of_each_kind_are_handed_over() -> None:
         )
     )
 
-    handed = [event for event in play(driver, turn("hi")) if isinstance(event, ArtifactProduced)]
+    handed = [event for event in await play(driver, turn("hi")) if isinstance(event, ArtifactProduced)]
 
     assert [event.artifact.parts[0] for event in handed] == [
         TextPart(text="<hi>", media_type="text/markdown"),
@@ -181,11 +181,11 @@ def test_artifacts_of_each_kind_are_handed_over() -> None:
     assert all(event.last_chunk and not event.append for event in handed)
 
 
-def test_chunks_append_to_the_first_and_the_last_is_marked() -> None:
+async def test_chunks_append_to_the_first_and_the_last_is_marked() -> None:
     pauses = Pauses()
     driver = agent(default('{ artifact = "log", chunks = ["a", "b", "c"], every = 1 }'), pauses)
 
-    handed = [event for event in play(driver, turn()) if isinstance(event, ArtifactProduced)]
+    handed = [event for event in await play(driver, turn()) if isinstance(event, ArtifactProduced)]
 
     assert [(event.artifact.text, event.append, event.last_chunk) for event in handed] == [
         ("a", False, False),
@@ -196,21 +196,21 @@ def test_chunks_append_to_the_first_and_the_last_is_marked() -> None:
     assert pauses.taken == [1.0, 1.0]
 
 
-def test_chunks_of_a_file_are_bytes() -> None:
+async def test_chunks_of_a_file_are_bytes() -> None:
     driver = agent(default('{ artifact = "log", chunks = ["a"], file = "log.txt" }'))
 
-    handed = play(driver, turn())[0]
+    handed = (await play(driver, turn()))[0]
 
     assert isinstance(handed, ArtifactProduced)
     assert handed.artifact.parts == (FilePart(content=b"a", name="log.txt"),)
 
 
-def test_chunks_may_be_written_one_by_one() -> None:
+async def test_chunks_may_be_written_one_by_one() -> None:
     driver = agent(
         default('{ artifact = "l", text = "a", last = false }', '{ artifact = "l", text = "b", append = true }')
     )
 
-    handed = [event for event in play(driver, turn()) if isinstance(event, ArtifactProduced)]
+    handed = [event for event in await play(driver, turn()) if isinstance(event, ArtifactProduced)]
 
     assert [(event.append, event.last_chunk) for event in handed] == [(False, False), (True, True)]
 
@@ -218,17 +218,17 @@ def test_chunks_may_be_written_one_by_one() -> None:
 ASKING = default('{ ask = "which?" }', '{ ask_authorization = "token for {text}?" }', '{ answer = "got {text}" }')
 
 
-def test_the_steps_behind_a_question_are_played_on_the_follow_up() -> None:
+async def test_the_steps_behind_a_question_are_played_on_the_follow_up() -> None:
     driver = agent(ASKING)
 
-    assert play(driver, turn("go")) == [InputRequested((TextPart(text="which?"),))]
-    assert play(driver, turn("this", first=False)) == [
+    assert await play(driver, turn("go")) == [InputRequested((TextPart(text="which?"),))]
+    assert await play(driver, turn("this", first=False)) == [
         InputRequested((TextPart(text="token for this?"),), authorization=True)
     ]
-    assert answer_of(play(driver, turn("secret", first=False))) == "got secret"
+    assert answer_of(await play(driver, turn("secret", first=False))) == "got secret"
 
 
-def test_questions_of_several_tasks_do_not_mix() -> None:
+async def test_questions_of_several_tasks_do_not_mix() -> None:
     driver = agent(
         """
         [[rule]]
@@ -239,14 +239,14 @@ def test_questions_of_several_tasks_do_not_mix() -> None:
         steps = [{ ask = "2?" }, { answer = "two: {text}" }]
         """
     )
-    play(driver, turn("one", task_id="t-1"))
-    play(driver, turn("two", task_id="t-2"))
+    await play(driver, turn("one", task_id="t-1"))
+    await play(driver, turn("two", task_id="t-2"))
 
-    assert answer_of(play(driver, turn("a", task_id="t-1", first=False))) == "one: a"
-    assert answer_of(play(driver, turn("b", task_id="t-2", first=False))) == "two: b"
+    assert answer_of(await play(driver, turn("a", task_id="t-1", first=False))) == "one: a"
+    assert answer_of(await play(driver, turn("b", task_id="t-2", first=False))) == "two: b"
 
 
-def test_a_follow_up_with_nothing_behind_the_question_is_matched_like_a_new_message() -> None:
+async def test_a_follow_up_with_nothing_behind_the_question_is_matched_like_a_new_message() -> None:
     driver = agent(
         """
         [[rule]]
@@ -256,23 +256,23 @@ def test_a_follow_up_with_nothing_behind_the_question_is_matched_like_a_new_mess
         steps = [{ answer = "done" }]
         """
     )
-    play(driver, turn(message_id="ask-1"))
+    await play(driver, turn(message_id="ask-1"))
 
-    assert isinstance(play(driver, turn(message_id="ask-2", first=False))[-1], InputRequested)
-    assert answer_of(play(driver, turn(message_id="other", first=False))) == "done"
+    assert isinstance((await play(driver, turn(message_id="ask-2", first=False)))[-1], InputRequested)
+    assert answer_of(await play(driver, turn(message_id="other", first=False))) == "done"
 
 
-def test_the_oldest_open_question_is_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_open_question_is_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted, "MAX_OPEN_QUESTIONS", 2)
     driver = agent(default('{ ask = "?" }', '{ answer = "behind" }'))
     for number in range(3):
-        play(driver, turn(task_id=f"t-{number}"))
+        await play(driver, turn(task_id=f"t-{number}"))
 
-    assert isinstance(play(driver, turn(task_id="t-0", first=False))[-1], InputRequested)
-    assert answer_of(play(driver, turn(task_id="t-2", first=False))) == "behind"
+    assert isinstance((await play(driver, turn(task_id="t-0", first=False)))[-1], InputRequested)
+    assert answer_of(await play(driver, turn(task_id="t-2", first=False))) == "behind"
 
 
-def test_an_interrupt_ends_a_wait_at_once() -> None:
+async def test_an_interrupt_ends_a_wait_at_once() -> None:
     driver = ScriptedDriver(
         parse_script(default('{ say = "thinking" }', "{ wait = 3600 }", '{ answer = "late" }')), FakeClock()
     )
@@ -285,49 +285,46 @@ def test_an_interrupt_ends_a_wait_at_once() -> None:
         async with asyncio.timeout(10):
             return [await rest, *[event async for event in events]]
 
-    assert asyncio.run(interrupted()) == [Failed("interrupted", "the turn was interrupted")]
+    assert await interrupted() == [Failed("interrupted", "the turn was interrupted")]
     assert driver.view().state == READY
 
 
-def test_an_interrupt_without_a_turn_does_nothing_to_the_next() -> None:
+async def test_an_interrupt_without_a_turn_does_nothing_to_the_next() -> None:
     driver = agent(default('{ answer = "ok" }'))
-    asyncio.run(driver.interrupt())
+    await driver.interrupt()
 
-    assert answer_of(play(driver, turn())) == "ok"
+    assert answer_of(await play(driver, turn())) == "ok"
 
 
-def test_a_wait_is_over_when_its_time_has_come() -> None:
+async def test_a_wait_is_over_when_its_time_has_come() -> None:
     driver = ScriptedDriver(parse_script(default("{ wait = 0.001 }", '{ answer = "rested" }')), FakeClock())
 
-    assert answer_of(play(driver, turn())) == "rested"
+    assert answer_of(await play(driver, turn())) == "rested"
 
 
-def test_a_canceled_turn_leaves_the_agent_ready() -> None:
+async def test_a_canceled_turn_leaves_the_agent_ready() -> None:
     driver = ScriptedDriver(parse_script(default('{ say = "a" }', "{ wait = 3600 }")), FakeClock())
 
-    async def canceled() -> None:
-        events = driver.take_turn(turn())
-        await events_until(events, lambda event: isinstance(event, Progress))
-        assert driver.view().state == WORKING
-        await events.aclose()
-
-    asyncio.run(canceled())
+    events = driver.take_turn(turn())
+    await events_until(events, lambda event: isinstance(event, Progress))
+    assert driver.view().state == WORKING
+    await events.aclose()
     assert driver.view().state == READY
     assert driver.view().why == "the script waits for a message"
 
 
-def test_an_agent_that_exits_stays_gone() -> None:
+async def test_an_agent_that_exits_stays_gone() -> None:
     driver = agent(default('{ say = "bye" }', "{ exit = 3 }"))
 
     with pytest.raises(AgentExited, match="status 3"):
-        play(driver, turn())
+        await play(driver, turn())
 
     assert driver.exit_status == 3
     assert driver.view().state == EXITED
     with pytest.raises(AgentExited):
-        asyncio.run(driver.wait_ready())
+        await driver.wait_ready()
     with pytest.raises(AgentExited):
-        play(driver, turn())
+        await play(driver, turn())
 
 
 async def events_until(events: AsyncIterator[TurnEvent], seen: Callable[[TurnEvent], bool]) -> None:
@@ -347,11 +344,11 @@ async def events_until(events: AsyncIterator[TurnEvent], seen: Callable[[TurnEve
         ['{ artifact = "{text}.txt", text = "{text}" }'],
     ],
 )
-def test_what_needs_only_the_message_is_answered_at_once_as_in_a_turn(steps: list[str]) -> None:
+async def test_what_needs_only_the_message_is_answered_at_once_as_in_a_turn(steps: list[str]) -> None:
     at_once = agent(default(*steps)).answer_at_once(turn("hi").message)
 
     assert at_once is not None
-    assert [*at_once] == play(agent(default(*steps)), turn("hi"))
+    assert [*at_once] == await play(agent(default(*steps)), turn("hi"))
 
 
 @pytest.mark.parametrize(

@@ -19,22 +19,22 @@ CUES = ["hi", "rm -rf all", "deploy web", "think", "paint me", "report", "log", 
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_example_plays(path: Path) -> None:
+async def test_every_example_plays(path: Path) -> None:
     driver = ScriptedDriver(read_script(path), FakeClock(), pause=Pauses())
 
     for number, cue in enumerate(CUES):
-        events = play(driver, turn(cue, task_id=f"t-{number}"))
+        events = await play(driver, turn(cue, task_id=f"t-{number}"))
         assert isinstance(events[-1], Answered | InputRequested | Refused | Failed)
 
 
-def test_the_example_conversation_goes_from_question_to_question() -> None:
+async def test_the_example_conversation_goes_from_question_to_question() -> None:
     driver = ScriptedDriver(read_script(EXAMPLES / "conversation.toml"), FakeClock(), pause=Pauses())
 
-    assert isinstance(play(driver, turn("deploy web"))[-1], InputRequested)
-    assert isinstance(play(driver, turn("staging", first=False))[-1], InputRequested)
-    assert answer_of(play(driver, turn("token", first=False))) == "deployed"
+    assert isinstance((await play(driver, turn("deploy web")))[-1], InputRequested)
+    assert isinstance((await play(driver, turn("staging", first=False)))[-1], InputRequested)
+    assert answer_of(await play(driver, turn("token", first=False))) == "deployed"
     with pytest.raises(AgentExited):
-        play(driver, turn("crash", task_id="t-2"))
+        await play(driver, turn("crash", task_id="t-2"))
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_the_example_conversation_goes_from_question_to_question() -> None:
         ("test-history-message-1", InputRequested),
     ],
 )
-def test_the_conformance_example_plays_each_cue(cue: str, kind: type[TurnEvent]) -> None:
+async def test_the_conformance_example_plays_each_cue(cue: str, kind: type[TurnEvent]) -> None:
     driver = ScriptedDriver(read_script(EXAMPLES / "conformance.toml"), FakeClock(), pause=Pauses())
 
-    assert isinstance(play(driver, turn("TCK", message_id=f"{cue}-0a1b"))[0], kind)
+    assert isinstance((await play(driver, turn("TCK", message_id=f"{cue}-0a1b")))[0], kind)
 
 
-def test_the_conformance_example_tells_a_linked_file_from_a_sent_one() -> None:
+async def test_the_conformance_example_tells_a_linked_file_from_a_sent_one() -> None:
     driver = ScriptedDriver(read_script(EXAMPLES / "conformance.toml"), FakeClock(), pause=Pauses())
 
-    def part(cue: str) -> object:
-        handed = play(driver, turn("TCK", message_id=cue))[0]
+    async def part(cue: str) -> object:
+        handed = (await play(driver, turn("TCK", message_id=cue)))[0]
         assert isinstance(handed, ArtifactProduced)
         return handed.artifact.parts[0]
 
     name, media_type = "output.txt", "text/plain"
-    assert part("tck-artifact-file-url-1") == FilePart(
+    assert await part("tck-artifact-file-url-1") == FilePart(
         url="https://example.com/output.txt", name=name, media_type=media_type
     )
-    assert part("tck-artifact-file-1") == FilePart(content=b"tck", name=name, media_type=media_type)
+    assert await part("tck-artifact-file-1") == FilePart(content=b"tck", name=name, media_type=media_type)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
-from typing import Any
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -40,16 +39,8 @@ async def question_of(events: AsyncGenerator[TurnEvent, None]) -> Question:
     raise AssertionError("nothing was asked")
 
 
-def play(story: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(5):
-            await story
-
-    asyncio.run(bounded())
-
-
-def test_a_question_is_what_the_file_says() -> None:
-    async def story() -> None:
+async def test_a_question_is_what_the_file_says() -> None:
+    async with asyncio.timeout(5):
         driver = agent(ASKS)
         question = await question_of(driver.take_turn(turn()))
 
@@ -64,12 +55,10 @@ def test_a_question_is_what_the_file_says() -> None:
         )
         assert (driver.view().state, driver.view().question) == (WAITING, question)
 
-    play(story())
-
 
 @pytest.mark.parametrize(("choice", "said"), [(Choice(option="1"), "Yes to hi"), (Choice(text="never"), "never to hi")])
-def test_the_turn_goes_on_with_the_answer(choice: Choice, said: str) -> None:
-    async def story() -> None:
+async def test_the_turn_goes_on_with_the_answer(choice: Choice, said: str) -> None:
+    async with asyncio.timeout(5):
         driver = agent(ASKS)
         events = driver.take_turn(turn())
         question = await question_of(events)
@@ -81,11 +70,9 @@ def test_the_turn_goes_on_with_the_answer(choice: Choice, said: str) -> None:
         assert isinstance(answered, Answered)
         assert text_of(answered.parts) == said
 
-    play(story())
 
-
-def test_only_what_is_asked_now_and_offered_is_taken() -> None:
-    async def story() -> None:
+async def test_only_what_is_asked_now_and_offered_is_taken() -> None:
+    async with asyncio.timeout(5):
         driver = agent(ASKS)
         question = await question_of(driver.take_turn(turn()))
 
@@ -97,11 +84,9 @@ def test_only_what_is_asked_now_and_offered_is_taken() -> None:
         with pytest.raises(QuestionGone):
             await driver.answer(question.id, Choice(option="2"))
 
-    play(story())
 
-
-def test_it_is_not_interrupted_while_it_asks_but_ends_with_its_host() -> None:
-    async def story() -> None:
+async def test_it_is_not_interrupted_while_it_asks_but_ends_with_its_host() -> None:
+    async with asyncio.timeout(5):
         driver = agent(ASKS)
         events = driver.take_turn(turn())
         await question_of(events)
@@ -112,11 +97,9 @@ def test_it_is_not_interrupted_while_it_asks_but_ends_with_its_host() -> None:
         assert isinstance(ended, Failed)
         assert driver.view().state == READY
 
-    play(story())
 
-
-def test_at_its_start_it_is_not_ready_before_it_is_answered() -> None:
-    async def story() -> None:
+async def test_at_its_start_it_is_not_ready_before_it_is_answered() -> None:
+    async with asyncio.timeout(5):
         driver = agent(STARTUP)
         question = driver.view().question
         assert question is not None
@@ -130,12 +113,10 @@ def test_at_its_start_it_is_not_ready_before_it_is_answered() -> None:
         await ready
         assert driver.view().state == READY
 
-    play(story())
-
 
 @pytest.mark.parametrize("script", [ASKS, STARTUP], ids=["in a turn", "at its start"])
-def test_an_agent_that_was_stopped_begins_nothing_more(script: str) -> None:
-    async def story() -> None:
+async def test_an_agent_that_was_stopped_begins_nothing_more(script: str) -> None:
+    async with asyncio.timeout(5):
         driver = agent(script)
         waiting = asyncio.ensure_future(driver.wait_ready())
         driver.stop()
@@ -144,5 +125,3 @@ def test_an_agent_that_was_stopped_begins_nothing_more(script: str) -> None:
             await waiting
         with pytest.raises(AgentExited):
             await anext(driver.take_turn(turn()))
-
-    play(story())

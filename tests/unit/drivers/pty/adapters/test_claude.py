@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.terminal.signals.recordings import recorded
 
 
@@ -69,40 +68,34 @@ def test_hooks_do_not_go_by_way_of_a_proxy(tmp_path: Path, env: dict[str, str], 
     assert ClaudeSignals(launch_in(tmp_path, env)).prepare(()).env == added
 
 
-def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> None:
+async def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> None:
     transcript = tmp_path / "transcript.jsonl"
     taken = next(hook for hook in recorded("claude", "hooks.jsonl") if hook.get("prompt") == "SLOW one")
     lines = [line for line in recorded("claude", "transcript.jsonl") if line.get("promptId") == taken["prompt_id"]]
 
-    async def story() -> KeepingListener:
-        signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
-        signals.start(listener, 0)
-        signals.receive({**taken, "transcript_path": str(transcript)})
-        with transcript.open("a", encoding="utf-8") as file:
-            file.write("\n".join(json.dumps(line) for line in lines) + "\nnot JSON\n")
-        await until(lambda: len(listener.reports) == 2)
-        signals.stop()
-        return listener
-
-    listener = asyncio.run(story())
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    signals.start(listener, 0)
+    signals.receive({**taken, "transcript_path": str(transcript)})
+    with transcript.open("a", encoding="utf-8") as file:
+        file.write("\n".join(json.dumps(line) for line in lines) + "\nnot JSON\n")
+    await until(lambda: len(listener.reports) == 2)
+    signals.stop()
 
     assert [report.told for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.FAILED]
     assert listener.reports[1].reason == "interrupted"
 
 
-def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
-    async def story() -> KeepingListener:
-        signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
-        listener.is_ready = True
-        signals.start(listener, 0)
-        for hook in recorded("claude", "hooks.jsonl")[:2]:
-            signals.receive(hook)
-        signals.receive({"hook_event_name": "SessionEnd"})
-        signals.look()
-        signals.stop()
-        return listener
+async def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    listener.is_ready = True
+    signals.start(listener, 0)
+    for hook in recorded("claude", "hooks.jsonl")[:2]:
+        signals.receive(hook)
+    signals.receive({"hook_event_name": "SessionEnd"})
+    signals.look()
+    signals.stop()
 
-    assert [report.told for report in asyncio.run(story()).reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
+    assert [report.told for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
 
 def hook(name: str, **more: object) -> dict[str, object]:
@@ -113,20 +106,18 @@ def told_by(listener: KeepingListener) -> list[str]:
     return [f"{report.told}:{report.text}" for report in listener.reports]
 
 
-def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path) -> None:
-    async def story() -> KeepingListener:
-        signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
-        signals.start(listener, 0)
-        signals.receive(hook("Stop", last_assistant_message="so far"))
-        signals.look()
-        assert listener.reports == []
-        signals.receive(hook("Stop", last_assistant_message="all of it", stop_hook_active=True))
-        listener.is_ready = True
-        await until(lambda: bool(listener.reports))
-        signals.stop()
-        return listener
+async def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path) -> None:
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    signals.start(listener, 0)
+    signals.receive(hook("Stop", last_assistant_message="so far"))
+    signals.look()
+    assert listener.reports == []
+    signals.receive(hook("Stop", last_assistant_message="all of it", stop_hook_active=True))
+    listener.is_ready = True
+    await until(lambda: bool(listener.reports))
+    signals.stop()
 
-    assert told_by(asyncio.run(story())) == ["answered:all of it"]
+    assert told_by(listener) == ["answered:all of it"]
 
 
 def spoken(*texts: str, message: str = "m1", **more: object) -> str:
@@ -148,7 +139,7 @@ def spoken(*texts: str, message: str = "m1", **more: object) -> str:
         ([], "indented\n  tail"),
     ],
 )
-def test_an_answer_keeps_the_blanks_around_it(
+async def test_an_answer_keeps_the_blanks_around_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], answer: str, when: str
 ) -> None:
     transcript = tmp_path / "transcript.jsonl"
@@ -161,79 +152,68 @@ def test_an_answer_keeps_the_blanks_around_it(
         if when == moment:
             transcript.write_text("".join(lines), encoding="utf-8")
 
-    async def story() -> KeepingListener:
-        signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
-        listener.is_ready = True
-        signals.start(listener, 0)
-        write("before its prompt is known")
-        signals.receive(hook("UserPromptSubmit", prompt="hello", transcript_path=str(transcript)))
-        write("before it stops")
-        signals.receive(hook("Stop", last_assistant_message="indented\n  tail"))
-        write("after it has stopped")
-        await until(lambda: len(listener.reports) > 1)
-        signals.stop()
-        return listener
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    listener.is_ready = True
+    signals.start(listener, 0)
+    write("before its prompt is known")
+    signals.receive(hook("UserPromptSubmit", prompt="hello", transcript_path=str(transcript)))
+    write("before it stops")
+    signals.receive(hook("Stop", last_assistant_message="indented\n  tail"))
+    write("after it has stopped")
+    await until(lambda: len(listener.reports) > 1)
+    signals.stop()
 
-    assert told_by(asyncio.run(story())) == ["submitted:hello", f"answered:{answer}"]
+    assert told_by(listener) == ["submitted:hello", f"answered:{answer}"]
 
 
-def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
-    async def story() -> None:
-        signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
-        signals.start(listener, 0)
-        waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
-        assert waiting is not None
-        question = listener.reports[0].question
-        assert question is not None
-        assert await signals.answer("another", Choice(option="yes")) is False
-        assert await signals.answer(question.id, Choice(option="9")) is False
-        assert not waiting.done()
+async def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    signals.start(listener, 0)
+    waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
+    assert waiting is not None
+    question = listener.reports[0].question
+    assert question is not None
+    assert await signals.answer("another", Choice(option="yes")) is False
+    assert await signals.answer(question.id, Choice(option="9")) is False
+    assert not waiting.done()
 
-        assert await signals.answer(question.id, Choice(option="yes")) is True
-        assert waiting.result()["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
-        assert await signals.answer(question.id, Choice(option="1")) is False
-        signals.stop()
-
-    asyncio.run(story())
+    assert await signals.answer(question.id, Choice(option="yes")) is True
+    assert waiting.result()["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
+    assert await signals.answer(question.id, Choice(option="1")) is False
+    signals.stop()
 
 
-def test_a_hook_whose_dialog_a_person_answered_is_let_go_and_the_next_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
-        signals.start(listener, 0)
-        first = signals.receive(hook("PermissionRequest", tool_name="Bash"))
-        second = signals.receive(hook("PermissionRequest", tool_name="Write"))
-        assert first is not None
-        assert second is not None
-        assert told_by(listener) == ["waiting:Bash"]
-        question = listener.reports[0].question
-        assert question is not None
+async def test_a_hook_whose_dialog_a_person_answered_is_let_go_and_the_next_is_told(tmp_path: Path) -> None:
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    signals.start(listener, 0)
+    first = signals.receive(hook("PermissionRequest", tool_name="Bash"))
+    second = signals.receive(hook("PermissionRequest", tool_name="Write"))
+    assert first is not None
+    assert second is not None
+    assert told_by(listener) == ["waiting:Bash"]
+    question = listener.reports[0].question
+    assert question is not None
 
-        listener.answered.add(question.id)
-        await until(first.done)
-        assert first.result() == {}
-        assert told_by(listener) == ["waiting:Bash", "waiting:Write"]
-        assert not second.done()
-        signals.stop()
-        assert second.result() == {}
-
-    asyncio.run(story())
+    listener.answered.add(question.id)
+    await until(first.done)
+    assert first.result() == {}
+    assert told_by(listener) == ["waiting:Bash", "waiting:Write"]
+    assert not second.done()
+    signals.stop()
+    assert second.result() == {}
 
 
-def test_a_hook_that_has_gone_is_not_answered(tmp_path: Path) -> None:
-    async def story() -> None:
-        signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
-        signals.start(listener, 0)
-        waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
-        question = listener.reports[0].question
-        assert waiting is not None
-        assert question is not None
-        waiting.cancel()
+async def test_a_hook_that_has_gone_is_not_answered(tmp_path: Path) -> None:
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
+    signals.start(listener, 0)
+    waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
+    question = listener.reports[0].question
+    assert waiting is not None
+    assert question is not None
+    waiting.cancel()
 
-        assert await signals.answer(question.id, Choice(option="1")) is False
-        signals.stop()
-
-    asyncio.run(story())
+    assert await signals.answer(question.id, Choice(option="1")) is False
+    signals.stop()
 
 
 def test_only_the_hook_that_asks_may_wait_long(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
-from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 
 Scene = Callable[[ClaudeSignals, KeepingListener, int], Awaitable[None]]
 SENT = {"hook_event_name": "UserPromptSubmit", "prompt_id": "p", "prompt": "please look at it"}
@@ -29,23 +29,19 @@ def prompt_hook(prepared: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def told(folder: Path, scene: Scene) -> list[str]:
+async def told(folder: Path, scene: Scene) -> list[str]:
     """What was told in a scene, which gets the writing end of the pipe."""
-
-    async def story() -> list[str]:
-        signals, listener = ClaudeSignals(launch_in(folder)), KeepingListener()
-        listener.is_ready = True
-        signals.prepare(())
-        signals.start(listener, 0)
-        writer = os.open(folder / "launch" / "prompts", os.O_WRONLY)
-        try:
-            await scene(signals, listener, writer)
-        finally:
-            os.close(writer)
-            signals.stop()
-        return [f"{report.told}: {report.text}" for report in listener.reports]
-
-    return asyncio.run(story())
+    signals, listener = ClaudeSignals(launch_in(folder)), KeepingListener()
+    listener.is_ready = True
+    signals.prepare(())
+    signals.start(listener, 0)
+    writer = os.open(folder / "launch" / "prompts", os.O_WRONLY)
+    try:
+        await scene(signals, listener, writer)
+    finally:
+        os.close(writer)
+        signals.stop()
+    return [f"{report.told}: {report.text}" for report in listener.reports]
 
 
 def test_the_hook_runs_beside_the_prompt_and_writes_to_a_private_pipe(tmp_path: Path) -> None:
@@ -68,7 +64,7 @@ def test_where_no_pipe_can_be_made_it_reports_as_the_others_do(tmp_path: Path, m
     assert (hook["type"], hook["url"]) == ("http", "http://127.0.0.1:8100/signals")
 
 
-def test_a_prompt_is_told_however_it_is_cut(tmp_path: Path) -> None:
+async def test_a_prompt_is_told_however_it_is_cut(tmp_path: Path) -> None:
     async def scene(_signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
         data = b"not JSON\n" + json.dumps(SENT).encode() + b"\n"
         for at in range(0, len(data), 7):
@@ -76,11 +72,13 @@ def test_a_prompt_is_told_however_it_is_cut(tmp_path: Path) -> None:
             await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=0.0)
         await until(lambda: bool(listener.reports))
 
-    assert told(tmp_path, scene) == ["submitted: please look at it"]
+    assert await told(tmp_path, scene) == ["submitted: please look at it"]
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_the_command_makes_a_line_of_its_input_also_behind_one_that_was_cut_off(tmp_path: Path, end: bytes) -> None:
+async def test_the_command_makes_a_line_of_its_input_also_behind_one_that_was_cut_off(
+    tmp_path: Path, end: bytes
+) -> None:
     async def scene(_signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
         command = prompt_hook(("--settings", str(tmp_path / "launch" / "settings.json")))["command"]
         os.write(writer, b'{"prompt": "its command was killed whi')
@@ -88,25 +86,25 @@ def test_the_command_makes_a_line_of_its_input_also_behind_one_that_was_cut_off(
         await asyncio.to_thread(subprocess.run, ("sh", "-c", command), input=given, check=True, timeout=30)
         await until(lambda: bool(listener.reports))
 
-    assert told(tmp_path, scene) == ["submitted: please look at it"]
+    assert await told(tmp_path, scene) == ["submitted: please look at it"]
 
 
-def test_what_became_of_a_prompt_is_told_behind_the_prompt(tmp_path: Path) -> None:
+async def test_what_became_of_a_prompt_is_told_behind_the_prompt(tmp_path: Path) -> None:
     async def scene(signals: ClaudeSignals, _listener: KeepingListener, writer: int) -> None:
         os.write(writer, json.dumps(SENT).encode() + b"\n")
         signals.receive(STOP)
 
-    assert told(tmp_path, scene) == ["submitted: please look at it", "answered: it is fine"]
+    assert await told(tmp_path, scene) == ["submitted: please look at it", "answered: it is fine"]
 
 
-def test_a_prompt_that_is_told_after_its_turn_begins_nothing(tmp_path: Path) -> None:
+async def test_a_prompt_that_is_told_after_its_turn_begins_nothing(tmp_path: Path) -> None:
     async def scene(signals: ClaudeSignals, listener: KeepingListener, writer: int) -> None:
         signals.receive(STOP)
         os.write(writer, json.dumps(SENT).encode() + b"\n")
         os.write(writer, json.dumps({**SENT, "prompt_id": "next"}).encode() + b"\n")
         await until(lambda: len(listener.reports) > 1)
 
-    assert told(tmp_path, scene) == ["answered: it is fine", "submitted: please look at it"]
+    assert await told(tmp_path, scene) == ["answered: it is fine", "submitted: please look at it"]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_a_prompt_that_is_told_after_its_turn_begins_nothing(tmp_path: Path) -> 
         (("before", ""), ["submitted: please look at it"]),
     ],
 )
-def test_an_interrupt_that_was_faster_than_its_prompt_is_told_behind_it(
+async def test_an_interrupt_that_was_faster_than_its_prompt_is_told_behind_it(
     tmp_path: Path, turns: tuple[str, ...], expected: list[str]
 ) -> None:
     transcript = tmp_path / "transcript.jsonl"
@@ -128,4 +126,4 @@ def test_an_interrupt_that_was_faster_than_its_prompt_is_told_behind_it(
         os.write(writer, json.dumps({**SENT, "transcript_path": str(transcript)}).encode() + b"\n")
         await until(lambda: bool(listener.reports))
 
-    assert told(tmp_path, scene) == expected
+    assert await told(tmp_path, scene) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -13,8 +12,8 @@ from synapse.drivers.pty.adapters import codex as adapter
 from synapse.drivers.pty.adapters.codex import CodexSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.terminal.signals.recordings import recorded
 
 LINES = [json.dumps(record) for record in recorded("codex", "rollout.jsonl")]
@@ -29,25 +28,22 @@ def rollout(tmp_path: Path) -> Path:
     return path
 
 
-def follow(folder: Path, rollout: Path, pid: int) -> KeepingListener:
-    async def story() -> KeepingListener:
-        signals, listener = CodexSignals(launch_in(folder)), KeepingListener()
-        signals.start(listener, pid)
-        signals.receive({})
-        with rollout.open("a", encoding="utf-8") as file:
-            for line in LINES:
-                file.write(line + "\n")
-            file.flush()
-            await until(lambda: len(listener.reports) == TOLD_BY_ALL_LINES)
-            signals.look()
-        signals.stop()
-        return listener
-
-    return asyncio.run(story())
+async def follow(folder: Path, rollout: Path, pid: int) -> KeepingListener:
+    signals, listener = CodexSignals(launch_in(folder)), KeepingListener()
+    signals.start(listener, pid)
+    signals.receive({})
+    with rollout.open("a", encoding="utf-8") as file:
+        for line in LINES:
+            file.write(line + "\n")
+        file.flush()
+        await until(lambda: len(listener.reports) == TOLD_BY_ALL_LINES)
+        signals.look()
+    signals.stop()
+    return listener
 
 
-def test_the_rollout_that_the_program_has_open_is_followed(tmp_path: Path, rollout: Path) -> None:
-    listener = follow(tmp_path, rollout, os.getpid())
+async def test_the_rollout_that_the_program_has_open_is_followed(tmp_path: Path, rollout: Path) -> None:
+    listener = await follow(tmp_path, rollout, os.getpid())
 
     assert Source.TRANSCRIPT in listener.expected
     assert [report.told for report in listener.reports[:3]] == [
@@ -58,7 +54,7 @@ def test_the_rollout_that_the_program_has_open_is_followed(tmp_path: Path, rollo
     assert len(listener.reports) == TOLD_BY_ALL_LINES
 
 
-def test_where_open_files_cannot_be_told_it_is_the_newest_of_the_folder(
+async def test_where_open_files_cannot_be_told_it_is_the_newest_of_the_folder(
     tmp_path: Path, rollout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "shows_open_files", lambda: False)
@@ -67,14 +63,14 @@ def test_where_open_files_cannot_be_told_it_is_the_newest_of_the_folder(
     elsewhere["payload"]["cwd"] = str(tmp_path)
     monkeypatch.setattr("tests.unit.drivers.pty.adapters.test_codex.LINES", [json.dumps(elsewhere), *LINES[1:]])
 
-    assert len(follow(tmp_path, rollout, 0).reports) == TOLD_BY_ALL_LINES
+    assert len((await follow(tmp_path, rollout, 0)).reports) == TOLD_BY_ALL_LINES
 
 
-def test_what_was_said_before_the_launch_is_left_out(tmp_path: Path, rollout: Path) -> None:
+async def test_what_was_said_before_the_launch_is_left_out(tmp_path: Path, rollout: Path) -> None:
     old = [line.replace("2026-11-15T1", "2026-11-14T1") for line in LINES]
     rollout.write_text("\n".join(old) + "\n", encoding="utf-8")
 
-    assert len(follow(tmp_path, rollout, os.getpid()).reports) == TOLD_BY_ALL_LINES
+    assert len((await follow(tmp_path, rollout, os.getpid())).reports) == TOLD_BY_ALL_LINES
 
 
 @pytest.fixture

@@ -107,62 +107,60 @@ def test_what_was_made_for_a_launch_goes_with_it(tmp_path: Path) -> None:
     assert not (tmp_path / "launch").exists()
 
 
-def test_a_terminal_whose_server_has_ended_ends_too(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
+async def test_a_terminal_whose_server_has_ended_ends_too(tmp_path: Path, made: list[CodexAppServerSignals]) -> None:
     """It would show that it waits for its server, for ever."""
     signals = codex(tmp_path, made, server=ENDS_LATER)
     signals.prepare(())
 
-    async def story() -> int:
-        terminal = await asyncio.create_subprocess_exec("sleep", "600")
-        signals.start(KeepingListener(), terminal.pid)
-        (tmp_path / "enough").touch()
-        return await asyncio.wait_for(terminal.wait(), 30.0)
+    terminal = await asyncio.create_subprocess_exec("sleep", "600")
+    signals.start(KeepingListener(), terminal.pid)
+    (tmp_path / "enough").touch()
+    code = await asyncio.wait_for(terminal.wait(), 30.0)
 
-    assert asyncio.run(story()) == -signal.SIGTERM
+    assert code == -signal.SIGTERM
 
 
-def followed_instead(signals: CodexAppServerSignals, arguments: tuple[str, ...] = ()) -> tuple[tuple[str, ...], str]:
+async def followed_instead(
+    signals: CodexAppServerSignals, arguments: tuple[str, ...] = ()
+) -> tuple[tuple[str, ...], str]:
     """The arguments that it is started with, and what `--explain` says is missing."""
     prepared, listener = signals.prepare(arguments), KeepingListener()
 
-    async def story() -> None:
-        signals.start(listener, 0)
-        signals.look()
-        assert signals.sender() is None
-        assert not await signals.answer("codex-0", Choice(option="1"))
-        signals.stop()
-
-    asyncio.run(story())
+    signals.start(listener, 0)
+    signals.look()
+    assert signals.sender() is None
+    assert not await signals.answer("codex-0", Choice(option="1"))
+    signals.stop()
     assert Source.TRANSCRIPT in listener.expected
     return prepared.arguments, listener.missing[Source.SIGNAL]
 
 
-def test_an_older_version_is_followed_by_its_rollout(tmp_path: Path) -> None:
-    arguments, missing = followed_instead(codex(tmp_path, [], told="      --no-daemon"))
+async def test_an_older_version_is_followed_by_its_rollout(tmp_path: Path) -> None:
+    arguments, missing = await followed_instead(codex(tmp_path, [], told="      --no-daemon"))
 
     assert arguments == ("--no-daemon",)
     assert "this version has no server" in missing
 
 
-def test_arguments_that_are_not_for_a_server_are_kept(tmp_path: Path) -> None:
-    arguments, missing = followed_instead(codex(tmp_path, []), ("--add-dir", "/srv"))
+async def test_arguments_that_are_not_for_a_server_are_kept(tmp_path: Path) -> None:
+    arguments, missing = await followed_instead(codex(tmp_path, []), ("--add-dir", "/srv"))
 
     assert arguments == ("--no-daemon", "--add-dir", "/srv")
     assert "its arguments" in missing
 
 
-def test_a_server_that_does_not_start_is_done_without(tmp_path: Path) -> None:
-    arguments, missing = followed_instead(codex(tmp_path, [], server="exit 1"))
+async def test_a_server_that_does_not_start_is_done_without(tmp_path: Path) -> None:
+    arguments, missing = await followed_instead(codex(tmp_path, [], server="exit 1"))
 
     assert arguments == ("--no-daemon",)
     assert "did not start" in missing
 
 
-def test_where_its_terminal_would_ask_for_trust_it_can_ask(tmp_path: Path) -> None:
+async def test_where_its_terminal_would_ask_for_trust_it_can_ask(tmp_path: Path) -> None:
     (tmp_path / ".codex").mkdir()
     signals = codex(tmp_path, [], home=tmp_path / "elsewhere")
 
-    arguments, missing = followed_instead(signals)
+    arguments, missing = await followed_instead(signals)
 
     assert arguments == ("--no-daemon",)
     assert "not trusted yet" in missing

@@ -45,18 +45,15 @@ async def connected(folder: Path, server: FakeAppServer) -> AsyncGenerator[tuple
         await server.close()
 
 
-def with_client(
+async def with_client(
     folder: Path, server: FakeAppServer, work: Callable[[CodexClient, KeepingListener], Awaitable[Kept]]
 ) -> Kept:
-    async def story() -> Kept:
-        async with connected(folder, server) as (client, listener):
-            await until(lambda: client.is_ready)
-            return await work(client, listener)
-
-    return asyncio.run(story())
+    async with connected(folder, server) as (client, listener):
+        await until(lambda: client.is_ready)
+        return await work(client, listener)
 
 
-def test_the_first_turn_is_told_though_it_was_over_before_we_could_listen(tmp_path: Path) -> None:
+async def test_the_first_turn_is_told_though_it_was_over_before_we_could_listen(tmp_path: Path) -> None:
     server = FakeAppServer(resumes_after=3)
 
     async def work(client: CodexClient, listener: KeepingListener) -> str:
@@ -65,45 +62,42 @@ def test_the_first_turn_is_told_though_it_was_over_before_we_could_listen(tmp_pa
         assert [report.text for report in listener.reports] == ["", "hello\n  there[2J", "ECHO hello\n  there[2J"]
         return evidence
 
-    assert with_client(tmp_path, server, work) == "its server began the turn turn-1"
+    assert await with_client(tmp_path, server, work) == "its server began the turn turn-1"
     told = {"threadId": THREAD, "input": [{"type": "text", "text": "hello\n  there[2J"}]}
     assert server.calls("turn/start") == [told]
 
 
-def test_a_refusal_means_that_nothing_was_taken(tmp_path: Path) -> None:
+async def test_a_refusal_means_that_nothing_was_taken(tmp_path: Path) -> None:
     async def work(client: CodexClient, _listener: KeepingListener) -> None:
         await client.send("hello")
 
     with pytest.raises(NotTaken, match=r"refused the message: the model is\[2J gone"):
-        with_client(tmp_path, FakeAppServer(refuses_turns=True), work)
+        await with_client(tmp_path, FakeAppServer(refuses_turns=True), work)
 
 
-def test_a_server_that_goes_away_over_a_message_leaves_doubt(tmp_path: Path) -> None:
+async def test_a_server_that_goes_away_over_a_message_leaves_doubt(tmp_path: Path) -> None:
     async def work(client: CodexClient, _listener: KeepingListener) -> None:
         with pytest.raises(ConnectionResetError):
             await client.send("hello")
         await until(lambda: client.is_ready)
 
     server = FakeAppServer(hangs_up=True)
-    with_client(tmp_path, server, work)
+    await with_client(tmp_path, server, work)
 
     assert len(server.calls("turn/start")) == 1
 
 
-def test_before_the_terminal_has_a_conversation_nothing_is_sent(tmp_path: Path) -> None:
-    async def story() -> None:
-        server = FakeAppServer(threads=[])
-        async with connected(tmp_path, server) as (client, _):
-            await until(lambda: bool(server.calls("thread/loaded/list")))
-            assert not client.is_ready
-            with pytest.raises(NotTaken):
-                await client.send("hello")
-            await server.tell("thread/started", thread={"id": "new", "ephemeral": False})
-            await until(lambda: client.is_ready)
+async def test_before_the_terminal_has_a_conversation_nothing_is_sent(tmp_path: Path) -> None:
+    server = FakeAppServer(threads=[])
+    async with connected(tmp_path, server) as (client, _):
+        await until(lambda: bool(server.calls("thread/loaded/list")))
+        assert not client.is_ready
+        with pytest.raises(NotTaken):
             await client.send("hello")
-            assert server.calls("turn/start")[0]["threadId"] == "new"
-
-    asyncio.run(story())
+        await server.tell("thread/started", thread={"id": "new", "ephemeral": False})
+        await until(lambda: client.is_ready)
+        await client.send("hello")
+        assert server.calls("turn/start")[0]["threadId"] == "new"
 
 
 APPROVAL = {"threadId": THREAD, "turnId": "t", "itemId": "i", "command": "touch x"}
@@ -117,7 +111,7 @@ async def asked(server: FakeAppServer, listener: KeepingListener) -> str:
     return question.id
 
 
-def test_an_approval_is_answered_with_the_decision(tmp_path: Path) -> None:
+async def test_an_approval_is_answered_with_the_decision(tmp_path: Path) -> None:
     server = FakeAppServer()
 
     async def work(client: CodexClient, listener: KeepingListener) -> bool:
@@ -126,11 +120,11 @@ def test_an_approval_is_answered_with_the_decision(tmp_path: Path) -> None:
         await server.tell("serverRequest/resolved", threadId=THREAD, requestId=5)
         return await answering
 
-    assert with_client(tmp_path, server, work)
+    assert await with_client(tmp_path, server, work)
     assert server.answers() == [{"id": 5, "result": {"decision": "accept"}}]
 
 
-def test_what_the_person_answered_first_is_not_answered_again(tmp_path: Path) -> None:
+async def test_what_the_person_answered_first_is_not_answered_again(tmp_path: Path) -> None:
     server = FakeAppServer()
 
     async def work(client: CodexClient, listener: KeepingListener) -> bool:
@@ -139,12 +133,12 @@ def test_what_the_person_answered_first_is_not_answered_again(tmp_path: Path) ->
         await until(lambda: listener.reports[-1].told is SignalKind.WORKING)
         return await client.answer(question, Choice(option="1"))
 
-    assert not with_client(tmp_path, server, work)
+    assert not await with_client(tmp_path, server, work)
     assert server.answers() == []
 
 
 @pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="this system does not show connections")
-def test_the_terminal_is_waited_for_because_the_first_client_names_the_server(
+async def test_the_terminal_is_waited_for_because_the_first_client_names_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Path] = []
@@ -159,5 +153,5 @@ def test_the_terminal_is_waited_for_because_the_first_client_names_the_server(
     async def work(_client: CodexClient, _listener: KeepingListener) -> list[str]:
         return [str(message.get("method")) for message in server.said[:2]]
 
-    assert with_client(tmp_path, server, work) == ["initialize", "initialized"]
+    assert await with_client(tmp_path, server, work) == ["initialize", "initialized"]
     assert len(looks) == 3

@@ -11,8 +11,8 @@ import pytest
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.terminal.signals.recordings import recorded
 
 OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -51,23 +51,19 @@ class FakeServer:
         writer.close()
 
 
-def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: Path) -> None:
-    async def story() -> tuple[KeepingListener, FakeServer]:
-        signals, listener = OpenCodeSignals(launch_in(tmp_path)), KeepingListener()
-        prepared = signals.prepare(("-c",))
-        assert prepared.arguments[:2] == ("-c", "--port")
-        assert prepared.env == {"OPENCODE_SERVER_PASSWORD": "s3cret"}
-        server = FakeServer(int(prepared.arguments[2]))
-        signals.start(listener, 0)
-        await server.open()
-        await until(lambda: any(report.told is SignalKind.ANSWERED for report in listener.reports))
-        signals.look()
-        signals.receive({})
-        signals.stop()
-        await server.close()
-        return listener, server
-
-    listener, server = asyncio.run(story())
+async def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: Path) -> None:
+    signals, listener = OpenCodeSignals(launch_in(tmp_path)), KeepingListener()
+    prepared = signals.prepare(("-c",))
+    assert prepared.arguments[:2] == ("-c", "--port")
+    assert prepared.env == {"OPENCODE_SERVER_PASSWORD": "s3cret"}
+    server = FakeServer(int(prepared.arguments[2]))
+    signals.start(listener, 0)
+    await server.open()
+    await until(lambda: any(report.told is SignalKind.ANSWERED for report in listener.reports))
+    signals.look()
+    signals.receive({})
+    signals.stop()
+    await server.close()
 
     assert Source.SIGNAL in listener.expected
     assert server.asked[:4] == ["/global/health", "/global/health", "/session/status", "/event"]

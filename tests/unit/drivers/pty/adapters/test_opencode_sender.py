@@ -16,6 +16,7 @@ from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import opencode
 from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
+from synapse.net.http_types import HttpFailed
 from synapse.terminal.screen import Picture
 from synapse.terminal.signals.report import SignalKind
 from tests.unit.drivers.pty.adapters.fake_opencode import Asked, FakeOpenCode
@@ -177,7 +178,7 @@ def test_a_message_that_was_taken_without_an_answer_is_known_by_the_event(tmp_pa
 def test_without_answer_and_event_there_is_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencode, "_SEEN_SECONDS", 0.05)
 
-    with pytest.raises(EOFError):
+    with pytest.raises(HttpFailed):
         sending(tmp_path, FakeOpenCode(loses_answers=True, is_mute=True), send_hello)
 
 

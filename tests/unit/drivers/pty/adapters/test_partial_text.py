@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,61 +12,55 @@ from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.terminal.signals.report import Saying
 from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, FakeAppServer
 from tests.unit.drivers.pty.adapters.fake_opencode import FakeOpenCode
-from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 
 
 def is_there(_socket: Path) -> bool:
     return True
 
 
-def test_opencodes_deltas_reach_the_listener(tmp_path: Path) -> None:
+async def test_opencodes_deltas_reach_the_listener(tmp_path: Path) -> None:
     server, listener = FakeOpenCode(), KeepingListener()
 
-    async def story() -> None:
-        signals = OpenCodeSignals(launch_in(tmp_path))
-        await server.open(int(signals.prepare(()).arguments[-1]))
-        signals.start(listener, 0)
-        try:
-            await until(lambda: signals.sender() is not None)
-            server.tell_prompt("ses_1", "hello")
-            info = {"id": "msg_2", "role": "assistant", "parentID": "msg_1"}
-            server.tell("message.updated", sessionID="ses_1", info=info)
-            part = {"id": "prt_2", "type": "text", "text": "", "messageID": "msg_2"}
-            server.tell("message.part.updated", sessionID="ses_1", part=part)
-            for delta in ("Hel", "lo"):
-                words = {"messageID": "msg_2", "partID": "prt_2", "field": "text", "delta": delta}
-                server.tell("message.part.delta", sessionID="ses_1", **words)
-            await until(lambda: len(listener.said) == 2)
-        finally:
-            signals.stop()
-            await server.close()
-
-    asyncio.run(story())
+    signals = OpenCodeSignals(launch_in(tmp_path))
+    await server.open(int(signals.prepare(()).arguments[-1]))
+    signals.start(listener, 0)
+    try:
+        await until(lambda: signals.sender() is not None)
+        server.tell_prompt("ses_1", "hello")
+        info = {"id": "msg_2", "role": "assistant", "parentID": "msg_1"}
+        server.tell("message.updated", sessionID="ses_1", info=info)
+        part = {"id": "prt_2", "type": "text", "text": "", "messageID": "msg_2"}
+        server.tell("message.part.updated", sessionID="ses_1", part=part)
+        for delta in ("Hel", "lo"):
+            words = {"messageID": "msg_2", "partID": "prt_2", "field": "text", "delta": delta}
+            server.tell("message.part.delta", sessionID="ses_1", **words)
+        await until(lambda: len(listener.said) == 2)
+    finally:
+        signals.stop()
+        await server.close()
 
     assert listener.said == [Saying("msg_1", "Hel"), Saying("msg_1", "Hello")]
 
 
-def test_codexs_deltas_reach_the_listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_codexs_deltas_reach_the_listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codex_client, "_has_client", is_there)
     monkeypatch.setattr(codex_client, "_BLIND_SECONDS", 0.0)
     server, listener = FakeAppServer(), KeepingListener()
 
-    async def story() -> None:
-        await server.open(tmp_path / "s")
-        client = CodexClient(tmp_path / "s", listener.report, lambda: False, listener.say)
-        client.start()
-        try:
-            await until(lambda: client.is_ready)
-            await server.tell("turn/started", threadId=THREAD, turn={"id": "turn-9"})
-            for delta in ("Hel", "lo"):
-                words = {"turnId": "turn-9", "itemId": "i", "delta": delta}
-                await server.tell("item/agentMessage/delta", threadId=THREAD, **words)
-            await until(lambda: len(listener.said) == 2)
-        finally:
-            client.stop()
-            await server.close()
-
-    asyncio.run(story())
+    await server.open(tmp_path / "s")
+    client = CodexClient(tmp_path / "s", listener.report, lambda: False, listener.say)
+    client.start()
+    try:
+        await until(lambda: client.is_ready)
+        await server.tell("turn/started", threadId=THREAD, turn={"id": "turn-9"})
+        for delta in ("Hel", "lo"):
+            words = {"turnId": "turn-9", "itemId": "i", "delta": delta}
+            await server.tell("item/agentMessage/delta", threadId=THREAD, **words)
+        await until(lambda: len(listener.said) == 2)
+    finally:
+        client.stop()
+        await server.close()
 
     assert listener.said == [Saying("turn-9", "Hel"), Saying("turn-9", "Hello")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -17,8 +16,8 @@ from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.drivers.pty.adapters.transcript import shows_open_files
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind, SignalReport
-from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.terminal.signals.recordings import recorded
 
 ADAPTERS: list[Callable[[LaunchContext], Adapter]] = [GeminiSignals, CopilotSignals]
@@ -46,16 +45,14 @@ def test_a_new_conversation_gets_our_name(
 
 
 @pytest.mark.parametrize("arguments", [("--session-id", "theirs"), ("--session-id=theirs",)])
-def test_a_name_that_the_person_chose_is_kept_and_used(
+async def test_a_name_that_the_person_chose_is_kept_and_used(
     tmp_path: Path, command: str, arguments: tuple[str, ...]
 ) -> None:
     signals, listener = CopilotSignals(launch_in(tmp_path, command=command)), KeepingListener()
     assert signals.prepare(arguments).arguments == arguments
     events = tmp_path / ".copilot" / "session-state" / "theirs" / "events.jsonl"
 
-    reports = asyncio.run(
-        heard(signals, listener, events, [json.dumps(line) for line in recorded("copilot", events.name)])
-    )
+    reports = await heard(signals, listener, events, [json.dumps(line) for line in recorded("copilot", events.name)])
 
     assert [report.told for report in reports][:2] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
@@ -93,23 +90,21 @@ def test_an_old_conversation_and_an_old_version_get_no_name(
     ],
 )
 @pytest.mark.parametrize("named", [True, False])
-def test_another_session_that_holds_our_message_is_not_read(
+async def test_another_session_that_holds_our_message_is_not_read(
     tmp_path: Path, adapter: Callable[[LaunchContext], Adapter], recording: str, place: str, *, named: bool
 ) -> None:
     lines = [json.dumps(line) for line in recorded(*recording.split("/"))]
     header = next(line for line in lines if "[A2A:" in line).partition("[A2A:")[2].partition("]")[0]
 
-    async def story() -> KeepingListener:
-        signals, listener = adapter(launch_in(tmp_path)), KeepingListener()
-        signals.prepare(("--session-id", "0f8b4c1e-own") if named else ("--resume",))
-        signals.start(listener, 0)
-        listener.is_ready, listener.last_typed = True, f"[A2A:{header}] hello\nthere"
-        write(tmp_path / place, lines)
-        signals.look()
-        signals.stop()
-        return listener
+    signals, listener = adapter(launch_in(tmp_path)), KeepingListener()
+    signals.prepare(("--session-id", "0f8b4c1e-own") if named else ("--resume",))
+    signals.start(listener, 0)
+    listener.is_ready, listener.last_typed = True, f"[A2A:{header}] hello\nthere"
+    write(tmp_path / place, lines)
+    signals.look()
+    signals.stop()
 
-    assert asyncio.run(story()).reports == []
+    assert listener.reports == []
 
 
 def copilot_turn(number: int) -> list[str]:
@@ -118,7 +113,7 @@ def copilot_turn(number: int) -> list[str]:
 
 
 @pytest.mark.skipif(not shows_open_files(), reason="this system does not show open files")
-def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) -> None:
+async def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) -> None:
     sessions = tmp_path / ".copilot" / "session-state"
     for number in (1, 2):
         write(sessions / str(number) / "events.jsonl", copilot_turn(number))
@@ -133,7 +128,9 @@ def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) -> None:
         signals.stop()
         return [report.text for report in listener.reports]
 
-    assert asyncio.run(story()) == ["message 1", "message 2"]
+    result = await story()
+
+    assert result == ["message 1", "message 2"]
 
 
 class ResumedGemini:
@@ -162,48 +159,41 @@ class ResumedGemini:
         return [report.text for report in self.listener.reports]
 
 
-def test_geminis_session_is_the_one_that_it_resumes_at_its_start(tmp_path: Path) -> None:
-    async def story() -> list[str]:
-        gemini = ResumedGemini(tmp_path)
-        gemini.add("first-session", {"$set": {"lastUpdated": "now"}})
-        gemini.listener.is_ready = True
-        assert gemini.look() == []
-        gemini.resume("second-session")
-        assert gemini.look() == ["second-session"]
-        gemini.resume("first-session")
-        seen = gemini.look()
-        gemini.signals.stop()
-        return seen
+async def test_geminis_session_is_the_one_that_it_resumes_at_its_start(tmp_path: Path) -> None:
+    gemini = ResumedGemini(tmp_path)
+    gemini.add("first-session", {"$set": {"lastUpdated": "now"}})
+    gemini.listener.is_ready = True
+    assert gemini.look() == []
+    gemini.resume("second-session")
+    assert gemini.look() == ["second-session"]
+    gemini.resume("first-session")
+    seen = gemini.look()
+    gemini.signals.stop()
 
-    assert asyncio.run(story()) == ["second-session"]
+    assert seen == ["second-session"]
 
 
-def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path: Path) -> None:
-    async def story() -> KeepingListener:
-        gemini = ResumedGemini(tmp_path)
-        gemini.resume("first-session")
-        gemini.resume("second-session")
-        assert gemini.look() == []
-        gemini.listener.is_ready = True
-        gemini.look()
-        gemini.look()
-        gemini.signals.stop()
-        return gemini.listener
-
-    listener = asyncio.run(story())
+async def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path: Path) -> None:
+    gemini = ResumedGemini(tmp_path)
+    gemini.resume("first-session")
+    gemini.resume("second-session")
+    assert gemini.look() == []
+    gemini.listener.is_ready = True
+    gemini.look()
+    gemini.look()
+    gemini.signals.stop()
+    listener = gemini.listener
 
     assert listener.reports == []
     assert "several sessions were opened" in listener.missing[Source.TRANSCRIPT]
 
 
-def test_a_session_of_another_folder_is_not_geminis(tmp_path: Path) -> None:
-    async def story() -> list[str]:
-        gemini = ResumedGemini(tmp_path)
-        gemini.add("third-session", {"sessionId": "third-session", "projectHash": "of another folder"})
-        gemini.resume("third-session")
-        gemini.listener.is_ready = True
-        seen = gemini.look()
-        gemini.signals.stop()
-        return seen
+async def test_a_session_of_another_folder_is_not_geminis(tmp_path: Path) -> None:
+    gemini = ResumedGemini(tmp_path)
+    gemini.add("third-session", {"sessionId": "third-session", "projectHash": "of another folder"})
+    gemini.resume("third-session")
+    gemini.listener.is_ready = True
+    seen = gemini.look()
+    gemini.signals.stop()
 
-    assert asyncio.run(story()) == []
+    assert seen == []

@@ -1,0 +1,96 @@
+"""Sends requests to one external agent, and says what a failure means to the person who can act."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+from synapse.client.events import ServerEvent
+from synapse.core.errors import ExternalAddressRefused, ExternalAgentFailed, ExternalAgentUnreachable, InvalidField
+from synapse.external.encode import Call
+from synapse.net.http import HttpClient, HttpResponse
+from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest, HttpTimedOut, Reason
+
+LARGEST_ANSWER: Final = 16 * 1024 * 1024
+_EVENT_STREAM: Final = "text/event-stream"
+
+_MEANINGS: Final[Mapping[Reason, tuple[type[ExternalAgentFailed], str, str]]] = {
+    Reason.BAD_REQUEST: (ExternalAgentFailed, "the request to {place} cannot be sent as HTTP", "look at its headers"),
+    Reason.NAME_UNKNOWN: (ExternalAgentUnreachable, "the host name of {place} is not known", ""),
+    # A name that cannot be written for the DNS: with an empty part, or one that is too long.
+    Reason.NAME_INVALID: (ExternalAgentUnreachable, "the host name of {place} is none", ""),
+    Reason.REFUSED: (ExternalAgentUnreachable, "nobody listens at {place}", "is it running, on that port?"),
+    Reason.CONNECT_TIMEOUT: (ExternalAgentUnreachable, "{place} does not take a connection", ""),
+    Reason.CERTIFICATE: (ExternalAgentUnreachable, "the certificate of {place} is not accepted: {detail}", ""),
+    Reason.NO_TLS: (ExternalAgentUnreachable, "{place} does not speak TLS", "perhaps it is http, not https?"),
+    Reason.UNREACHABLE: (ExternalAgentUnreachable, "{place} cannot be reached: {detail}", ""),
+    Reason.CLOSED: (ExternalAgentUnreachable, "{place} closed the connection without an answer", ""),
+    Reason.BROKEN_OFF: (ExternalAgentFailed, "{place} broke off in the middle of its answer", ""),
+    Reason.NOT_HTTP: (ExternalAgentFailed, "what listens at {place} does not speak HTTP", ""),
+    Reason.HEAD_TOO_LARGE: (ExternalAgentFailed, "what listens at {place} does not speak HTTP", ""),
+    Reason.BODY_TOO_LARGE: (ExternalAgentFailed, "its answer is larger than {limit} bytes", ""),
+}
+
+
+class RemoteRequests:
+    """Requests to an external agent, one after the other, that share one deadline by the event loop's clock."""
+
+    def __init__(self, client: HttpClient, deadline: float) -> None:
+        self._client = client
+        self._deadline = deadline
+        self.has_sent = False
+        """Whether a request has left: from then on the agent may have taken it."""
+
+    async def ask(self, call: Call) -> HttpAnswer:
+        """Send a request and return the whole answer.
+
+        Raises:
+            ExternalAddressRefused: the address is not called.
+            ExternalAgentUnreachable: nobody answers there.
+            ExternalAgentFailed: the answer is too large, or breaks off.
+            TimeoutError: the deadline passed.
+        """
+        async with self._opened(call) as response:
+            return await response.answer(LARGEST_ANSWER)
+
+    async def follow(self, call: Call) -> AsyncGenerator[ServerEvent | HttpAnswer, None]:
+        """Yield the events of a stream; an answer of another kind is yielded whole. Raises as `ask` does."""
+        async with self._opened(call) as response:
+            if response.media_type != _EVENT_STREAM:
+                yield await response.answer(LARGEST_ANSWER)
+                return
+            async with aclosing(response.events(LARGEST_ANSWER)) as events:
+                async for event in events:
+                    yield event
+
+    @asynccontextmanager
+    async def _opened(self, call: Call) -> AsyncGenerator[HttpResponse, None]:
+        is_stream = False
+        try:
+            async with self._client.open(_request(call), deadline=self._deadline) as response:
+                self.has_sent = True
+                is_stream = response.media_type == _EVENT_STREAM
+                yield response
+        except InvalidField as refused:
+            raise ExternalAddressRefused(refused.why, hint=refused.hint) from refused
+        except HttpFailed as failed:
+            self.has_sent = self.has_sent or failed.sent
+            if isinstance(failed, HttpTimedOut):
+                raise
+            place = urlsplit(call.url)
+            kind, sentence, hint = _MEANINGS[failed.reason]
+            if is_stream and failed.reason is Reason.BODY_TOO_LARGE:
+                sentence = "its stream is longer than {limit} bytes"
+            told = sentence.format(place=f"{place.scheme}://{place.netloc}", detail=failed.detail, limit=LARGEST_ANSWER)
+            raise kind(told, hint=hint) from failed
+
+
+def _request(call: Call) -> HttpRequest:
+    headers = {"Accept": "application/json", **call.headers}
+    if call.body is None:
+        return HttpRequest(method="GET", url=call.url, headers=tuple(headers.items()))
+    headers = {"Content-Type": "application/json", **headers}
+    return HttpRequest(method="POST", url=call.url, headers=tuple(headers.items()), body=json.dumps(call.body).encode())

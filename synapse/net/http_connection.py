@@ -1,0 +1,259 @@
+"""One connection of `HttpClient`, on httpcore: only this module imports it, and loads with the first request."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from socket import gaierror
+from typing import Any, Final, cast
+
+import httpcore
+
+from synapse.core.override import override
+from synapse.net.address_guard import Address, Resolve, Target
+from synapse.net.http_types import HttpFailed, HttpRequest, Reason
+
+# At DEBUG it writes down the headers of answers, and cookies with them.
+logging.getLogger("httpcore").setLevel(logging.WARNING)
+
+_MOST_TRIED: Final = 4
+_MOST_HEAD: Final = 64 * 1024
+_MOST_FRAMING: Final = 64 * 1024
+_READ_SIZE: Final = 16 * 1024
+"""What is parsed at one go; an answer in tiny chunks costs about 25 ms of the event loop for this much."""
+_BEGINNING: Final = b"HTTP/"
+
+
+class OutboundConnection:
+    """Sends one request to `target`, at an address that `find` returns."""
+
+    def __init__(self, target: Target, secure: ssl.SSLContext | None, find: Resolve) -> None:
+        self._target = target
+        self._traffic = traffic = _Traffic()
+        self._body: AsyncGenerator[bytes] | None = None
+        self._url = httpcore.URL(
+            scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
+        )
+        self._connection = httpcore.AsyncHTTPConnection(
+            self._url.origin, ssl_context=secure, network_backend=GuardedBackend(find, traffic)
+        )
+
+    async def send(self, request: HttpRequest, connect_seconds: float) -> tuple[int, Mapping[str, str]]:
+        """Send the request; return the status and the headers of the answer. Raises InvalidField or HttpFailed."""
+        try:
+            response = await self._connection.handle_async_request(
+                httpcore.Request(
+                    request.method,
+                    self._url,
+                    headers=_headers(request, self._target),
+                    content=request.body,
+                    extensions={
+                        "timeout": {"connect": connect_seconds},
+                        # A name may end with a dot; those in certificates never do.
+                        "sni_hostname": self._target.host.rstrip("."),
+                    },
+                )
+            )
+        except (httpcore.LocalProtocolError, UnicodeError):
+            # Their texts quote the header, which may hold a secret.
+            raise self._traffic.failed(Reason.BAD_REQUEST) from None
+        except (httpcore.ProtocolError, httpcore.NetworkError, httpcore.TimeoutException, ssl.SSLError) as error:
+            raise _translated(error, self._traffic) from error
+        self._traffic.has_head = True
+        self._body = cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))
+        headers: dict[str, str] = {}
+        for name, value in response.headers:
+            headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+        return response.status, headers
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether the server may have seen a part of the request."""
+        return self._traffic.sent
+
+    async def receive(self) -> bytes:
+        """Return the next bytes of the body, or nothing at its end. Raises HttpFailed."""
+        if self._body is None:
+            return b""
+        try:
+            data = await anext(self._body, b"")
+        except (httpcore.ProtocolError, httpcore.NetworkError, ssl.SSLError) as error:
+            raise _translated(error, self._traffic) from error
+        self._traffic.take_content(data)
+        return data
+
+    async def close(self) -> None:
+        """Close the connection at once, without waiting for the server."""
+        try:
+            if self._body is not None:
+                await self._body.aclose()
+        finally:
+            await self._connection.aclose()
+
+
+class GuardedBackend(httpcore.AsyncNetworkBackend):
+    """Connects to the addresses that `find` returns, and resolves no name by itself.
+
+    A guard's `find` raises for a name with an address that is not allowed, so nothing is connected to.
+    """
+
+    def __init__(self, find: Resolve, traffic: _Traffic) -> None:
+        self._find = find
+        self._traffic = traffic
+        self._plain = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+
+    @override
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address that takes the connection. Raises InvalidField or HttpFailed."""
+        # However many addresses a name has, those that do not answer hold us no longer than one.
+        tried = (await self._addresses(host, port))[:_MOST_TRIED]
+        seconds = None if timeout is None else timeout / max(1, len(tried))
+        failure = HttpFailed(Reason.NAME_UNKNOWN)
+        for address in tried:
+            try:
+                stream = await self._plain.connect_tcp(str(address), port, seconds, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = _translated(error, self._traffic)
+            else:
+                return _CountedStream(stream, self._traffic)
+        raise failure
+
+    async def _addresses(self, host: str, port: int) -> list[Address]:
+        try:
+            return list(await self._find(host, port))
+        except gaierror as error:
+            raise HttpFailed(Reason.NAME_UNKNOWN) from error
+        except UnicodeError as error:
+            raise HttpFailed(Reason.NAME_INVALID) from error
+        except OSError as error:
+            raise HttpFailed(Reason.UNREACHABLE, _sentence(error)) from error
+
+
+class _CountedStream(httpcore.AsyncNetworkStream):
+    """A connection whose bytes `_Traffic` counts."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, traffic: _Traffic) -> None:
+        self._stream = stream
+        self._traffic = traffic
+
+    @override
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - see above
+        data = await self._stream.read(self._traffic.next_read(max_bytes), timeout)
+        self._traffic.receive(data)
+        return data
+
+    @override
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - see above
+        self._traffic.sent = True
+        await self._stream.write(buffer, timeout)
+
+    @override
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    @override
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - see above
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            return _CountedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._traffic)
+        except httpcore.ConnectError as error:
+            failure = _translated(error, self._traffic)
+            if failure.reason is Reason.CERTIFICATE:
+                raise failure from error
+            # Also a server that hangs up instead of shaking hands.
+            raise self._traffic.failed(Reason.NO_TLS) from error
+
+    @override
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Traffic:
+    """Counts the bytes of one exchange, and refuses heads and framing without end."""
+
+    def __init__(self) -> None:
+        self.sent = False
+        self.has_head = False
+        self.has_ended = False
+        self._start = b""
+        self._received = 0
+        self._content = 0
+
+    def next_read(self, wanted: int) -> int:
+        """Return how many bytes may be read now. Raises HttpFailed when there were too many."""
+        if self.has_head:
+            # Chunk sizes and extensions, which no limit on the body counts.
+            if self._received - self._content > self._content + _MOST_FRAMING + _MOST_HEAD:
+                raise self.failed(Reason.BODY_TOO_LARGE)
+            return min(wanted, _READ_SIZE)
+        if self._received >= _MOST_HEAD:
+            raise self.failed(Reason.HEAD_TOO_LARGE)
+        return min(wanted, _READ_SIZE, _MOST_HEAD - self._received)
+
+    def receive(self, data: bytes) -> None:
+        """Count what was read. Raises HttpFailed at once for what does not begin like HTTP.
+
+        The parser would wait for the end of the head, and a server of another protocol waits for us.
+        """
+        self.has_ended = not data
+        self._received += len(data)
+        if len(self._start) < len(_BEGINNING):
+            self._start = (self._start + data)[: len(_BEGINNING)]
+            if not _BEGINNING.startswith(self._start):
+                raise self.failed(Reason.NOT_HTTP)
+
+    def take_content(self, data: bytes) -> None:
+        self._content += len(data)
+
+    def failed(self, reason: Reason, detail: str = "") -> HttpFailed:
+        return HttpFailed(reason, detail, sent=self.sent)
+
+
+def _headers(request: HttpRequest, target: Target) -> list[tuple[bytes, bytes]]:
+    """The request's headers after those that it leaves to us. Raises UnicodeError."""
+    length = [] if request.body is None else [("Content-Length", str(len(request.body)))]
+    ours = [("Host", target.authority), ("Accept-Encoding", "identity"), ("Connection", "close"), *length]
+    given = {name.lower() for name, _ in request.headers}
+    headers = [(name, value) for name, value in ours if name.lower() not in given]
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in (*headers, *request.headers)]
+
+
+def _translated(error: Exception, traffic: _Traffic) -> HttpFailed:
+    """Return the failure that an exception of httpcore, or of the system below it, means."""
+    cause = _root(error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return traffic.failed(Reason.CERTIFICATE, cause.verify_message)
+    if isinstance(cause, OSError) and not isinstance(cause, TimeoutError | ssl.SSLError):
+        is_refused = isinstance(cause, ConnectionRefusedError)
+        return traffic.failed(Reason.REFUSED if is_refused else Reason.UNREACHABLE, _sentence(cause))
+    if isinstance(cause, ssl.SSLError):
+        return traffic.failed(Reason.NO_TLS)
+    if isinstance(error, httpcore.ConnectTimeout):
+        return traffic.failed(Reason.CONNECT_TIMEOUT)
+    is_nonsense = isinstance(error, httpcore.ProtocolError) and not traffic.has_ended
+    ending = Reason.BROKEN_OFF if traffic.has_head else Reason.CLOSED
+    return traffic.failed(Reason.NOT_HTTP if is_nonsense else ending)
+
+
+def _sentence(error: OSError) -> str:
+    """What the system says of an error. Its own text, from asyncio, names the address that was tried."""
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _root(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
