@@ -11,8 +11,8 @@ from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
+from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.terminal.signals.recordings import recorded
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
-from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
+from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 
 Scene = Callable[[ClaudeSignals, KeepingListener, int], Awaitable[None]]
 SENT = {"hook_event_name": "UserPromptSubmit", "prompt_id": "p", "prompt": "please look at it"}

@@ -12,8 +12,8 @@ from synapse.drivers.pty.adapters import codex as adapter
 from synapse.drivers.pty.adapters.codex import CodexSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
+from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.terminal.signals.recordings import recorded
 
 LINES = [json.dumps(record) for record in recorded("codex", "rollout.jsonl")]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
+from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.terminal.signals.recordings import recorded
 
 RECORDS = recorded("gemini", "chat.jsonl")

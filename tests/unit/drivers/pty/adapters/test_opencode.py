@@ -11,8 +11,8 @@ import pytest
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
-from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
+from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.terminal.signals.recordings import recorded
 
 OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

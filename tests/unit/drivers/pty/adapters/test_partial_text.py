@@ -12,8 +12,8 @@ from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.terminal.signals.report import Saying
 from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, FakeAppServer
 from tests.unit.drivers.pty.adapters.fake_opencode import FakeOpenCode
-from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
+from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 
 
 def is_there(_socket: Path) -> bool:

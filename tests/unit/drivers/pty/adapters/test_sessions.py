@@ -16,8 +16,8 @@ from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.drivers.pty.adapters.transcript import shows_open_files
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind, SignalReport
-from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
+from tests.unit.drivers.pty.adapters.listeners import KeepingListener
 from tests.unit.terminal.signals.recordings import recorded
 
 ADAPTERS: list[Callable[[LaunchContext], Adapter]] = [GeminiSignals, CopilotSignals]
