@@ -20,8 +20,7 @@ from synapse.core.errors import ExternalAgentFailed, ExternalAgentUnreachable, I
 from synapse.core.message import Json
 from synapse.core.text import sanitise
 from synapse.external.decode import json_object, result_of
-from synapse.external.encode import Call
-from synapse.external.requests import RemoteRequests
+from synapse.external.requests import Call, RemoteRequests
 from synapse.net.http_types import HttpAnswer
 
 SYNAPSE: Final = "synapse"

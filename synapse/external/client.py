@@ -41,9 +41,9 @@ from synapse.external.card import (
     shown_text,
 )
 from synapse.external.decode import RemoteTaskState, json_object, respelt, result_of, rpc_result, sentence_of
-from synapse.external.encode import Call, RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
+from synapse.external.encode import RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
 from synapse.external.files import FileCredentials, FileExternalBook
-from synapse.external.requests import RemoteRequests
+from synapse.external.requests import Call, RemoteRequests
 from synapse.net.address_guard import AGENTS, AddressGuard
 from synapse.net.http import HttpClient, deadline_in
 from synapse.net.http_types import HttpAnswer

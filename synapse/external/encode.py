@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, assert_never
 from urllib.parse import quote
 
 from synapse.core.message import DataPart, FilePart, Message, Part, TextPart
 from synapse.external.card import A2A_0_3, A2A_1_0, JSONRPC, SYNAPSE, Interface
+from synapse.external.requests import Call
 
 _STREAM = {"Accept": "text/event-stream, application/json"}
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request to an external agent; a body, which is sent as JSON, makes it a POST."""
-
-    url: str
-    body: Mapping[str, Any] | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from synapse.client.events import ServerEvent
 from synapse.core.errors import ExternalAddressRefused, ExternalAgentFailed, ExternalAgentUnreachable, InvalidField
-from synapse.external.encode import Call
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest, HttpTimedOut, Reason
 
@@ -33,6 +33,15 @@ _MEANINGS: Final[Mapping[Reason, tuple[type[ExternalAgentFailed], str, str]]] = 
     Reason.HEAD_TOO_LARGE: (ExternalAgentFailed, "what listens at {place} does not speak HTTP", ""),
     Reason.BODY_TOO_LARGE: (ExternalAgentFailed, "its answer is larger than {limit} bytes", ""),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to an external agent; a body, which is sent as JSON, makes it a POST."""
+
+    url: str
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class RemoteRequests:

@@ -47,6 +47,7 @@ from synapse.dialects.dialect import (
 )
 from synapse.server.acceptor import SLOT
 from synapse.server.asgi import (
+    WITHOUT_BODY,
     ClientDisconnected,
     HttpLimits,
     PendingResults,
@@ -56,7 +57,6 @@ from synapse.server.asgi import (
     answer_whole,
     body_at_hand,
 )
-from synapse.server.http import WITHOUT_BODY
 from synapse.server.routing import METHODS_WITH_BODY, Endpoint, RouteTable
 from synapse.server.sse import EventStream
 from synapse.server.websocket import ChannelClosed, ForEveryCaller, WebSocketChannel, WebSocketHandler
@@ -161,9 +161,7 @@ class HttpApp:
         if answer is None:
             return
         send_whole = answer_whole(send)
-        if send_whole is not None:
-            send_whole(answer, last=last)
-        else:
+        if send_whole is None or not send_whole(answer, last=last):
             await _send(answer, send, last=last)
 
     def _worded_for(self, scope: Scope, words: _Exchange) -> EncodeError:

@@ -21,10 +21,17 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class AnswerWhole(Protocol):
-    """Sends a whole answer at once, with the headers about its body; the last one ends the connection."""
+WITHOUT_BODY: Final = frozenset({204, 304})
+"""Statuses whose answers have no body, nor headers about one."""
 
-    def __call__(self, answer: WireAnswer, /, *, last: bool = False) -> None: ...
+
+class AnswerWhole(Protocol):
+    """Sends a whole answer at once, with the headers about its body; or returns False, and has sent nothing.
+
+    The last one ends the connection.
+    """
+
+    def __call__(self, answer: WireAnswer, /, *, last: bool = False) -> bool: ...
 
 
 def answer_whole(send: Send) -> AnswerWhole | None:

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from synapse.core.override import override
 from synapse.server.asgi import ServedApp
-from synapse.server.http import HttpConnection
+from synapse.server.http_protocol import HttpProtocol
 
 DATE = b"Sun, 06 Nov 1994 08:49:37 GMT"
 
@@ -83,7 +83,14 @@ class Wire:
     def __init__(self, app: ServedApp, *, keep_alive: int = 5) -> None:
         self._ours, self._theirs = socket.socketpair()
         self.config = uvicorn.Config(
-            app, http=HttpConnection, ws="none", lifespan="off", log_config=None, timeout_keep_alive=keep_alive
+            app,
+            http=HttpProtocol,
+            ws="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            proxy_headers=False,
+            timeout_keep_alive=keep_alive,
         )
         self.config.load()
         self.server = ServerState()
@@ -92,7 +99,7 @@ class Wire:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.failures.append(context))
         self.transport = FakeTransport(self._ours)
-        self.connection = HttpConnection(self.config, self.server, {}, loop)
+        self.connection = HttpProtocol(self.config, self.server, {}, loop)
         self.transport.connection = self.connection
         self.connection.connection_made(self.transport)
         self._unread: deque[bytes] = deque()
@@ -120,18 +127,19 @@ class Wire:
                 await self.settle()
 
     async def leave(self) -> None:
-        self.transport.closed = True
-        self.connection.connection_lost(None)
+        if self.connection in self.server.connections:
+            self.transport.closed = True
+            self.connection.connection_lost(None)
         await self.settle()
 
-    def vanish(self) -> None:
-        """Hang up, which shows only to those who read or look."""
-        self._theirs.close()
+    def tick(self, second: float) -> None:
+        """Look at the time limits, as the server does about once a second."""
+        self.connection.enforce_time_limits(second)
 
     def stop_talking(self) -> None:
-        """Say that nothing more comes, and listen on."""
-        if not self.connection.eof_received():
-            self.transport.close()
+        """Say that nothing more comes: the loop closes the connection then, as the protocol does not object."""
+        self.connection.eof_received()
+        self.transport.close()
 
     @property
     def written(self) -> bytes:

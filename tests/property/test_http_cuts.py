@@ -1,4 +1,4 @@
-"""What is answered over HTTP does not depend on how the bytes were cut; whatever they are, the server stands."""
+"""What is asked and answered over HTTP does not depend on how the bytes were cut; whatever they are, it stands."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synapse.server.asgi import HttpLimits
-from tests.fakes.web_app import web_app
+from synapse.server.asgi import Receive, Scope, Send
 from tests.fakes.wire import Wire, answers
+from tests.unit.server.on_wire import ScriptedApp, piece, start
 
-LIMIT = 48
+LONGEST = 48
 JSON = b"Content-Type: application/json\r\n"
 
 
@@ -47,10 +47,10 @@ SOUND = st.one_of(
             head(b"POST /nowhere HTTP/1.1", b"Content-Length: 5") + b"hello",
             posted(b"asked first", b"Expect: 100-continue"),
             posted(b"an upgrade with a body", b"Connection: upgrade", b"Upgrade: h2c"),
-            posted(b"x" * (LIMIT + 1)),
+            posted(b"x" * (LONGEST + 1)),
         ]
     ),
-    st.binary(max_size=LIMIT).map(posted),
+    st.binary(max_size=LONGEST).map(posted),
     chunked(),
 )
 LAST = st.sampled_from(
@@ -92,11 +92,25 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 async def heard(pieces: list[bytes], *, patient: bool) -> tuple[Any, ...]:
-    """What is answered, and whether that was all, when these pieces come one by one."""
-    wire = Wire(web_app(limits=HttpLimits(max_body_bytes=LIMIT)))
+    """What is asked and answered, and whether that was all, when these pieces come one by one."""
+    asked: list[Any] = []
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the whole body, as every route of ours does that has one."""
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body, more = body + message["body"], message["more_body"]
+        asked.append((scope["method"], scope["raw_path"], scope["query_string"], list(scope["headers"]), body))
+        await send(start(headers=[(b"content-length", b"2")]))
+        await send(piece(b"ok"))
+
+    wire = Wire(ScriptedApp(answer))
     try:
-        for piece in pieces:
-            wire.give(piece)
+        for sent in pieces:
+            wire.give(sent)
             if patient:
                 await wire.settle()
         await wire.settle()
@@ -106,14 +120,16 @@ async def heard(pieces: list[bytes], *, patient: bool) -> tuple[Any, ...]:
         assert wire.failures == []
         assert not wire.server.tasks
         assert not wire.server.connections
-        return told, over
+        return asked, told, over
     finally:
         wire.close()
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=150)
 @given(streams(), st.data())
-async def test_what_is_answered_does_not_depend_on_how_the_bytes_were_cut(stream: bytes, data: st.DataObject) -> None:
+async def test_what_is_asked_and_answered_does_not_depend_on_how_the_bytes_were_cut(
+    stream: bytes, data: st.DataObject
+) -> None:
     places = sorted(data.draw(st.sets(st.integers(1, max(1, len(stream) - 1)), max_size=6)))
     pieces = [stream[start:end] for start, end in zip([0, *places], [*places, len(stream)], strict=True)]
 
@@ -126,6 +142,6 @@ async def test_what_is_answered_does_not_depend_on_how_the_bytes_were_cut(stream
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.binary(max_size=60), max_size=5))
 async def test_whatever_comes_nothing_breaks(pieces: list[bytes]) -> None:
-    told, _ = await heard([piece for piece in pieces if piece], patient=True)
+    _, told, _ = await heard([piece for piece in pieces if piece], patient=True)
 
     assert all(status == 400 for status, _ in told)

@@ -21,7 +21,7 @@ from websockets.sync.client import connect, unix_connect
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
 from synapse.server.asgi import HttpLimits
-from synapse.server.http import HEAD_LIMIT
+from synapse.server.http_protocol import HEAD_LIMIT
 from synapse.server.websocket import WebSocketChannel
 from tests.conformance.in_memory_service import InMemoryService
 from tests.conformance.served_host import ServedHost, served

@@ -6,7 +6,8 @@ import pytest
 
 from synapse.core.message import DataPart, FilePart, Message, MessageId, Part, Role, TextPart
 from synapse.external.card import Interface
-from synapse.external.encode import Call, RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
+from synapse.external.encode import RemoteTaskRef, cancel_call, get_call, send_call, subscribe_call
+from synapse.external.requests import Call
 
 PARTS: tuple[Part, ...] = (
     TextPart(text="hi", metadata={"lang": "en"}),

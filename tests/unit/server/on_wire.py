@@ -42,10 +42,10 @@ async def on_wire(app: Any, keep_alive: int = 5) -> AsyncGenerator[Wire]:
     try:
         yield wire
         await wire.leave()
+        await wire.until(lambda: not wire.server.tasks)
     finally:
         wire.close()
     assert wire.failures == []
-    assert not wire.server.tasks
     assert not wire.server.connections
 
 
@@ -55,6 +55,14 @@ async def exchange(app: Any, *pieces: bytes) -> Wire:
             wire.give(piece)
             await wire.settle()
     return wire
+
+
+def is_closed(wire: Wire) -> bool:
+    return wire.transport.closed
+
+
+def is_over(wire: Wire) -> bool:
+    return wire.is_over
 
 
 def statuses(wire: Wire) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from synapse.server.http import HttpConnection
+from synapse.server.http_protocol import HttpProtocol
 from synapse.server.websocket import WebSocketProtocol
 from tests.fakes.web_app import web_app
 from tests.fakes.wire import FakeTransport
@@ -24,7 +24,7 @@ HANDSHAKE = (
 @pytest.mark.parametrize("behind", [b"", b"\xff" * 40, b"GET / HTTP/1.1\r\n\r\n"])
 async def test_a_refusal_is_no_failure_of_ours(behind: bytes, caplog: pytest.LogCaptureFixture) -> None:
     config = uvicorn.Config(
-        web_app(), http=HttpConnection, ws="none", interface="asgi3", proxy_headers=False, log_config=None
+        web_app(), http=HttpProtocol, ws="none", interface="asgi3", proxy_headers=False, log_config=None
     )
     config.load()
     state = ServerState()
