@@ -26,7 +26,7 @@ from synapse.core.errors import (
     from_wire,
 )
 from synapse.core.json_text import decode_object, object_in
-from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.keys import Key, KeyKind, KeyParser
 
 _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
@@ -252,4 +252,4 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
 
 
 def _is_pressed(key: Key, letter: str) -> bool:
-    return key.kind is Kind.CONTROL and key.text == letter
+    return key.kind is KeyKind.CONTROL and key.text == letter

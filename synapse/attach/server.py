@@ -23,7 +23,7 @@ from typing import Final, Protocol, assert_never
 from synapse.attach.frames import Exited, Hello, Resize, Role, Size, Take, ToHost, ToViewer, decode_to_host, encode
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
-from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.keys import Key, KeyKind, KeyParser
 
 # Undoes the modes that a picture may set; a picture is painted onto a plain terminal. The alternate screen stays: the
 # viewer's own command has switched to it, so that the shell's screen comes back when it leaves.
@@ -249,7 +249,7 @@ class Keyboard:
         self._pass(self._parser.flush())
 
     def _pass(self, keys: list[Key]) -> None:
-        data = b"".join(key.raw for key in keys if key.kind is not Kind.REPORT)
+        data = b"".join(key.raw for key in keys if key.kind is not KeyKind.REPORT)
         if data:
             self._pass_on(data)
 

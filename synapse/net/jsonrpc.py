@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.exceptions import WebSocketException
 
-from synapse.terminal.signals.report import Record, part, word
+from synapse.terminal.signals.report import Record, table_at, text_at
 
 _OPEN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 10.0
@@ -62,8 +62,8 @@ class RpcClient:
         finally:
             self._calls.pop(number, None)
         if "error" in answer:
-            raise Refused(word(answer, "error", "message") or "it gives no reason")
-        return part(answer, "result")
+            raise Refused(text_at(answer, "error", "message") or "it gives no reason")
+        return table_at(answer, "result")
 
     async def notify(self, method: str) -> None:
         """Tell the server; raises OSError when it is gone."""

@@ -1,1 +1,1 @@
-"""Turns the bytes of a terminal into "the agent has answered". Pure."""
+"""Decides from the bytes of a terminal what its program does, and when it has answered. Pure."""

@@ -1,10 +1,7 @@
-"""The answer as the screen shows it: what stands below our message and above the prompt.
+"""Cuts an answer out of the screen: the text below our message and above the prompt.
 
-This is the last resort: it is what was painted, not what was meant. Callers mark it as taken from the screen.
-
-The text of an answer while it grows on a screen: what two looks in a row show alike. Pure.
-
-What still moves (a spinner, a clock, the line that is being written) is not told; what has come to rest is.
+This is the last resort: it is what the program painted, not what it meant. Callers mark it as taken from the screen.
+While the answer grows, `StableText` returns the part of it that no longer moves.
 """
 
 from __future__ import annotations
@@ -15,20 +12,21 @@ from typing import Final, NamedTuple
 
 from synapse.terminal.keys import keystrokes
 from synapse.terminal.profile import Pattern, Profile
-from synapse.terminal.proof import compact
-from synapse.terminal.reading import rows_of
+from synapse.terminal.reading import compact, rows_of
 
-# At most so many letters of frame stand before and after a row of a message; one CLI puts the time of day there.
+# A frame puts at most this many letters before and after a row of a message; one CLI puts the time of day there.
 _FRAME_BEFORE: Final = 3
 _FRAME_AFTER: Final = 8
-# Fewer letters than this may begin both a message and another row by chance.
+# A message and another row may begin with fewer letters than this in common by chance.
 _TELLING: Final = 8
-# So many letters at its end tell a message from anything else.
+# This many letters at its end tell a message from anything else.
 _TELLING_END: Final = 40
+_MOST_REWRITES: Final = 20
+"""A program that repaints what it has shown more often than this has no text that grows."""
 
 
 class _Place(NamedTuple):
-    """Where the program shows the message: its row, the row below it, and whether that is just the message."""
+    """A place where the program shows the message: its row, the row below it, and whether it shows nothing else."""
 
     row: int
     below: int
@@ -36,9 +34,9 @@ class _Place(NamedTuple):
 
 
 def count_shown(lines: Sequence[str], text: str, profile: Profile) -> int:
-    """How often `lines` show `text` before it is typed: those places are of earlier messages that said the same.
+    """Return how often `lines` show `text` before it is typed: earlier messages with identical text.
 
-    With a rule for the echo nobody has to know: the last echo is ours.
+    Returns 0 if the profile has a rule for the echo, since the last echo is then ours.
     """
     return 0 if profile.answer.echo is not None else len(_places(lines, _forms(text, profile), profile))
 
@@ -46,34 +44,61 @@ def count_shown(lines: Sequence[str], text: str, profile: Profile) -> int:
 def answer_text(lines: Sequence[str], text: str, profile: Profile, *, earlier: int = 0) -> str:
     """Return what the program showed after `text`, from `lines` of scrollback and screen; empty if it is not found.
 
-    `earlier` is what `count_shown` said before the text was typed.
+    `earlier` is the result of `count_shown` before the text was typed.
     """
     forms = _forms(text, profile)
     found = _places(lines, forms, profile)
-    # Fewer than that are left where the screen was cleared.
+    # Fewer than `earlier` are left if the screen was cleared.
     ours = found[earlier:] or found[-1:]
     if profile.answer.echo is None and not profile.envelope:
-        # It was typed where it is first shown; whatever is like it further down (`tools` below `ls`) is the answer's.
+        # The first place is where it was typed; similar rows further down (`tools` below `ls`) belong to the answer.
         starts = [max(place.below for place in ours if place.row == ours[0].row)] if ours else []
     else:
         exact = [place for place in ours if place.is_exact]
         starts = sorted({place.below for place in exact or ours}, reverse=True)
-    starts = starts or _places_below_end(lines, forms, profile) or _places_without_message(lines, profile)
+    starts = starts or _rows_below_end(lines, forms, profile) or _rows_without_message(lines, profile)
     answers = [_answer_from(lines, start, profile) for start in starts]
     if profile.answer.echo is not None:
         return next(iter(answers), "")
-    # A program may repeat the message in its answer. Without a rule for the first place, it is where something follows.
+    # A program may repeat the message in its answer. Without an echo rule, the place with text below it counts.
     return next((answer for answer in answers if answer), "")
 
 
+class StableText:
+    """Follows an answer that grows on the screen, and returns the text that two looks in a row show alike.
+
+    A spinner, a clock or the line that is being written still moves, so it is left out.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._returned = ""
+        self._rewrites = 0
+
+    def receive(self, shown: str) -> str:
+        """Take the text that is shown now; return the stable part of it, or an empty string if that is no news."""
+        before, self._lines = self._lines, shown.split("\n")
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(before, self._lines, strict=False))
+        text = "\n".join(line for line, _ in alike).rstrip()
+        if not any(char.isalnum() for char in text) or self._returned.startswith(text):
+            return ""  # a bullet alone is not a word yet
+        if not text.startswith(self._returned):
+            self._rewrites += 1
+            if self._rewrites > _MOST_REWRITES:
+                return ""
+        self._returned = text
+        return text
+
+
 def _answer_from(lines: Sequence[str], start: int, profile: Profile) -> str:
-    end = _first_match(lines, profile.answer.end, start, _above_prompt(lines, profile, start))
+    end = _above_prompt(lines, profile, start)
+    end = next((row for row in range(start, end) if _matches(profile.answer.end, lines[row])), end)
     kept = [line for line in lines[start:end] if not _matches(profile.answer.drop, line)]
     return _dedented([_blanked(line, profile.answer.strip) for line in kept])
 
 
 def _forms(text: str, profile: Profile) -> set[str]:
-    """The message as it is shown, without blanks: pasted, and by plain keys."""
+    """Return how the message may be shown, without blanks: pasted, and typed as plain keys."""
     return {compact(keystrokes(text, profile, bracketed_paste=pasted).shown) for pasted in (False, True)}
 
 
@@ -95,7 +120,7 @@ def _places(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> lis
 
 
 def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) -> int:
-    """Where in the row, its blanks left out, a message with this header begins; -1 if it does not."""
+    """Return where in the row, blanks not counted, a message with this header begins; -1 if none does."""
     if profile.answer.echo is not None and not profile.answer.echo.search(lines[row]):
         return -1
     # The header itself may be wrapped on a narrow screen.
@@ -104,7 +129,7 @@ def _beginning(lines: Sequence[str], row: int, header: str, profile: Profile) ->
 
 
 def _bare_beginnings(lines: Sequence[str], wanted: str, profile: Profile) -> list[tuple[int, int, bool]]:
-    """Where rows begin with a message that has no header, behind the prompt alone, and where they end with it."""
+    """Return the rows that begin with a message without header, behind the prompt alone, or that end with it."""
     begins = list[tuple[int, int, bool]]()
     for row, line in enumerate(lines):
         echo = profile.answer.echo.search(line) if profile.answer.echo else None
@@ -120,15 +145,18 @@ def _bare_beginnings(lines: Sequence[str], wanted: str, profile: Profile) -> lis
 
 
 def _goes_on(lines: Sequence[str], row: int, begun: str, wanted: str) -> bool:
-    """Whether the rows below go on with the message to its very end, as those of a paste do."""
+    """Return whether the rows below continue the message to its very end, as those of a paste do."""
     while begun and len(begun) < len(wanted) and wanted.startswith(begun) and row + 1 < len(lines):
         row += 1
         begun += compact(lines[row])
     return begun == wanted
 
 
-def _places_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[int]:
-    """Return the row below the message's end, when its beginning has scrolled away; an answer may repeat it later."""
+def _rows_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profile) -> list[int]:
+    """Return the row below the message's end if its beginning has scrolled away.
+
+    The first place counts: the answer may repeat the message later.
+    """
     shown = [compact(_blanked(line, profile.answer.strip)) for line in lines]
     tails = tuple(form[-_TELLING_END:] for form in forms if len(form) >= _TELLING_END)
     ends = (
@@ -137,15 +165,15 @@ def _places_below_end(lines: Sequence[str], forms: Iterable[str], profile: Profi
     return [row + 1 for row in islice(ends, 1)]
 
 
-def _places_without_message(lines: Sequence[str], profile: Profile) -> list[int]:
-    """Where the answer begins when the message itself is not shown: below a mark for it, or above all that is left."""
+def _rows_without_message(lines: Sequence[str], profile: Profile) -> list[int]:
+    """Return where the answer begins if the message itself is not shown: below its paste mark, or at the top."""
     echo = profile.answer.echo
     if echo is None:
         return []
     end = _above_prompt(lines, profile, 0)
     echoes = [(row, match) for row, line in enumerate(lines[:end]) if (match := echo.search(line)) is not None]
     if not echoes:
-        # The message has scrolled away, so all that is left came after it.
+        # The message has scrolled away, so everything that is left came after it.
         return [0]
     row, match = echoes[-1]
     is_mark = any(mark.fullmatch(lines[row][match.end() :].strip()) for mark in profile.typing.paste_marks)
@@ -153,7 +181,7 @@ def _places_without_message(lines: Sequence[str], profile: Profile) -> list[int]
 
 
 def _message_end(lines: Sequence[str], row: int, at: int, wanted: str, strip: Sequence[Pattern]) -> int:
-    """Walk down while the rows go on with the message; frames and indentation around its words do not matter."""
+    """Return the row below the message: walk down while rows continue it, whatever frames and indentation they have."""
     left = wanted[_same_letters(compact(lines[row])[at:], wanted) :]
     row += 1
     while row < len(lines) and left:
@@ -167,7 +195,7 @@ def _message_end(lines: Sequence[str], row: int, at: int, wanted: str, strip: Se
 
 
 def _overlap(line: str, left: str) -> int:
-    """How many letters of `left` the line goes on with, between at most a few letters of frame."""
+    """Return how many letters of `left` the line continues with, between at most a few letters of frame."""
     for begin in range(min(len(line), _FRAME_BEFORE + 1)):
         if begin and line[begin - 1].isalnum():
             break
@@ -188,7 +216,7 @@ def _above_prompt(lines: Sequence[str], profile: Profile, start: int) -> int:
         return _above_likely_prompt(lines, start)
     if not rule.at_cursor and rule.further is None:
         return max(_above_region(lines, profile, rule.region), start)
-    # The lines have lost their trailing blanks, and with them the one behind an empty prompt.
+    # The lines have lost their trailing blanks, and with them the blank behind an empty prompt.
     prompts = (row for row in range(len(lines) - 1, start - 1, -1) if rule.pattern.search(lines[row] + " "))
     return next(prompts, len(lines))
 
@@ -202,15 +230,11 @@ def _above_region(lines: Sequence[str], profile: Profile, name: str) -> int:
 
 
 def _above_likely_prompt(lines: Sequence[str], start: int) -> int:
-    """Without a prompt rule: the last line is the prompt if the line of the message begins with just that."""
+    """Guess without a prompt rule: the last line is the prompt if the message's line begins with exactly that."""
     filled = [row for row in range(start, len(lines)) if lines[row].strip()]
     if start and filled and lines[start - 1].startswith(lines[filled[-1]].strip() + " "):
         return filled[-1]
     return len(lines)
-
-
-def _first_match(lines: Sequence[str], patterns: Sequence[Pattern], start: int, end: int) -> int:
-    return next((row for row in range(start, end) if _matches(patterns, lines[row])), end)
 
 
 def _matches(patterns: Sequence[Pattern], line: str) -> bool:
@@ -218,7 +242,7 @@ def _matches(patterns: Sequence[Pattern], line: str) -> bool:
 
 
 def _blanked(line: str, patterns: Sequence[Pattern]) -> str:
-    """Blanks in place of bullets and frames, so that what is below a bullet stays in line with what is beside it."""
+    """Replace bullets and frames by blanks, so that text below a bullet stays aligned with the text beside it."""
     for pattern in patterns:
         line = pattern.sub(lambda match: " " * len(match[0]), line)
     return line.rstrip()
@@ -228,30 +252,3 @@ def _dedented(lines: list[str]) -> str:
     filled = [line for line in lines if line]
     margin = min((len(line) - len(line.lstrip()) for line in filled), default=0)
     return "\n".join(line[margin:] for line in lines).strip("\n")
-
-
-_MOST_REWRITES: Final = 20
-"""A program that repaints what it had shown again and again has no text that grows."""
-
-
-class StableText:
-    """Follows one answer, look by look."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._told = ""
-        self._rewrites = 0
-
-    def receive(self, shown: str) -> str:
-        """Take what is shown now; return the text as far as it rests, or nothing when that is not news."""
-        before, self._lines = self._lines, shown.split("\n")
-        alike = takewhile(lambda pair: pair[0] == pair[1], zip(before, self._lines, strict=False))
-        text = "\n".join(line for line, _ in alike).rstrip()
-        if not any(char.isalnum() for char in text) or self._told.startswith(text):
-            return ""  # a bullet alone is not a word yet
-        if not text.startswith(self._told):
-            self._rewrites += 1
-            if self._rewrites > _MOST_REWRITES:
-                return ""
-        self._told = text
-        return text

@@ -1,4 +1,6 @@
-"""One message from the gate to proof. Sans-I/O: the driver looks, calls `advance`, and does the steps that it is given.
+"""Brings one message from the gate to proof of submission.
+
+Does no I/O: the driver takes looks, calls `advance`, and carries out the steps that it returns.
 
     GATED ──gate open: Intend──> INTENDING ──intent_recorded──> INTENDED ──gate still open: Write(text)──> TYPED
                                                                     │                                       │
@@ -13,13 +15,8 @@
 
 Nothing is written before the intent is durable, nothing while a dialog is open, and nothing twice: `Write` comes at
 most once for the text and once for Enter, and in DOUBTFUL never again. In TYPED a missing echo is waited for as long as
-the profile says; then Enter is pressed all the same, unless the input shows something foreign. In DROPPING the clearing
-keys are pressed, and Enter never.
-
-Taking a typed text out of the input again: its message was canceled before Enter, or Enter did not submit it.
-
-The clearing keys are pressed only on what is ours. Where a person came in, or something else is in the input, it is
-left alone: Enter does not follow, and the gate lets nothing be typed behind it.
+the profile says; then Enter is pressed all the same, unless the input shows foreign text. In DROPPING the clearing keys
+are pressed, and Enter never.
 """
 
 from __future__ import annotations
@@ -32,13 +29,17 @@ from synapse.core.agent import EXITED
 from synapse.terminal.evidence import UPDATE_LIMIT, Look
 from synapse.terminal.gate import UNSEEN, Shut, dialog_open, shut
 from synapse.terminal.keys import keystrokes
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.proof import ProofSeeker, Shown
 from synapse.terminal.reading import read_prompt
-from synapse.terminal.screen import Picture
 
-# How long a recorded intent waits for a gate that only time keeps shut, before it is taken back.
-_INTENT_PATIENCE: Final = 1.0
+_INTENT_SECONDS: Final = 1.0
+"""How long a recorded intent waits for a gate that only time keeps shut, before it is withdrawn."""
+_PRESS_SECONDS: Final = 0.25
+"""How long pressing the clearing keys may take to show. Some programs clear one row of several for each press."""
+_UNERASED_SECONDS: Final = 1.0
+"""The longest that presses without effect go on in a line program."""
 
 
 class Phase(Enum):
@@ -88,7 +89,7 @@ class Proven:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """It is not certain that the program has taken the message. Nothing more is written."""
+    """It is uncertain whether the program has taken the message. Nothing more is written."""
 
     why: str
 
@@ -107,7 +108,7 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The message was canceled before Enter, and nothing more is done for it."""
+    """The message was canceled before Enter; the delivery is over."""
 
 
 Step = Closed | Intend | Write | Proven | Doubt | Withdrawn | Clear | Dropped
@@ -121,14 +122,14 @@ class Delivery:
         self._profile = profile
         self._phase = Phase.GATED
         self._since = 0.0
-        """When the phase began, or when its bytes had left."""
+        """When the phase began, or when its bytes were written."""
         self._wake_at: float | None = None
         self._seeker = ProofSeeker(profile)
         self._dialog_since: float | None = None
         self._after_dialog = False
         self._whole_since: float | None = None
-        """Since when the input shows the whole text."""
-        self._withdrawal: Withdrawal | None = None
+        """Since when the input has shown the whole text."""
+        self._removal: _TextRemoval | None = None
 
     @property
     def phase(self) -> Phase:
@@ -136,45 +137,48 @@ class Delivery:
 
     @property
     def deadline(self) -> float | None:
-        """When `advance` is next worth calling even if nothing happens."""
+        """When to call `advance` again even if nothing happens."""
         return self._wake_at
 
     @property
     def saw_work(self) -> bool:
-        """True once the program was seen to work after Enter; the turn's tracker wants to know."""
+        """True once the program was seen to work after Enter; the turn's tracker starts from it."""
         return self._seeker.saw_work
 
     def advance(self, look: Look, now: float) -> tuple[Step, ...]:
-        """Take what is seen now; return what to do."""
+        """Take the latest look; return the steps to carry out."""
         self._wake_at = None
         match self._phase:
             case Phase.GATED:
-                return self._try_gate(look, now)
+                steps = self._try_gate(look, now)
             case Phase.INTENDED:
-                return self._type(look, now)
+                steps = self._type(look, now)
             case Phase.TYPED:
-                return self._enter(look, now)
+                steps = self._enter(look, now)
             case Phase.ENTERED:
-                return self._await_proof(look, now)
+                steps = self._await_proof(look, now)
             case Phase.DOUBTFUL:
-                return self._prove(look, now)
-            case Phase.DROPPING | Phase.INTENDING | Phase.PROVEN | Phase.WITHDRAWN | Phase.DROPPED:
-                return self._take_out(look, now) if self._phase is Phase.DROPPING else ()
+                steps = self._prove(look, now)
+            case Phase.DROPPING:
+                steps = self._remove_text(look, now)
+            case Phase.INTENDING | Phase.PROVEN | Phase.WITHDRAWN | Phase.DROPPED:
+                steps = ()
             case _:
                 assert_never(self._phase)
+        return steps
 
     def intent_recorded(self, now: float) -> None:
-        """The intent is durable: from now on bytes may be written."""
+        """Note that the intent is durable: from now on bytes may be written."""
         if self._phase is Phase.INTENDING:
             self._go(Phase.INTENDED, now)
 
     def written(self, now: float) -> None:
-        """The bytes of the last `Write` have left; a slow program's time begins only now."""
+        """Note that the bytes of the last `Write` are written; a slow program's time begins only now."""
         if self._phase in (Phase.TYPED, Phase.ENTERED):
             self._since = now
 
     def drop(self, now: float) -> bool:
-        """The message was canceled: Enter is not pressed, and what was typed is cleared; False when it is too late."""
+        """Cancel the message: never press Enter, and clear the typed text. Returns False if it is too late."""
         # An Enter that the program took for a line break leaves the text in the input.
         is_still_there = self._phase is Phase.DOUBTFUL and self._whole_since is not None
         is_before_enter = self._phase in (Phase.TYPED, Phase.DOUBTFUL) and not self._seeker.has_entered
@@ -182,14 +186,14 @@ class Delivery:
         if self._phase not in _NOTHING_TYPED and not is_in_the_input:
             return self._phase in (Phase.DROPPING, Phase.DROPPED)
         if is_in_the_input:
-            self._withdrawal = Withdrawal(self._seeker, self._profile, now)
+            self._removal = _TextRemoval(self._seeker, self._profile, now)
         self._go(Phase.DROPPING, now)
         return True
 
     def signalled(self, source: str, evidence: str, now: float) -> tuple[Step, ...]:
-        """A structured signal proves the submission (a hook, the transcript)."""
-        is_taken_out = self._phase is Phase.DROPPING and self._withdrawal is not None
-        if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL) and not is_taken_out:
+        """Take a structured signal that proves the submission: a hook, the transcript."""
+        is_being_removed = self._phase is Phase.DROPPING and self._removal is not None
+        if self._phase not in (Phase.TYPED, Phase.ENTERED, Phase.DOUBTFUL) and not is_being_removed:
             return ()
         self._go(Phase.PROVEN, now)
         return (Proven(source, evidence),)
@@ -206,21 +210,21 @@ class Delivery:
     def _type(self, look: Look, now: float) -> tuple[Step, ...]:
         closed = shut(look, self._profile)
         if closed is not None or look.picture is None:
-            return self._take_back(closed or UNSEEN, now)
+            return self._withdraw(closed or UNSEEN, now)
         keys = keystrokes(self._text, self._profile, bracketed_paste=look.picture.bracketed_paste)
         self._seeker.typed(keys.shown, look.picture, now)
         self._go(Phase.TYPED, now)
         self._wake(now + self._profile.times.echo)
         return (Write(keys.data),)
 
-    def _take_back(self, closed: Shut, now: float) -> tuple[Step, ...]:
-        if closed.opens_in is not None and now + closed.opens_in <= self._since + _INTENT_PATIENCE:
+    def _withdraw(self, closed: Shut, now: float) -> tuple[Step, ...]:
+        if closed.opens_in is not None and now + closed.opens_in <= self._since + _INTENT_SECONDS:
             return self._wait(now + closed.opens_in)
         self._go(Phase.WITHDRAWN, now)
         return (Withdrawn(closed.why),)
 
     def _enter(self, look: Look, now: float) -> tuple[Step, ...]:
-        """Between the text and Enter: it is pressed once the text is seen, never into a dialog or on foreign text."""
+        """Press Enter once the text is seen, never into a dialog or on foreign text."""
         if look.state == EXITED:
             return self._doubt("the program ended before Enter was pressed", now)
         if dialog_open(look):
@@ -233,9 +237,9 @@ class Delivery:
         if proof:
             return proof
         seen = self._seeker.shown(look.picture)
-        if seen is not Shown.WHOLE or self._seeker.person_came_in(look, now):
+        if seen is not Shown.WHOLE or self._seeker.person_typed(look, now):
             return self._wait_for_echo(seen, look, look.picture, now)
-        # A slow program may have read the text long after it was written: what it shows, it has read.
+        # A slow program may read the text long after it was written. It has read what it shows.
         may_enter_at = max(self._since, self._whole_since or now) + self._profile.times.enter
         return self._wait(may_enter_at) if now < may_enter_at else self._press_enter(look.picture, now)
 
@@ -260,13 +264,13 @@ class Delivery:
         return self._doubt(why, now) if why else self._press_enter(picture, now)
 
     def _why_not_enter(self, seen: Shown, look: Look, now: float) -> str:
-        """TUIs may buffer a paste without drawing it, so a missing echo alone is no reason."""
-        if self._seeker.person_came_in(look, now):
+        """Return why Enter must not be pressed. TUIs may buffer a paste unseen: a missing echo alone is no reason."""
+        if self._seeker.person_typed(look, now):
             return "a person typed before Enter was pressed"
         if self._after_dialog or (self._seeker.was_seen and seen is not Shown.PART):
             return "the text was in the prompt and is no longer there"
         if seen is Shown.FOREIGN:
-            return "the prompt shows something else than the text"
+            return "the prompt shows other text"
         if seen is Shown.HIDDEN and self._profile.prompt is not None:
             return "the prompt went away before Enter was pressed"
         return ""
@@ -287,7 +291,11 @@ class Delivery:
         return self._wait(end) if now < end else self._doubt("nothing shows that the program took the message", now)
 
     def _prove(self, look: Look, now: float) -> tuple[Step, ...]:
-        self._watch_text(look, now)
+        if look.picture is not None and not look.is_half_painted:
+            if self._seeker.shown(look.picture) is not Shown.WHOLE:
+                self._whole_since = None
+            elif self._whole_since is None:
+                self._whole_since = now
         sign = self._seeker.seek(look, now)
         if sign:
             self._go(Phase.PROVEN, now)
@@ -295,24 +303,16 @@ class Delivery:
         due = self._seeker.due
         return self._wait(due) if due is not None else ()
 
-    def _watch_text(self, look: Look, now: float) -> None:
-        if look.picture is None or look.is_half_painted:
-            return
-        if self._seeker.shown(look.picture) is not Shown.WHOLE:
-            self._whole_since = None
-        elif self._whole_since is None:
-            self._whole_since = now
-
-    def _take_out(self, look: Look, now: float) -> tuple[Step, ...]:
-        withdrawal = self._withdrawal
-        if withdrawal is not None and self._seeker.has_entered and not withdrawal.has_pressed:
-            # Enter may have been slow: what left the input by itself was taken.
+    def _remove_text(self, look: Look, now: float) -> tuple[Step, ...]:
+        removal = self._removal
+        if removal is not None and self._seeker.has_entered and not removal.has_pressed:
+            # Enter may have been slow: if the text left the input by itself, the program took it.
             proof = self._prove(look, now)
             if proof:
                 return proof
-        cleared: tuple[Step, ...] = (Clear(),) if withdrawal is not None and withdrawal.presses(look, now) else ()
-        if withdrawal is not None and not withdrawal.is_over:
-            self._wake(withdrawal.deadline)
+        cleared: tuple[Step, ...] = (Clear(),) if removal is not None and removal.presses(look, now) else ()
+        if removal is not None and not removal.is_over:
+            self._wake(removal.deadline)
             return cleared
         self._go(Phase.DROPPED, now)
         return (*cleared, Dropped())
@@ -334,13 +334,12 @@ class Delivery:
         self._wake_at = None
 
 
-_AGAIN_SECONDS: Final = 0.25
-"""How long a press may take to show. Some programs clear one row of several for each press."""
-_UNERASED_SECONDS: Final = 1.0
+class _TextRemoval:
+    """Decides when to press the clearing keys, to remove a typed text whose message was canceled.
 
-
-class Withdrawal:
-    """Decides when to press the clearing keys."""
+    The keys are pressed only on our own text. If a person has typed, or the input holds something else, it is left
+    alone: Enter does not follow, and the gate lets nothing be typed behind it.
+    """
 
     def __init__(self, seeker: ProofSeeker, profile: Profile, now: float) -> None:
         self._seeker = seeker
@@ -348,11 +347,11 @@ class Withdrawal:
         self._since = self._undisturbed_since = now
         self._pressed_at: float | None = None
         self._left = ""
-        """What the input showed when the keys were pressed last."""
+        """The text that the input showed when the keys were last pressed."""
         self.is_over = False
-        """True once nothing more is done."""
+        """True once the keys will not be pressed again."""
         self.deadline = now
-        """When `presses` is next worth asking even if nothing happens."""
+        """When to ask `presses` again even if nothing happens."""
 
     @property
     def has_pressed(self) -> bool:
@@ -360,48 +359,21 @@ class Withdrawal:
         return self._pressed_at is not None
 
     def presses(self, look: Look, now: float) -> bool:
-        """Take what is seen now; return whether to press the clearing keys."""
+        """Take the latest look; return whether to press the clearing keys."""
         if dialog_open(look):
-            # The text may wait behind it, and keys would answer it.
+            # The text may wait behind the dialog, and keys would answer it.
             return self._wait_behind(now)
         if look.picture is None or look.is_half_painted:
             return self._wait_until(self._undisturbed_since + self._profile.times.echo, now)
-        if look.state == EXITED or self._seeker.person_came_in(look, now):
-            self.is_over = True
-            return False
-        return self._judge(look.picture, now)
-
-    def _judge(self, picture: Picture, now: float) -> bool:
-        seen = self._seeker.shown(picture)
+        if look.state == EXITED or self._seeker.person_typed(look, now):
+            return self._end()
+        seen = self._seeker.shown(look.picture)
         if seen in (Shown.WHOLE, Shown.PART):
-            return self._press_again(picture, now)
+            return self._press_again(look.picture, now)
         if seen is Shown.HIDDEN and not self._profile.reads_lines:
-            # A page is over the input, and the text may be under it. Nothing is typed meanwhile anyway.
+            # A page covers the input, and the text may be under it. Nothing is typed meanwhile anyway.
             return self._wait_behind(now)
-        if self.has_pressed:
-            self.is_over = True
-            return False
-        # The text may still come, and a page that is being painted may hide it.
-        self._wait_until(self._undisturbed_since + self._profile.times.echo, now)
-        return self.is_over and self._may_be_ours(seen)
-
-    @property
-    def _patience(self) -> float:
-        """How long presses that take nothing away go on.
-
-        A kernel that edits the line empties it at once, but erases one column for each wide letter: its rest stays on
-        the screen for good.
-        """
-        echo = self._profile.times.echo
-        return min(echo, _UNERASED_SECONDS) if self._profile.reads_lines else echo
-
-    def _wait_behind(self, now: float) -> bool:
-        self._undisturbed_since = now
-        return self._wait_until(self._since + self._profile.times.dialog, now)
-
-    def _may_be_ours(self, seen: Shown) -> bool:
-        """A program may have taken the text and not shown it; on an empty input the keys do nothing."""
-        return seen is Shown.NOTHING or (seen is Shown.HIDDEN and self._profile.prompt is None)
+        return self._end() if self.has_pressed else self._press_unseen(seen, now)
 
     def _press_again(self, picture: Picture, now: float) -> bool:
         """Press until nothing is left, for as long as each press takes something away."""
@@ -409,16 +381,40 @@ class Withdrawal:
         left = prompt.text if prompt is not None else ""
         if self._pressed_at is None or left != self._left:
             self._undisturbed_since = now
-        elif now < self._pressed_at + _AGAIN_SECONDS:
-            return self._wait_until(self._pressed_at + _AGAIN_SECONDS, now)
+        elif now < self._pressed_at + _PRESS_SECONDS:
+            return self._wait_until(self._pressed_at + _PRESS_SECONDS, now)
         elif now >= self._undisturbed_since + self._patience:
-            self.is_over = True
-            return False
+            return self._end()
         self._pressed_at, self._left = now, left
-        self.deadline = now + _AGAIN_SECONDS
+        self.deadline = now + _PRESS_SECONDS
         return True
+
+    @property
+    def _patience(self) -> float:
+        """How long presses that take nothing away go on.
+
+        A kernel that edits the line empties it at once, but erases one column for each wide letter: the rest stays on
+        the screen for good.
+        """
+        echo = self._profile.times.echo
+        return min(echo, _UNERASED_SECONDS) if self._profile.reads_lines else echo
+
+    def _press_unseen(self, seen: Shown, now: float) -> bool:
+        """Wait for the text to appear, then press once: the program may hold it unseen, or just paint another page."""
+        self._wait_until(self._undisturbed_since + self._profile.times.echo, now)
+        # On an empty input the keys do nothing.
+        may_be_ours = seen is Shown.NOTHING or (seen is Shown.HIDDEN and self._profile.prompt is None)
+        return self.is_over and may_be_ours
+
+    def _wait_behind(self, now: float) -> bool:
+        self._undisturbed_since = now
+        return self._wait_until(self._since + self._profile.times.dialog, now)
 
     def _wait_until(self, end: float, now: float) -> bool:
         self.deadline = end
         self.is_over = now >= end
+        return False
+
+    def _end(self) -> bool:
+        self.is_over = True
         return False

@@ -1,4 +1,4 @@
-"""Reading an open dialog: what it asks, what it offers, and which keys choose. Pure; nothing on a screen breaks it."""
+"""Reads an open dialog: its question, its options, and which keys choose one. Pure; never fails on any screen."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 
 from synapse.core.question import Option, OptionEffect, QuestionKind
 from synapse.core.text import safe_line, safe_lines
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import SCREEN_REGION, Choosing, DialogRule, Pattern, Profile
-from synapse.terminal.reading import cells, find_dialog, rows_of
-from synapse.terminal.screen import Picture
+from synapse.terminal.reading import cells, compact, find_dialog, rows_of
 
 _NUMBERED: Final = re.compile(r"^\s*(?P<mark>[\u276f\u203a●>])?\s*(?P<key>\d{1,2})\.\s+(?P<label>\S.*)$")
 _FRAME_LEFT: Final = re.compile(r"^[\s│┃]+")
@@ -21,7 +21,7 @@ _RULE: Final = re.compile(r"^[\s─━═╌╍┄┅▀▄█╭╮╰╯├┤
 _COLUMN_GAP: Final = re.compile(r"\s{2,}")
 _CHECKBOX: Final = re.compile(r"^(?:\[.?\]|[☐☑☒◯◉])\s*")
 _FRAME_CELLS: Final = 6
-"""How much of a row's width a frame and its padding take."""
+"""How many columns of a row a frame and its padding take."""
 
 _DENY: Final = re.compile(r"^(?:no?\b|deny|reject|decline|don.t\b|quit|cancel|exit|continue without)", re.IGNORECASE)
 _ALLOW: Final = re.compile(r"^(?:y(?:es)?\b|allow|approve|accept|proceed|trust|ok\b|use this\b)", re.IGNORECASE)
@@ -35,7 +35,7 @@ _DOWN: Final = b"\x1b[B"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialog:
-    """A dialog as it is on the screen. All texts are safe to print."""
+    """A dialog on the screen. All texts are safe to print."""
 
     name: str
     kind: QuestionKind
@@ -45,21 +45,21 @@ class Dialog:
     options: tuple[Option, ...]
     choose: Choosing
     marked: int | None = None
-    """Which option is highlighted, where that can be seen."""
+    """The index of the highlighted option, if the screen shows it."""
     text_option: int | None = None
-    """Which option takes words of one's own."""
+    """The index of the option that takes free text."""
     digest: str = ""
-    """The same for as long as the same thing is asked, whatever is highlighted or typed."""
+    """Identifies the question; it does not depend on the highlight, the typed text or the terminal's width."""
 
     def moves_to(self, index: int) -> bytes:
-        """The arrow keys from the highlighted option to another."""
+        """Return the arrow keys that move the highlight to another option."""
         distance = index - (self.marked or 0)
         return _DOWN * distance if distance > 0 else _UP * -distance
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An option on its row, and how it continues below."""
+    """An option on its row, with the rows below that continue or explain it."""
 
     row: int
     match: re.Match[str]
@@ -67,23 +67,24 @@ class _Found:
 
 
 def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
-    """Return the open dialog; None when none is open, or only a menu that asks nothing."""
+    """Return the open dialog; None if none is open, or only a menu, which asks nothing."""
     rule = find_dialog(picture, profile)
     if rule is None or rule.kind is None:
         return None
     rows = [_unframed(line) for line in picture.lines]
-    found = _options(rows, rule)
+    found = _find_options(rows, rule)
     if not found and rule.title is None:
         return _unread(rule, [rows[row] for row in rows_of(picture.lines, profile, rule.rule.region)])
     end = _end(rows, rule, found)
     begin = _begin(picture.lines, rule, end)
     asking = _title_rows(rows, rule, range(begin, end), picture.columns)
     title = _title(rows, rule, asking)
-    asked_whole = asking if len(asking) > 1 or (asking and title == safe_line(rows[asking[0]])) else range(0)
-    body = [rows[row] for row in range(begin, end) if row not in asked_whole and _tells(rows[row], rule)]
+    # If the title is only a part of its row, the detail shows the whole row.
+    title_rows = asking if len(asking) > 1 or (asking and title == safe_line(rows[asking[0]])) else range(0)
+    body = [rows[row] for row in range(begin, end) if row not in title_rows and _is_content(rows[row], rule)]
     detail = safe_lines("\n".join(_dedented(body)))
-    options, notes = _offered(rows, found, rule.kind, picture.columns)
-    is_ticking = any(_CHECKBOX.match(option.label) for option in options)
+    options, notes = _read_options(rows, found, rule.kind, picture.columns)
+    has_checkboxes = any(_CHECKBOX.match(option.label) for option in options)
     return Dialog(
         name=rule.name,
         kind=rule.kind,
@@ -91,16 +92,25 @@ def read_dialog(picture: Picture, profile: Profile) -> Dialog | None:
         title=title,
         detail=safe_lines("\n".join(filter(None, (detail, *notes)))),
         options=options,
-        choose=Choosing.NONE if is_ticking else rule.choose,
+        choose=Choosing.NONE if has_checkboxes else rule.choose,
         marked=next((index for index, option in enumerate(found) if _group(option.match, "mark").strip()), None),
         text_option=_text_option(options, rule.text),
         digest=_digest(rule.name, title, detail, str(len(options))),
     )
 
 
+def effect_of(label: str) -> OptionEffect:
+    """Return what choosing an option with that label does."""
+    if _DENY.match(label):
+        return OptionEffect.DENY
+    if not _ALLOW.match(label):
+        return OptionEffect.OTHER
+    return OptionEffect.ALLOW_ALWAYS if _ALWAYS.search(label) else OptionEffect.ALLOW
+
+
 def _unread(rule: DialogRule, region: list[str]) -> Dialog:
-    """A dialog of which the profile says no more than that it is one: its rows are all there is."""
-    detail = "\n".join(row for row in region if _tells(row, rule)) if rule.rule.region != SCREEN_REGION else ""
+    """Return a dialog that the profile only recognises: the rows of its region are its detail."""
+    detail = "\n".join(row for row in region if _is_content(row, rule)) if rule.rule.region != SCREEN_REGION else ""
     return Dialog(
         name=rule.name,
         kind=rule.kind or QuestionKind.PERMISSION,
@@ -113,22 +123,13 @@ def _unread(rule: DialogRule, region: list[str]) -> Dialog:
     )
 
 
-def leaning_of(label: str) -> OptionEffect:
-    """What choosing an option of that label amounts to."""
-    if _DENY.match(label):
-        return OptionEffect.DENY
-    if not _ALLOW.match(label):
-        return OptionEffect.OTHER
-    return OptionEffect.ALLOW_ALWAYS if _ALWAYS.search(label) else OptionEffect.ALLOW
-
-
 def _unframed(line: str) -> str:
-    """The row without the frame around it; what is left stays in its column."""
+    """Return the row without the frame around it; the text stays in its column."""
     return _FRAME_RIGHT.sub("", _FRAME_LEFT.sub(lambda left: " " * len(left[0]), line))
 
 
 def _end(rows: Sequence[str], rule: DialogRule, found: list[_Found]) -> int:
-    """The row where the options begin; a question may stand on the same row."""
+    """Return the row where the options begin; the question may stand on that row too."""
     if not found:
         return next((row + 1 for row in range(len(rows) - 1, -1, -1) if rows[row]), 0)
     is_one_row = len(found) > 1 and found[0].row == found[1].row
@@ -136,8 +137,8 @@ def _end(rows: Sequence[str], rule: DialogRule, found: list[_Found]) -> int:
     return found[0].row + 1 if is_beside else found[0].row
 
 
-def _options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
-    """The options of the dialog, which is the last thing on the screen."""
+def _find_options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
+    """Return the options of the dialog, which is the last thing on the screen."""
     if rule.choose is Choosing.NONE and rule.option is None:
         return []
     pattern = rule.option or _NUMBERED
@@ -153,7 +154,7 @@ def _options(rows: Sequence[str], rule: DialogRule) -> list[_Found]:
 
 
 def _numbered(matches: list[_Found]) -> list[_Found]:
-    """From the last one up, as long as they count down to one."""
+    """Return the last options that count up from 1."""
     block = [matches[-1]]
     for found in reversed(matches[:-1]):
         number = int(_group(block[0].match, "key"))
@@ -165,7 +166,7 @@ def _numbered(matches: list[_Found]) -> list[_Found]:
 
 
 def _block(matches: list[_Found]) -> list[_Found]:
-    """The rows that belong to the highlighted one: those that follow each other without a gap."""
+    """Return the options around the highlighted one that stand on consecutive rows."""
     marked = next((found for found in reversed(matches) if _group(found.match, "mark").strip()), matches[-1])
     by_row = {found.row: found for found in matches}
     first = last = marked.row
@@ -177,7 +178,7 @@ def _block(matches: list[_Found]) -> list[_Found]:
 
 
 def _with_rows_below(rows: Sequence[str], found: _Found, block: list[_Found]) -> _Found:
-    """The option with the rows under it: its label goes on there, or they explain it."""
+    """Return the option with the rows under it that continue its label or explain it."""
     taken = {other.row for other in block}
     start = max(found.match.start("label") if "label" in found.match.re.groupindex else 0, 0)
     below: list[int] = []
@@ -189,10 +190,10 @@ def _with_rows_below(rows: Sequence[str], found: _Found, block: list[_Found]) ->
     return _Found(found.row, found.match, tuple(below))
 
 
-def _offered(
+def _read_options(
     rows: Sequence[str], found: list[_Found], kind: QuestionKind, columns: int
 ) -> tuple[tuple[Option, ...], list[str]]:
-    """The options, and what is said about them."""
+    """Return the options, and the notes that the dialog shows about them."""
     options: list[Option] = []
     notes: list[str] = []
     for number, option in enumerate(found, 1):
@@ -206,7 +207,7 @@ def _offered(
             else:
                 aside.append(rows[row].strip())
         label = safe_line(shown)
-        leaning = OptionEffect.OTHER if kind is QuestionKind.CHOICE else leaning_of(label)
+        leaning = OptionEffect.OTHER if kind is QuestionKind.CHOICE else effect_of(label)
         options.append(Option(key=safe_line(key), label=label, leaning=leaning))
         if aside:
             notes.append(safe_line(f"{key}. {shown}: {' '.join(aside)}"))
@@ -214,7 +215,7 @@ def _offered(
 
 
 def _is_wrapped(rows: Sequence[str], above: int, row: int, columns: int) -> bool:
-    """True if the row goes on with the text above: its first word had no room there."""
+    """Return whether the row continues the text above: its first word had no room there."""
     word = rows[row].split(maxsplit=1)[0]
     return cells(rows[above]) + 1 + cells(word) > columns - _FRAME_CELLS
 
@@ -226,8 +227,8 @@ def _begin(lines: Sequence[str], rule: DialogRule, end: int) -> int:
 
 
 def _title_rows(rows: Sequence[str], rule: DialogRule, within: range, columns: int) -> range:
-    """The rows that ask."""
-    above = [row for row in reversed(within) if _tells(rows[row], rule)]
+    """Return the rows that ask."""
+    above = [row for row in reversed(within) if _is_content(rows[row], rule)]
     first = next((row for row in above if rule.title is None or rule.title.search(rows[row])), None)
     if first is None:
         return range(0)
@@ -235,7 +236,7 @@ def _title_rows(rows: Sequence[str], rule: DialogRule, within: range, columns: i
     last = first
     if match and match.end() < len(rows[first]):
         return range(first, first + 1)
-    while last + 1 in within and _tells(rows[last + 1], rule) and _is_wrapped(rows, last, last + 1, columns):
+    while last + 1 in within and _is_content(rows[last + 1], rule) and _is_wrapped(rows, last, last + 1, columns):
         last += 1
     return range(first, last + 1)
 
@@ -245,11 +246,11 @@ def _title(rows: Sequence[str], rule: DialogRule, asking: range) -> str:
         return safe_line(rule.name.replace("_", " "))
     first = rows[asking[0]]
     match = rule.title.search(first) if rule.title else None
-    asked = (match[1] if match.re.groups else match[0]) if match else first
-    return safe_line(" ".join((asked, *(rows[row] for row in asking[1:])))) or safe_line(rule.name)
+    question = (match[1] if match.re.groups else match[0]) if match else first
+    return safe_line(" ".join((question, *(rows[row] for row in asking[1:])))) or safe_line(rule.name)
 
 
-def _tells(row: str, rule: DialogRule) -> bool:
+def _is_content(row: str, rule: DialogRule) -> bool:
     return bool(row.strip()) and not _RULE.match(row) and not any(drop.search(row) for drop in rule.drop)
 
 
@@ -269,6 +270,6 @@ def _group(match: re.Match[str], name: str) -> str:
 
 
 def _digest(*words: str) -> str:
-    """A name for what is asked; another width of the terminal does not change it."""
-    squeezed = "\0".join("".join(word.split()) for word in words)
-    return hashlib.sha256(squeezed.encode("utf-8", "replace")).hexdigest()[:12]
+    """Return a name for the question that does not depend on the terminal's width."""
+    text = "\0".join(compact(word) for word in words)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]

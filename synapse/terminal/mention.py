@@ -1,4 +1,4 @@
-"""`@agent text` typed by a person at an empty prompt: a model of that one line, and what its Enter does.
+"""Finds `@agent text` that a person types at an empty prompt, and sends it to that agent instead of the program.
 
     OUTSIDE ── `@` at an empty prompt ──> TRACKING ── Enter, the name is known ──> CHECKING
        ^                                     │                                        │ the screen shows the line
@@ -6,8 +6,9 @@
        ├── sent, or typed anew (`@@agent` means a literal `@agent`) <── empty ──── CLEARING
        └── the screen never showed it: Enter passes <── CHECKING
 
-Every byte that the person types goes on to the program, in order; only an Enter may be held, and what follows it waits
-until that is decided. If the model is wrong the screen disagrees, and Enter passes as if nobody had looked.
+`MentionLine` keeps a model of the line. Every byte that the person types goes on to the program, in order; only an
+Enter may be held, and the keys that follow it wait for the decision. If the model is wrong, the screen disagrees, and
+Enter passes like any other key. Callers pass the time.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.keys import Key, KeyKind, KeyParser
 from synapse.terminal.line_editor import EditedLine
+from synapse.terminal.reading import compact
 
 _CHECK_SECONDS: Final = 0.3
-"""How long the screen may take to show what was typed before Enter passes."""
+"""How long the screen may take to show the typed line before Enter passes."""
 _CLEAR_SECONDS: Final = 0.3
 _CLEAR_TRIES: Final = 3
 _ESCAPE_SECONDS: Final = 0.05
-"""A sequence that is cut comes whole within this time, or it was the Escape key."""
+"""The rest of a cut escape sequence comes within this time; otherwise it was the Escape key."""
 _MOST_KEPT: Final = 65536
 
 _LINE: Final = re.compile(r"@(?P<name>\w[\w.-]*)\s+(?P<text>\S.*?)\s*")
 _LITERAL: Final = re.compile(r"@(?P<rest>@(?P<name>\w[\w.-]*)(?:\s.*)?)")
-# A text that ends so opens a completion list, and Enter would pick from it; a space closes it.
+# A text that ends like this opens a completion list, and Enter would pick from it; a space closes it.
 _OPENS_LIST: Final = re.compile(r"(?:^|\s)[@/]\S*$")
 
 
@@ -43,33 +45,33 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
-class Clear:
-    """Write this to the program, so that its input becomes empty."""
+class ClearLine:
+    """Write this to the program, to empty its input."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the text to that agent."""
+    """Send the text to the agent `target`."""
 
     target: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
-    """Tell the person."""
+class Notify:
+    """Show this text to the person."""
 
     text: str
 
 
-Action = Forward | Clear | Send | Say
+Action = Forward | ClearLine | Send | Notify
 
 ReadPrompt = Callable[[], "str | None"]
-"""Returns what the program's prompt holds: None when no prompt is seen."""
+"""Returns the text in the program's prompt; None if no prompt is visible."""
 Resolve = Callable[[str], str]
-"""Returns the agent that a name means, or an empty string."""
+"""Returns the agent of that name, or an empty string."""
 
 
 class _Phase(Enum):
@@ -82,20 +84,20 @@ class _Phase(Enum):
 
 @dataclass(slots=True)
 class _Held:
-    """An Enter that is being decided, and the keys that came after it."""
+    """An Enter whose decision is pending, and the keys that came after it."""
 
     enter: bytes
     target: str
     text: str
     literal: str
-    """What is typed instead, or empty when the line is a message."""
+    """The text to type instead; empty if the line is a message."""
     deadline: float
     kept: bytearray = field(default_factory=bytearray)
     cleared: int = 0
 
 
 class MentionLine:
-    """Passes a person's keys on, and finds the lines that are meant for another agent. Time is an argument."""
+    """Passes a person's keys on, and finds the lines that are meant for another agent."""
 
     def __init__(self, resolve: Resolve, clear_keys: bytes) -> None:
         self._resolve = resolve
@@ -103,7 +105,8 @@ class MentionLine:
         self._parser = KeyParser()
         self._phase = _Phase.OUTSIDE
         self._line = EditedLine()
-        self._passed = 0  # how many of the parser's pending bytes the program has already
+        self._passed = 0
+        """How many of the parser's pending bytes the program already has."""
         self._last_typed = 0.0
         self._held: _Held | None = None
 
@@ -114,7 +117,7 @@ class MentionLine:
 
     @property
     def deadline(self) -> float | None:
-        """When `look` is worth calling although nothing has changed."""
+        """When to call `look` even if the screen does not change."""
         if self._held is not None:
             return self._held.deadline
         if self._phase is _Phase.TRACKING and self._parser.pending:
@@ -122,7 +125,7 @@ class MentionLine:
         return None
 
     def typed(self, data: bytes, read_prompt: ReadPrompt, now: float) -> list[Action]:
-        """Take what the person typed."""
+        """Take bytes that the person typed."""
         if self._held is not None:
             self._held.kept += data
             return self._give_up(self._held, None, now) if len(self._held.kept) > _MOST_KEPT else []
@@ -133,7 +136,7 @@ class MentionLine:
         return self._take(keys + self._parser.feed(data), read_prompt, now)
 
     def look(self, prompt: str | None, now: float) -> list[Action]:
-        """Take what the prompt holds now, and the time."""
+        """Take the text that the prompt holds now, and the time."""
         if self._held is None:
             is_late = self.deadline is not None and now >= self.deadline
             return self._take(self._parser.flush(), lambda: prompt, now) if is_late else []
@@ -143,7 +146,7 @@ class MentionLine:
         passing = bytearray()
         while keys:
             key = keys.pop(0)
-            held = self._hold(key, now) if self._phase is _Phase.TRACKING and key.kind is Kind.ENTER else None
+            held = self._hold(key, now) if self._phase is _Phase.TRACKING and key.kind is KeyKind.ENTER else None
             if held is not None:
                 for later in keys:
                     held.kept += later.raw
@@ -159,9 +162,9 @@ class MentionLine:
         return _forwarded(passing)
 
     def _follow(self, key: Key, read_prompt: ReadPrompt) -> None:
-        """Keep the model of the line in step with one key that goes to the program."""
+        """Update the model of the line by one key that goes to the program."""
         if self._phase is _Phase.OUTSIDE:
-            if not key.text.startswith("@") or key.kind not in (Kind.TEXT, Kind.PASTED) or read_prompt() != "":
+            if not key.text.startswith("@") or key.kind not in (KeyKind.TEXT, KeyKind.PASTED) or read_prompt() != "":
                 return
             self._phase, self._line = _Phase.TRACKING, EditedLine()
         self._line = self._line.edited(key) or EditedLine()
@@ -169,17 +172,18 @@ class MentionLine:
             self._phase = _Phase.OUTSIDE
 
     def _hold(self, enter: Key, now: float) -> _Held | None:
-        """Return the decision that this Enter begins, or None when it is a plain Enter."""
+        """Return the decision that this Enter begins, or None for a plain Enter."""
         literal, message = _LITERAL.fullmatch(self._line.text), _LINE.fullmatch(self._line.text)
         found = literal or message
         target = self._resolve(found["name"]) if found else ""
         if not target:
             return None
+        rest = literal["rest"] if literal else ""
         return _Held(
             enter=enter.raw,
             target=target,
             text=message["text"] if message else "",
-            literal=_submittable(literal["rest"]) if literal else "",
+            literal=rest + " " if _OPENS_LIST.search(rest) else rest,
             deadline=now + _CHECK_SECONDS,
         )
 
@@ -198,7 +202,7 @@ class MentionLine:
         self._phase = _Phase.CLEARING
         held.cleared += 1
         held.deadline = now + _CLEAR_SECONDS
-        return [Clear(self._clear_keys)]
+        return [ClearLine(self._clear_keys)]
 
     def _cleared(self, held: _Held, now: float) -> list[Action]:
         if not held.literal:
@@ -212,17 +216,17 @@ class MentionLine:
             return self._release(held, Forward(held.enter), prompt, now)
         if held.cleared < _CLEAR_TRIES:
             return self._clear(held, now)
-        # Neither Enter nor the message: one of the two would be a second sending once the person tries again.
-        said = Say(f"not sent to {held.target}: the input line could not be cleared")
-        return self._release(held, said, prompt, now)
+        # Neither press Enter nor send the message: either would be a duplicate once the person tries again.
+        notice = Notify(f"not sent to {held.target}: the input line could not be cleared")
+        return self._release(held, notice, prompt, now)
 
     def _release(self, held: _Held, action: Action, prompt: str | None, now: float) -> list[Action]:
-        """End the decision with `action`; the keys that waited go on."""
+        """End the decision with `action`, then pass on the keys that waited."""
         kept = bytes(held.kept)
         self._held, self._phase, self._passed = None, _Phase.OUTSIDE, 0
         if not kept:
             return [action]
-        # Nothing of what the prompt held is known once Enter has passed.
+        # Once Enter has passed, the text in the prompt is unknown.
         after = None if isinstance(action, Forward) else prompt
         return [action, *self.typed(kept, lambda: after, now)]
 
@@ -232,11 +236,7 @@ def _forwarded(data: bytearray) -> list[Action]:
 
 
 def _is_same(shown: str, line: str) -> bool:
-    """A screen does not show trailing blanks; where a prompt wraps a long line, not even all those in the middle."""
+    """Compare without the blanks that a screen does not show: trailing ones, and some where a prompt wraps a line."""
     if "\n" in shown:
-        return "".join(shown.split()) == "".join(line.split())
+        return compact(shown) == compact(line)
     return shown.strip() == line.strip()
-
-
-def _submittable(text: str) -> str:
-    return text + " " if _OPENS_LIST.search(text) else text

@@ -1,9 +1,8 @@
-"""A profile: everything Synapse knows about one CLI, as data.
+"""A profile: everything that Synapse knows about one CLI, as data.
 
-It says what to start, how to type and interrupt, how long things take, and by which rules the screen is read. The files
-are TOML; `docs/howto/wrap-a-cli.md` explains every key.
-
-The screen rules of a profile, as values: where the input is, what a dialog looks like, what belongs to an answer.
+It says what to start, how to type and interrupt, how long things take, and by which rules the screen is read: where the
+input is, what a dialog looks like, what belongs to an answer. Profiles are TOML files; `docs/howto/wrap-a-cli.md`
+explains every key.
 """
 
 from __future__ import annotations
@@ -23,125 +22,17 @@ from synapse.core.tables import ProfileTable
 
 Pattern = re.Pattern[str]
 
-SCREEN_REGION = "screen"
+SCREEN_REGION: Final = "screen"
 """The region that every profile has: all rows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
-    """A named part of the screen. Each limit that is set narrows what the ones before have left, in this order."""
-
-    above: Pattern | None = None
-    """The rows above the last row that matches."""
-    below: Pattern | None = None
-    """The rows below the last row that matches."""
-    begin: Pattern | None = None
-    """The rows from the last row that matches, that row included."""
-    between: Pattern | None = None
-    """The rows between the last two rows that match."""
-    last: int = 0
-    """The last so many rows that are not blank, and what is between and below them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptRule:
-    """How the input is found on the screen, and what is in it."""
-
-    pattern: Pattern
-    """Matches the row where the input begins; its group `text` is what is in it. The region's first match counts."""
-    region: str = SCREEN_REGION
-    at_cursor: bool = False
-    """The cursor's row is the one that must match: the rule for programs that read a line."""
-    holds_cursor: bool = False
-    """The input counts only if the cursor stands in it: in a dialog it stands elsewhere."""
-    until: Pattern | None = None
-    """The input ends above the first row below that matches; without it, at the end of the region."""
-    further: Pattern | None = None
-    """Matches each further row of the input that is not blank. With it the input is found from the cursor: it begins at
-    the nearest row at or above the cursor that matches `pattern`. Frames do not matter then, nor old rows below."""
-    margin: Pattern | None = None
-    """What to cut from each further row of the input: indentation, a border."""
-    placeholders: tuple[Pattern, ...] = ()
-    """Texts that mean that the input is empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenRule:
-    """Holds when each of `every` is found in the region, one of `some` is (if there are any), and none of `never`."""
-
-    every: tuple[Pattern, ...] = ()
-    some: tuple[Pattern, ...] = ()
-    never: tuple[Pattern, ...] = ()
-    region: str = SCREEN_REGION
-
-
-class Choosing(StrEnum):
-    """How an option of a dialog is chosen by keys."""
-
-    NONE = ""
-    """Not at all: what is highlighted cannot be seen, so nobody knows what Enter would choose."""
-    DIGIT = "digit"
-    """Its key chooses it at once."""
-    ARROWS = "arrows"
-    """The arrow keys move the highlight to it, then Enter."""
-    LINE = "line"
-    """Its key and Enter, as a line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialogRule:
-    """A question of the program that only a person may answer, how it is read, and what that person should do."""
-
-    name: str
-    hint: str
-    rule: ScreenRule
-    kind: QuestionKind | None = QuestionKind.PERMISSION
-    """None for a menu that a person opened: it asks nothing."""
-    hides_prompt: bool = False
-    """The dialog takes the place of the input, so it is history where the input is to be seen."""
-    begin: Pattern | None = None
-    """The dialog begins at the last row above its options that matches; without it, at the top of the screen."""
-    title: Pattern | None = None
-    """Matches the row that asks, and its first group is the question; without it, the last row above the options."""
-    option: Pattern | None = None
-    """Matches an option, with groups `key`, `label` and `mark` (of the highlighted one), each of which may be missing;
-    without it, the options are numbered."""
-    drop: tuple[Pattern, ...] = ()
-    """Rows of the dialog that say nothing about what is asked."""
-    choose: Choosing = Choosing.NONE
-    text: Pattern | None = None
-    """Matches the label of the option that takes words of one's own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkingRule:
-    """A mark that is on the screen while the program works."""
-
-    name: str
-    rule: ScreenRule
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRule:
-    """How an answer is cut out of the screen."""
-
-    echo: Pattern | None = None
-    """Matches what stands in front of a submitted message where the program shows it again."""
-    end: tuple[Pattern, ...] = ()
-    """The answer ends above the first row below the message that matches one of these."""
-    drop: tuple[Pattern, ...] = ()
-    """Rows that are not part of an answer: spinners, statistics, borders."""
-    strip: tuple[Pattern, ...] = ()
-    """What is cut from each row: bullets, borders."""
-
-
-# A kernel line discipline cuts a line at 4,096 bytes and says nothing; the rest is room for the envelope's header.
+# A kernel line discipline silently cuts a line at 4,096 bytes; the rest is room for the envelope's header.
 LINE_LIMIT_BYTES: Final = 3800
+_DEFAULT_PORTS: Final = (8200, 8299)
 _HIGHEST_PORT: Final = 65535
+_CTRL_U: Final = b"\x15"
 _MENU: Final = "menu"
 
 
-class Style(StrEnum):
+class TypingStyle(StrEnum):
     """How a text is typed while the program has not switched bracketed paste on."""
 
     PASTE = "paste"
@@ -151,25 +42,25 @@ class Style(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typing:
+class TypingRule:
     """How a message gets into the program."""
 
-    style: Style = Style.LINE
+    style: TypingStyle = TypingStyle.LINE
     enter: bytes = b"\r"
     newline: str = " "
-    """What stands for a line break where a line break would submit (plain keys)."""
+    """Replaces a line break where a line break would submit (plain keys)."""
     paste_marks: tuple[Pattern, ...] = ()
-    """What the input may show instead of a long paste, as `[Pasted text #1 +20 lines]`."""
+    """Texts that the input may show instead of a long paste, such as `[Pasted text #1 +20 lines]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
-    """How the program is asked to drop what it does: a signal to its process group, or keys with a pause between."""
+    """How to make the program stop its work: a signal to its process group, or keys with a pause between them."""
 
     signal: str = ""
     keys: tuple[bytes, ...] = ()
     pause: float = 0.1
-    """Two ESC in one read would be Alt+ESC."""
+    """Seconds between the keys; a program that reads two ESC at once takes them for Alt+ESC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,25 +72,133 @@ class Times:
     settle: float = 0.5
     """No output for this long, with the prompt back, before the turn counts as answered."""
     unseen: float = 2.0
-    """The same for a turn during which the program was never seen to work."""
+    """Replaces `settle` in a turn during which the program was never seen to work."""
     person: float = 2.0
     """No key of a person for this long before anything is typed."""
     echo: float = 2.0
     """How long a typed text may take to appear; a missing echo is not a failure."""
     enter: float = 0.0
-    """The least pause from when the text is shown to Enter: some programs take a faster one for a part of the paste."""
+    """The least pause between the shown text and Enter: some programs take a faster Enter for a part of the paste."""
     proof: float = 10.0
-    """How long proof of submission may take before the message is in doubt, and a dialog to close once answered."""
+    """How long proof of submission may take before the message is in doubt, and an answered dialog to close."""
     dialog: float = 300.0
     """How long a typed text may wait for Enter behind a dialog before it is in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A named part of the screen. Each limit narrows the rows that the limits above it left."""
+
+    above: Pattern | None = None
+    """The rows above the last row that matches."""
+    below: Pattern | None = None
+    """The rows below the last row that matches."""
+    begin: Pattern | None = None
+    """The rows from the last row that matches, that row included."""
+    between: Pattern | None = None
+    """The rows between the last two rows that match."""
+    last: int = 0
+    """This many rows that are not blank, from the bottom, with the blank rows between and below them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRule:
+    """How the input is found on the screen, and which text is in it."""
+
+    pattern: Pattern
+    """Matches the row where the input begins; its group `text` is the typed text. The region's first match counts."""
+    region: str = SCREEN_REGION
+    at_cursor: bool = False
+    """The cursor's row must match: the rule for programs that read a line."""
+    holds_cursor: bool = False
+    """The input counts only if the cursor stands in it: while a dialog is open, it stands elsewhere."""
+    until: Pattern | None = None
+    """The input ends above the first row below that matches; without it, at the end of the region."""
+    further: Pattern | None = None
+    """Matches each further row of the input that is not blank. The input is then found from the cursor: it begins at
+    the nearest row at or above the cursor that matches `pattern`, whatever frames and old rows stand around it."""
+    margin: Pattern | None = None
+    """Cut from each further row of the input: indentation, a border."""
+    placeholders: tuple[Pattern, ...] = ()
+    """Texts that mean that the input is empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenRule:
+    """Holds if the region shows each of `every`, at least one of `some` (if there are any), and none of `never`."""
+
+    every: tuple[Pattern, ...] = ()
+    some: tuple[Pattern, ...] = ()
+    never: tuple[Pattern, ...] = ()
+    region: str = SCREEN_REGION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingRule:
+    """A mark that the screen shows while the program works."""
+
+    name: str
+    rule: ScreenRule
+
+
+class Choosing(StrEnum):
+    """Which keys choose an option of a dialog."""
+
+    NONE = ""
+    """None: the screen does not show what is highlighted, so it is unknown what Enter would choose."""
+    DIGIT = "digit"
+    """The option's key, at once."""
+    ARROWS = "arrows"
+    """The arrow keys, which move the highlight to the option, then Enter."""
+    LINE = "line"
+    """The option's key and Enter, as a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialogRule:
+    """A question of the program that only a person may answer, how to read it, and a hint for that person."""
+
+    name: str
+    hint: str
+    rule: ScreenRule
+    kind: QuestionKind | None = QuestionKind.PERMISSION
+    """None for a menu that a person opened: it asks nothing."""
+    hides_prompt: bool = False
+    """The dialog replaces the input: while the input is visible, the dialog is history."""
+    begin: Pattern | None = None
+    """The dialog begins at the last row above its options that matches; without it, at the top of the screen."""
+    title: Pattern | None = None
+    """Matches the row that asks; its first group is the question. Without it, the last row above the options asks."""
+    option: Pattern | None = None
+    """Matches an option, with the optional groups `key`, `label` and `mark` (of the highlighted one); without it,
+    options are numbered rows."""
+    drop: tuple[Pattern, ...] = ()
+    """Rows of the dialog that are not about the question."""
+    choose: Choosing = Choosing.NONE
+    text: Pattern | None = None
+    """Matches the label of the option that takes free text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRule:
+    """How to cut an answer out of the screen."""
+
+    echo: Pattern | None = None
+    """Matches the mark in front of a submitted message where the program shows it again."""
+    end: tuple[Pattern, ...] = ()
+    """The answer ends above the first row below the message that matches one of these."""
+    drop: tuple[Pattern, ...] = ()
+    """Rows that are not part of an answer: spinners, statistics, borders."""
+    strip: tuple[Pattern, ...] = ()
+    """Cut from each row: bullets, borders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """How the program tells by itself what it does. Without an adapter it is judged by its terminal alone."""
+    """How the program itself reports its state. Without an adapter the agent is judged by its terminal alone."""
 
     adapter: str = ""
-    """What switches its signals on and reads them, as `claude`."""
+    """Switches the program's signals on and reads them, for example `claude`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,24 +210,24 @@ class Profile:
     command: tuple[str, ...]
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    ports: tuple[int, int] = (8200, 8299)
+    ports: tuple[int, int] = _DEFAULT_PORTS
     """First and last port of its instances, both included."""
     install_hint: str = ""
-    """What to type when the program is not installed."""
+    """The command that installs the program."""
     limit_bytes: int = LINE_LIMIT_BYTES
     """A longer message goes as a private file and a reference."""
-    clear_keys: bytes = b"\x15"
+    clear_keys: bytes = _CTRL_U
     """Keys that clear a one-line input."""
     envelope: bool = True
     """False to type the bare text, for a program that takes every line for its own language."""
     instructions: bool = True
     """False for a program that cannot read: it is not told at its start how to send and reply."""
     shell: tuple[str, ...] = ()
-    """What the program gives its model's commands to, as `$SHELL -c`; empty if it runs none.
+    """The shell that runs the commands of the program's model, such as `$SHELL -c`; empty if it runs none.
 
-    `$SHELL` is that of the environment, `$LOGIN_SHELL` that of the user database.
+    `$SHELL` is read from the environment, `$LOGIN_SHELL` from the user database.
     """
-    typing: Typing = field(default_factory=Typing)
+    typing: TypingRule = field(default_factory=TypingRule)
     interrupt: Interrupt = field(default_factory=Interrupt)
     times: Times = field(default_factory=Times)
     regions: Mapping[str, Region] = field(default_factory=dict[str, Region])
@@ -236,18 +235,18 @@ class Profile:
     dialogs: tuple[DialogRule, ...] = ()
     working: tuple[WorkingRule, ...] = ()
     titles: Mapping[str, Pattern] = field(default_factory=dict[str, Pattern])
-    """State → what the window's title then matches."""
+    """State → pattern of the window's title in that state."""
     answer: AnswerRule = field(default_factory=AnswerRule)
     signals: Signals = field(default_factory=Signals)
     extensions: Extensions = ()
-    """The extensions of A2A that its agents declare."""
+    """The A2A extensions that its agents declare."""
     streaming: bool = True
     push_notifications: bool = True
-    """False to do without that capability of A2A."""
+    """False to switch that A2A capability off."""
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """The capabilities of A2A that are switched off for its agents."""
+        """The A2A capabilities that are switched off for its agents."""
         return lacking(streaming=self.streaming, push_notifications=self.push_notifications)
 
     @property
@@ -257,9 +256,9 @@ class Profile:
 
 
 def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
-    """Return the profile that a file's fields describe.
+    """Return the profile that a file's table describes.
 
-    Raises InvalidProfile, which names the key.
+    Raises InvalidProfile, whose message names the key.
     """
     top = ProfileTable(table, name)
     profile = Profile(
@@ -271,7 +270,7 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         ports=_ports(top),
         install_hint=top.text("install_hint"),
         limit_bytes=top.whole("limit_bytes", LINE_LIMIT_BYTES),
-        clear_keys=b"".join(top.keys("clear_keys")) or b"\x15",
+        clear_keys=b"".join(top.keys("clear_keys")) or _CTRL_U,
         envelope=top.flag("envelope", default=True),
         instructions=top.flag("instructions", default=True),
         shell=top.texts("shell"),
@@ -301,7 +300,7 @@ def _command(top: ProfileTable) -> tuple[str, ...]:
 
 def _ports(top: ProfileTable) -> tuple[int, int]:
     if "ports" not in top:
-        return (8200, 8299)
+        return _DEFAULT_PORTS
     value = top.value("ports")
     match value:
         case [int() as first, int() as last] if 0 < first <= last <= _HIGHEST_PORT:
@@ -310,12 +309,12 @@ def _ports(top: ProfileTable) -> tuple[int, int]:
             return top.refuse("ports", "must be [first, last]", value)
 
 
-def _typing(fields: ProfileTable) -> Typing:
-    style = fields.text("style", Style.LINE)
-    if style not in tuple(Style):
-        fields.refuse("style", f"must be one of {', '.join(Style)}", style)
-    typing = Typing(
-        style=Style(style),
+def _typing(fields: ProfileTable) -> TypingRule:
+    style = fields.text("style", TypingStyle.LINE)
+    if style not in tuple(TypingStyle):
+        fields.refuse("style", f"must be one of {', '.join(TypingStyle)}", style)
+    typing = TypingRule(
+        style=TypingStyle(style),
         enter=b"".join(fields.keys("enter")) or b"\r",
         newline=fields.text("newline", " "),
         paste_marks=fields.patterns("paste_marks"),
@@ -331,16 +330,16 @@ def _interrupt(fields: ProfileTable) -> Interrupt:
     if signal and keys:
         fields.refuse("signal", "and keys exclude each other")
     if signal and not signal.startswith("SIG"):
-        fields.refuse("signal", "must be the name of a signal, as SIGINT", signal)
+        fields.refuse("signal", "must be the name of a signal, such as SIGINT", signal)
     interrupt = Interrupt(signal=signal, keys=keys, pause=fields.number("pause", Interrupt().pause))
     fields.done()
     return interrupt
 
 
 def _times(table: ProfileTable, *, has_prompt: bool) -> Times:
-    # Without a prompt rule silence is all there is to judge by, so it has to be longer.
-    standard = Times() if has_prompt else Times(quiet=1.0, settle=1.0)
-    times = Times(**{time.name: table.number(time.name, getattr(standard, time.name)) for time in fields(Times)})
+    # Without a prompt rule silence is the only evidence, so it has to last longer.
+    default = Times() if has_prompt else Times(quiet=1.0, settle=1.0)
+    times = Times(**{time.name: table.number(time.name, getattr(default, time.name)) for time in fields(Times)})
     table.done()
     return times
 
@@ -360,7 +359,7 @@ def _region(fields: ProfileTable) -> Region:
 def _prompt(fields: ProfileTable) -> PromptRule:
     pattern = fields.pattern("pattern")
     if pattern is None or "text" not in pattern.groupindex:
-        fields.refuse("pattern", "must be given, with a group (?P<text>…) for what is in the input")
+        fields.refuse("pattern", "must be given, with a group (?P<text>…) for the typed text")
     rule = PromptRule(
         pattern=pattern,
         region=fields.text("region", SCREEN_REGION),

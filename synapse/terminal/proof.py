@@ -1,10 +1,11 @@
-"""Signs on the screen that a program took a typed text.
+"""Finds proof on the screen that a program took a typed text.
 
-A mere change of the screen is none: completion popups change it too. What counts: a full-screen program began to work;
-the input is empty and the message stands among what was submitted; the input held the text and is empty after Enter;
-the cursor of a line program left the line that held the text.
+A mere change of the screen is no proof: completion popups change it too. These are:
 
-Where a typed text is on the screen: in the input, among what was submitted, or nowhere.
+- a full-screen program began to work;
+- the input no longer holds the text, and the message stands among the submitted ones;
+- the input held the text and is empty after Enter;
+- the cursor of a line program left the line that held the text.
 
 Programs wrap, indent and frame what they show, so texts are compared without their blanks.
 """
@@ -17,9 +18,31 @@ from typing import Final
 from synapse.core.agent import WORKING
 from synapse.terminal.evidence import Look
 from synapse.terminal.gate import dialog_open
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
-from synapse.terminal.reading import cursor_line, read_prompt
-from synapse.terminal.screen import Picture
+from synapse.terminal.reading import compact, cursor_line, read_prompt
+
+# Two texts may share fewer letters than this by chance.
+_TELLING: Final = 8
+# A text may be longer than the screen; then only its end is visible.
+_TAIL: Final = 60
+# This much of a text's beginning stands on one row, so no frame interrupts it.
+_HEAD: Final = 40
+
+
+class Shown(Enum):
+    """What the input shows of our text."""
+
+    WHOLE = auto()
+    """All of it, or a mark that stands for it, or as much of its end as there is room for."""
+    PART = auto()
+    """Some of it: it is being painted, or letters were replaced."""
+    NOTHING = auto()
+    """The input is visible, and empty."""
+    FOREIGN = auto()
+    """The input holds something else."""
+    HIDDEN = auto()
+    """The input is not visible."""
 
 
 class ProofSeeker:
@@ -33,12 +56,12 @@ class ProofSeeker:
         self._was_seen = False
         self._entered = False
         self._at_enter: Picture | None = None
-        """What the screen showed when Enter was pressed."""
+        """The screen when Enter was pressed."""
         self._saw_work = False
         self._sign_since: float | None = None
 
     def typed(self, text: str, before: Picture, now: float) -> None:
-        """The text is being typed; `before` is what the screen showed until now."""
+        """Note that the text is being typed; `before` is the screen until now."""
         self._text = text
         self._typed_at = now
         self._submitted_before = count_submitted(before, self._profile, text)
@@ -60,7 +83,7 @@ class ProofSeeker:
 
     @property
     def due(self) -> float | None:
-        """When a sign that is there now will have lasted long enough."""
+        """When a sign that is visible now will have lasted long enough."""
         return None if self._sign_since is None else self._sign_since + self._profile.times.quiet
 
     def shown(self, picture: Picture) -> Shown:
@@ -70,17 +93,17 @@ class ProofSeeker:
         return seen
 
     def entered(self, before: Picture) -> None:
-        """Enter is pressed; from now on an empty input means something. `before` is what the screen showed then."""
+        """Note that Enter is pressed, so that an empty input counts from now on; `before` is the screen until now."""
         self._entered = True
         self._at_enter = before
         self._sign_since = None
 
-    def person_came_in(self, look: Look, now: float) -> bool:
-        """True if a person pressed a key after the text was typed: then an empty input may be their doing."""
+    def person_typed(self, look: Look, now: float) -> bool:
+        """Return whether a person pressed a key after the text was typed: then they may have emptied the input."""
         return now - look.person_idle_for > self._typed_at
 
     def seek(self, look: Look, now: float) -> str:
-        """Return what proves the submission, as a sentence, or nothing."""
+        """Return the proof of submission as a sentence, or an empty string."""
         if look.picture is None or look.is_half_painted:
             return ""
         if dialog_open(look) and not self._profile.reads_lines:
@@ -94,9 +117,9 @@ class ProofSeeker:
         return self._lasting(self._page_sign(look, look.picture, now), now)
 
     def _began_to_work(self, look: Look, picture: Picture, now: float) -> bool:
-        """Half a frame may hide a mark, but it does not make one, so this is believed at once."""
+        """Half a frame may hide a mark of work but never makes one, so this sign need not last."""
         is_gone = self.shown(picture) in (Shown.NOTHING, Shown.HIDDEN)
-        return self._entered and is_gone and look.state == WORKING and not self.person_came_in(look, now)
+        return self._entered and is_gone and look.state == WORKING and not self.person_typed(look, now)
 
     def _lasting(self, sign: str, now: float) -> str:
         """A full-screen program erases before it repaints, and a look may fall in between: absence has to last."""
@@ -112,7 +135,7 @@ class ProofSeeker:
         # A person may have begun their next line already, so the input need not be empty; it must not be ours.
         if seen in (Shown.NOTHING, Shown.FOREIGN) and self._is_submitted(picture):
             return "the program shows the message as submitted"
-        if self._entered and self._was_seen and seen is Shown.NOTHING and not self.person_came_in(look, now):
+        if self._entered and self._was_seen and seen is Shown.NOTHING and not self.person_typed(look, now):
             return "the prompt held the text and was cleared"
         return ""
 
@@ -124,45 +147,23 @@ class ProofSeeker:
             return "the prompt is back below the message"
         if not self._was_seen:
             return ""
-        if seen is Shown.HIDDEN and is_above_cursor(picture, self._profile, self._text):
+        if seen is Shown.HIDDEN and _is_above_cursor(picture, self._profile, self._text):
             return "the cursor left the line that held the text"
-        if seen is Shown.NOTHING and not self.person_came_in(look, now):
+        if seen is Shown.NOTHING and not self.person_typed(look, now):
             return "the prompt held the text and was cleared"
         return ""
 
     def _has_changed(self, picture: Picture) -> bool:
-        """Return whether the screen is another one than when Enter was pressed.
+        """Return whether the screen has changed since Enter was pressed.
 
-        A program may print something, and its prompt again, below a text that waits for Enter. That is no answer to it.
+        A program may print something, and its prompt again, below a text that waits for Enter. That does not prove
+        that it took the text.
         """
         before = self._at_enter
         return before is None or (picture.lines, picture.cursor) != (before.lines, before.cursor)
 
     def _is_submitted(self, picture: Picture) -> bool:
         return count_submitted(picture, self._profile, self._text) > self._submitted_before
-
-
-# Fewer letters than this may be in both texts by chance.
-_TELLING: Final = 8
-# A text may be longer than the screen, and then only its end is there.
-_TAIL: Final = 60
-# As much of the beginning as stands on one row, so that no frame comes in between.
-_HEAD: Final = 40
-
-
-class Shown(Enum):
-    """What the input shows of our text."""
-
-    WHOLE = auto()
-    """All of it, or a mark that stands for it, or as much of its end as there is room for."""
-    PART = auto()
-    """Some of it: it is being painted, or letters were replaced."""
-    NOTHING = auto()
-    """The input is there, and empty."""
-    FOREIGN = auto()
-    """The input holds something else."""
-    HIDDEN = auto()
-    """The input is not to be seen."""
 
 
 def shown(picture: Picture, profile: Profile, text: str) -> Shown:
@@ -172,8 +173,8 @@ def shown(picture: Picture, profile: Profile, text: str) -> Shown:
         return _compare(prompt.text, profile, text)
     if not profile.reads_lines:
         return Shown.HIDDEN
-    # The prompt may be rows above (a paste of several lines), scrolled out, or not known to the profile at all. On a
-    # fresh row nothing is left of the text: the rows above only show what was submitted.
+    # The prompt may be rows above (a paste of several lines), scrolled out, or unknown to the profile. If the cursor is
+    # on a fresh row, none of the text is left in the input: the rows above only show what was submitted.
     if not picture.lines[picture.cursor[0]].strip():
         return Shown.HIDDEN
     above = compact("".join(picture.lines[: picture.cursor[0] + 1]))
@@ -181,27 +182,21 @@ def shown(picture: Picture, profile: Profile, text: str) -> Shown:
 
 
 def count_submitted(picture: Picture, profile: Profile, text: str) -> int:
-    """How often the text's beginning stands outside of the input: programs show what was submitted."""
+    """Return how often the text's beginning stands outside of the input: programs show submitted messages."""
     prompt = read_prompt(picture, profile)
     first_row, last_row = (prompt.first_row, prompt.last_row) if prompt else (len(picture.lines), len(picture.lines))
     if prompt is None and profile.reads_lines:
-        first_row = last_row = cursor_line(picture, profile)[0]
-        last_row = picture.cursor[0]
+        first_row, last_row = cursor_line(picture, profile)[0], picture.cursor[0]
     above = compact("".join(picture.lines[:first_row]))
     below = compact("".join(picture.lines[last_row + 1 :]))
     head = compact(text)[:_HEAD]
     return above.count(head) + below.count(head)
 
 
-def is_above_cursor(picture: Picture, profile: Profile, text: str) -> bool:
-    """True if the text's end stands above the cursor's line."""
+def _is_above_cursor(picture: Picture, profile: Profile, text: str) -> bool:
+    """Return whether the text's end stands above the cursor's line."""
     above = compact("".join(picture.lines[: cursor_line(picture, profile)[0]]))
     return compact(text)[-_TAIL:] in above
-
-
-def compact(text: str) -> str:
-    """The text without blanks."""
-    return "".join(text.split())
 
 
 def _compare(found: str, profile: Profile, text: str) -> Shown:

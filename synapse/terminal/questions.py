@@ -1,11 +1,11 @@
-"""Which question is open: what the program says it asks and what its terminal shows, as one. Time is an argument.
+"""Decides which question is open, from the program's report and the dialog on its screen. Callers pass the time.
 
-    nothing ──a dialog, or the program's word──> open ──the dialog is gone, and stays so──> nothing
-                                                   └──another dialog, or another word──> open (the next one)
+    nothing ──a dialog, or a report──> open ──the dialog is gone, and stays so──> nothing
+                                         └──another dialog, or another report──> open (the next question)
 
-The program's words and its own options come first, then those of the dialog; but options whose numbers mean something
-else on the screen give way to those of the screen. The id stays for as long as the same is
-asked, and the next question has another one, even if it reads the same.
+The report's text and options come first, then those of the dialog. But if the screen numbers the options differently,
+those of the screen count. A question keeps its id while it is asked; the next one has another id, even if it reads the
+same.
 """
 
 from __future__ import annotations
@@ -19,160 +19,164 @@ from synapse.core.text import safe_line, safe_lines
 from synapse.terminal.dialog import Dialog, read_dialog
 from synapse.terminal.evidence import Look
 from synapse.terminal.profile import Profile
+from synapse.terminal.reading import compact
 from synapse.terminal.signals.report import SignalKind, SignalReport
 
 _GRACE: Final = 0.7
-"""How long the dialog may take to appear that the program told of; it knows more about the options."""
+"""How long a reported question waits for its dialog, which knows more about the options."""
 _SHORT_GRACE: Final = 0.2
-"""The same where the program has told its options: only a hook of the person's own may still answer first."""
+"""Replaces `_GRACE` if the report has options: only a person's own hook may still answer first."""
 _LONG_GRACE: Final = 2.5
-"""The same where nothing is known but that it waits: some say so before they paint it."""
+"""Replaces `_GRACE` if only the state is known: some programs report that they wait before they paint the dialog."""
 _STEADY: Final = 0.5
-"""So long a dialog is seen to be the same before it counts while the program goes on painting."""
+"""How long a dialog must stay unchanged before it counts while the program goes on painting."""
 _STEADY_FRAME: Final = 0.05
-"""The same where each picture is a whole frame: the next may still add to it."""
+"""Replaces `_STEADY` if each picture is a whole frame: the next one may still add to the dialog."""
 _TELLING_LENGTH: Final = 30
 _LOOK_THERE: Final = "look at its terminal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenQuestion:
-    """A question that is asked now, and by what it is known."""
+    """A question that is asked now, with the report and the dialog that show it."""
 
     id: str
     since: float
-    told: SignalReport | None = None
+    report: SignalReport | None = None
     dialog: Dialog | None = None
 
     @property
     def own_id(self) -> str:
-        """The program's name for it, or empty."""
-        return self.told.question.id if self.told and self.told.question else ""
+        """The program's own id for it, or empty."""
+        return self._reported.id if self._reported else ""
 
     @property
     def is_shown(self) -> bool:
-        """True if its dialog is on the screen, and is about what the program told; of several, one is shown."""
-        told = self.told.question if self.told else None
-        if self.dialog is None or told is None:
+        """True if its dialog is on the screen and matches the report; a program shows one of several questions."""
+        if self.dialog is None or self._reported is None:
             return self.dialog is not None
-        about = (told.detail.strip() or told.title).split("\n")[-1]
-        return _squeezed(safe_line(about))[:_TELLING_LENGTH] in _squeezed(f"{self.dialog.title} {self.dialog.detail}")
+        subject = (self._reported.detail.strip() or self._reported.title).split("\n")[-1]
+        return compact(safe_line(subject))[:_TELLING_LENGTH] in compact(f"{self.dialog.title} {self.dialog.detail}")
 
     @property
     def is_renumbered(self) -> bool:
-        """True if the options that the program told stand on its screen under other numbers, so that those count.
+        """True if the screen numbers the reported options differently, so that those of the screen count.
 
         A person may look at the screen while they answer from elsewhere: 3 has to mean the same in both places.
         """
-        told = self.told.question if self.told else None
-        if told is None or self.dialog is None or not self.is_shown:
+        if self._reported is None or self.dialog is None or not self.is_shown:
             return False
-        return not _are_numbered_alike(told.options, self.dialog.options)
+        return not _are_numbered_alike(self._reported.options, self.dialog.options)
 
     @property
     def question(self) -> Question:
-        """It, as people see it."""
-        told, dialog = self.told.question if self.told else None, self.dialog
-        if told is not None and not told.options and dialog is not None and not self.is_shown:
-            # It is answered on the screen, so what the screen asks is what counts.
-            told = None
+        """The question as people see it."""
+        reported, dialog = self._reported, self.dialog
+        if reported is not None and not reported.options and dialog is not None and not self.is_shown:
+            # It can only be answered on the screen, so the question on the screen counts.
+            reported = None
         question = Question(
             id=self.id,
             kind=dialog.kind if dialog else QuestionKind.PERMISSION,
             title=dialog.title if dialog else "it waits for a person",
-            detail=dialog.detail if dialog else safe_lines(self.told.text if self.told else ""),
+            detail=dialog.detail if dialog else safe_lines(self.report.text if self.report else ""),
             options=dialog.options if dialog else (),
-            # Words where a permission is asked are said together with a no, and only then.
+            # A permission dialog takes free text only together with a no.
             takes_text=dialog is not None and dialog.text_option is not None and dialog.kind is QuestionKind.CHOICE,
             hint=dialog.hint if dialog else _LOOK_THERE,
         )
-        if told is not None and self.told is not None:
-            # Where the two do not agree, the stricter counts.
-            is_agreed = dialog is None or dialog.kind is told.kind
-            told = replace(told, source=self.told.source)
+        if reported is not None and self.report is not None:
+            # If report and dialog disagree about the kind, the stricter one counts.
+            is_agreed = dialog is None or dialog.kind is reported.kind
+            reported = replace(reported, source=self.report.source)
             if self.is_renumbered:
-                told = replace(told, options=())
-            question = _in_its_words(question, told, is_agreed=is_agreed)
-        # What can be answered from here needs no advice, unless it is about more than this answer.
+                reported = replace(reported, options=())
+            question = _with_report(question, reported, is_agreed=is_agreed)
+        # A question that can be answered from here needs no hint, unless it is about more than this answer.
         is_plain = bool(question.options) and question.kind is not QuestionKind.STARTUP
         return replace(question, hint="") if is_plain else question
 
+    @property
+    def _reported(self) -> Question | None:
+        return self.report.question if self.report else None
+
 
 class QuestionTracker:
-    """Follows what one program asks."""
+    """Follows the questions of one program."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._told: SignalReport | None = None
+        self._report: SignalReport | None = None
         self._open: OpenQuestion | None = None
-        self._past = ""
-        """The dialog of the question before, which may still be on the screen when the next is told."""
+        self._previous = ""
+        """The digest of the previous question's dialog, which may still be visible when the next one is reported."""
         self._count = 0
         self._absent_since: float | None = None
         self._changing: tuple[str, float] | None = None
-        """Another dialog that may be half painted, and since when it is seen."""
+        """The digest of another dialog that may be half painted, and since when it is visible."""
         self._wake_at: float | None = None
         self._is_seen = False
 
     @property
     def is_open(self) -> bool:
-        """True if something is asked, though its dialog may not have been seen yet."""
+        """True if a question is asked, though its dialog may not have been seen yet."""
         return self._open is not None
 
     @property
     def is_seen(self) -> bool:
-        """True if the dialog of what is asked was on the screen in the last look, whole: only then keys answer it."""
+        """True if the last look showed the question's whole dialog: only then do keys answer it."""
         return self._is_seen
 
     @property
     def deadline(self) -> float | None:
-        """When `see` is next worth calling even if nothing happens."""
+        """When to call `observe` again even if nothing happens."""
         return self._wake_at
 
     def has(self, own_id: str) -> bool:
-        """True while what the program told under this id is asked."""
-        told = self._told.question if self._told else None
-        return own_id in ((told.id if told else ""), (self._open.own_id if self._open else ""))
+        """Return whether the question that the program reported under this id is still asked."""
+        reported = self._report.question if self._report else None
+        return own_id in ((reported.id if reported else ""), (self._open.own_id if self._open else ""))
 
-    def hear(self, report: SignalReport) -> None:
-        """Take what the program says of its turn."""
-        self._told = report if report.told is SignalKind.WAITING else None
+    def receive(self, report: SignalReport) -> None:
+        """Take the program's latest report about its turn."""
+        self._report = report if report.kind is SignalKind.WAITING else None
 
-    def see(self, look: Look, now: float, *, is_told_by_title: bool = False) -> OpenQuestion | None:
-        """Take what is seen now; return what is asked.
+    def observe(self, look: Look, now: float, *, title_says_waiting: bool = False) -> OpenQuestion | None:
+        """Take the latest look; return the open question.
 
-        `is_told_by_title` if the program tells the terminal that it waits: then a menu is more than that.
+        `title_says_waiting` if the program tells the terminal that it waits: then a menu is a question too.
         """
         self._wake_at = None
         is_whole = look.picture is not None and not look.is_half_painted
         dialog = read_dialog(look.picture, self._profile) if look.picture is not None and is_whole else None
         if is_whole:
-            self._judge(look, dialog, now, is_told_by_title=is_told_by_title)
+            self._judge(look, dialog, now, title_says_waiting=title_says_waiting)
         opened = self._open
         self._is_seen = bool(dialog and opened and opened.dialog and opened.dialog.digest == dialog.digest)
         if opened is None or opened.dialog is not None:
             return opened
-        return opened if self._has_passed(opened.since + _grace(opened.told), now) else None
+        return opened if self._has_passed(opened.since + _grace(opened.report), now) else None
 
-    def _judge(self, look: Look, dialog: Dialog | None, now: float, *, is_told_by_title: bool) -> None:
+    def _judge(self, look: Look, dialog: Dialog | None, now: float, *, title_says_waiting: bool) -> None:
         is_menu = bool(look.dialog) and dialog is None
         dialog = self._steady(look, dialog, now)
         if look.state != WAITING:
-            # Something later than the program's word says that it goes on.
-            self._told = None
-        is_asked = self._told is not None or (look.state == WAITING and (is_told_by_title or not is_menu))
+            # Evidence that is later than the report shows that the program goes on.
+            self._report = None
+        is_asked = self._report is not None or (look.state == WAITING and (title_says_waiting or not is_menu))
         if dialog is None and (not is_asked or (self._open is not None and self._open.dialog is not None)):
-            self._miss(now)
+            self._note_absence(now)
             return
         self._absent_since = None
         if self._open is None or not self._is_same(self._open, dialog):
             self._begin(now)
         opened = self._open
-        if opened is not None and (self._told, dialog) != (opened.told, opened.dialog):
-            self._open = replace(opened, told=self._told or opened.told, dialog=self._present(opened, dialog, now))
+        if opened is not None and (self._report, dialog) != (opened.report, opened.dialog):
+            dialog = self._dialog_of(opened, dialog, now)
+            self._open = replace(opened, report=self._report or opened.report, dialog=dialog)
 
     def _steady(self, look: Look, dialog: Dialog | None, now: float) -> Dialog | None:
-        """The dialog, unless it is another one and may be half painted: then what was there before."""
+        """Return the dialog; if it is another one that may be half painted, return the previous one."""
         shown = self._open.dialog if self._open else None
         if dialog is None or (shown is not None and shown.digest == dialog.digest):
             self._changing = None
@@ -188,38 +192,38 @@ class QuestionTracker:
 
     def _is_same(self, opened: OpenQuestion, dialog: Dialog | None) -> bool:
         is_dialog_other = dialog and opened.dialog and dialog.digest != opened.dialog.digest
-        if is_dialog_other and self._told is opened.told:
-            # The next dialog is there before its word: what was told is about the one before.
-            self._told = None
+        if is_dialog_other and self._report is opened.report:
+            # The next dialog is visible before its report: the one that we have is about the question before.
+            self._report = None
         if is_dialog_other:
             return False
-        if self._told is None or opened.told is None or self._told is opened.told:
+        if self._report is None or opened.report is None or self._report is opened.report:
             return True
-        return bool(self._told.question and self._told.question.id == opened.own_id)
+        return bool(self._report.question and self._report.question.id == opened.own_id)
 
-    def _present(self, opened: OpenQuestion, dialog: Dialog | None, now: float) -> Dialog | None:
-        """The dialog, unless it is still that of the question before."""
-        if dialog is None or dialog.digest != self._past or opened.dialog is not None or self._told is None:
+    def _dialog_of(self, opened: OpenQuestion, dialog: Dialog | None, now: float) -> Dialog | None:
+        """Return the question's dialog; None if the screen still shows that of the question before."""
+        if dialog is None or dialog.digest != self._previous or opened.dialog is not None or self._report is None:
             return dialog or opened.dialog
         return dialog if self._has_passed(opened.since + _GRACE, now) else None
 
     def _begin(self, now: float) -> None:
-        self._past = self._open.dialog.digest if self._open and self._open.dialog else ""
+        self._previous = self._open.dialog.digest if self._open and self._open.dialog else ""
         self._count += 1
-        own = self._told.question.id if self._told and self._told.question else ""
-        self._open = OpenQuestion(id=own or f"q{self._count}", since=now)
+        own_id = self._report.question.id if self._report and self._report.question else ""
+        self._open = OpenQuestion(id=own_id or f"q{self._count}", since=now)
 
-    def _miss(self, now: float) -> None:
-        """A full-screen program erases before it repaints: absence has to last."""
+    def _note_absence(self, now: float) -> None:
+        """Close the question if its dialog stays away: a full-screen program erases before it repaints."""
         if self._open is None:
             return
         if self._absent_since is None:
             self._absent_since = now
         if self._has_passed(self._absent_since + self._profile.times.quiet, now):
-            if self._told is self._open.told:
-                self._told = None
-            self._open, self._absent_since, self._past = None, None, ""
-            # What the program does now is worth a look at once.
+            if self._report is self._open.report:
+                self._report = None
+            self._open, self._absent_since, self._previous = None, None, ""
+            # Look at once at what the program does now.
             self._wake_at = now
 
     def _has_passed(self, moment: float, now: float) -> bool:
@@ -228,44 +232,38 @@ class QuestionTracker:
         return now >= moment
 
 
-def _grace(told: SignalReport | None) -> float:
-    if told is None:
+def _grace(report: SignalReport | None) -> float:
+    if report is None:
         return _LONG_GRACE
-    return _SHORT_GRACE if told.question and told.question.options else _GRACE
+    return _SHORT_GRACE if report.question and report.question.options else _GRACE
 
 
-def _in_its_words(shown: Question, told: Question, *, is_agreed: bool) -> Question:
-    options = tuple(_safe_option(option) for option in told.options)
+def _with_report(shown: Question, reported: Question, *, is_agreed: bool) -> Question:
+    options = tuple(
+        replace(option, key=safe_line(option.key), label=safe_line(option.label)) for option in reported.options
+    )
     return replace(
         shown,
-        kind=told.kind if is_agreed else QuestionKind.PERMISSION,
-        title=safe_line(told.title) or shown.title,
-        detail=safe_lines(told.detail) or shown.detail,
+        kind=reported.kind if is_agreed else QuestionKind.PERMISSION,
+        title=safe_line(reported.title) or shown.title,
+        detail=safe_lines(reported.detail) or shown.detail,
         options=options or shown.options,
-        takes_text=told.takes_text if options else told.takes_text or shown.takes_text,
-        source=told.source,
-        hint=safe_line(told.hint) or shown.hint,
+        takes_text=reported.takes_text if options else reported.takes_text or shown.takes_text,
+        source=reported.source,
+        hint=safe_line(reported.hint) or shown.hint,
     )
 
 
-def _are_numbered_alike(told: tuple[Option, ...], shown: tuple[Option, ...]) -> bool:
-    """Whether each option that the program tells is on its screen under the same key, and means the same there.
+def _are_numbered_alike(reported: tuple[Option, ...], shown: tuple[Option, ...]) -> bool:
+    """Return whether each reported option is on the screen under its key, with the same meaning.
 
-    True also when its dialog shows no options that could be chosen.
+    True also if the dialog shows no options that could be chosen.
     """
     by_key = {option.key: option for option in shown}
-    return not shown or all(option.key in by_key and _is_same(option, by_key[option.key]) for option in told)
+    return not shown or all(option.key in by_key and _is_alike(option, by_key[option.key]) for option in reported)
 
 
-def _is_same(told: Option, shown: Option) -> bool:
-    if told.leaning is not shown.leaning:
+def _is_alike(reported: Option, shown: Option) -> bool:
+    if reported.leaning is not shown.leaning:
         return False
-    return told.leaning is not OptionEffect.OTHER or _squeezed(told.label.lower()) == _squeezed(shown.label.lower())
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
-
-
-def _safe_option(option: Option) -> Option:
-    return replace(option, key=safe_line(option.key), label=safe_line(option.label))
+    return reported.leaning is not OptionEffect.OTHER or compact(reported.label.lower()) == compact(shown.label.lower())

@@ -1,4 +1,4 @@
-"""What a profile's rules see in a picture: the prompt and what is in it, an open dialog, a mark that it works."""
+"""Reads a picture by a profile's rules: the prompt and its text, an open dialog, a mark that the program works."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import DialogRule, Pattern, Profile, PromptRule, Region, ScreenRule, WorkingRule
-from synapse.terminal.screen import Picture
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The input as it is on the screen: its first and last row, and what is in it; empty if only a placeholder is."""
+    """The input on the screen: its first and last row, and the text in it. A placeholder is no text."""
 
     text: str
     first_row: int
@@ -25,7 +25,7 @@ class Prompt:
 
 
 def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
-    """Return the input, or None when it is not to be seen."""
+    """Return the input, or None if the screen does not show it."""
     rule = profile.prompt
     if rule is None:
         return None
@@ -37,13 +37,13 @@ def read_prompt(picture: Picture, profile: Profile) -> Prompt | None:
 
 
 def find_dialog(picture: Picture, profile: Profile) -> DialogRule | None:
-    """Return the dialog that is open; the profile's first rule that holds wins."""
+    """Return the rule of the open dialog; the profile's first rule that holds wins."""
     held = (dialog for dialog in profile.dialogs if _holds(dialog.rule, picture, profile))
     return next((dialog for dialog in held if not (dialog.hides_prompt and read_prompt(picture, profile))), None)
 
 
 def find_working(picture: Picture, profile: Profile) -> WorkingRule | None:
-    """Return the mark that says that the program works."""
+    """Return the rule whose mark shows that the program works."""
     return next((working for working in profile.working if _holds(working.rule, picture, profile)), None)
 
 
@@ -56,7 +56,7 @@ def cursor_line(picture: Picture, profile: Profile) -> tuple[int, str]:
     """
     row = picture.cursor[0]
     begin = row if picture.line_begin is None else picture.line_begin
-    line = _joined(picture, begin)
+    wrapped = line = _joined(picture, begin)
     rule = profile.prompt
     if rule is None or not rule.at_cursor or rule.pattern.search(line):
         return begin, line
@@ -64,18 +64,13 @@ def cursor_line(picture: Picture, profile: Profile) -> tuple[int, str]:
     while full > 0 and line and cells(picture.lines[full - 1]) >= picture.columns - 1:
         full -= 1
         line = picture.lines[full] + line
-    return (full, line) if rule.pattern.search(line) else (begin, _joined(picture, begin))
+    return (full, line) if rule.pattern.search(line) else (begin, wrapped)
 
 
-def _joined(picture: Picture, begin: int) -> str:
-    """Join the rows from `begin` to the cursor's; a picture's rows have lost their trailing blanks, which count."""
-    row, column = picture.cursor
-    line = picture.lines[row] + " " * (column - cells(picture.lines[row]))
-    for above in reversed(picture.lines[begin:row]):
-        # A wide character that did not fit leaves the last column empty.
-        width = picture.columns - 1 if _cells_of(line[:1] or " ") > 1 else picture.columns
-        line = above + " " * (width - cells(above)) + line
-    return line
+def rows_of(lines: Sequence[str], profile: Profile, name: str) -> range:
+    """Return the rows of a named region."""
+    region = profile.regions.get(name)
+    return range(len(lines)) if region is None else _narrowed(range(len(lines)), lines, region)
 
 
 def cells(text: str) -> int:
@@ -85,10 +80,26 @@ def cells(text: str) -> int:
     return sum(_cells_of(char) for char in text)
 
 
-def rows_of(lines: Sequence[str], profile: Profile, name: str) -> range:
-    """Return the rows of a named region."""
-    region = profile.regions.get(name)
-    return range(len(lines)) if region is None else _narrowed(range(len(lines)), lines, region)
+def compact(text: str) -> str:
+    """Return the text without blanks: programs wrap and indent what they show, so texts are compared without them."""
+    return "".join(text.split())
+
+
+def _joined(picture: Picture, begin: int) -> str:
+    """Join the rows from `begin` to the cursor's, with the trailing blanks that a picture's rows have lost."""
+    row, column = picture.cursor
+    line = picture.lines[row] + " " * (column - cells(picture.lines[row]))
+    for above in reversed(picture.lines[begin:row]):
+        # A wide character that did not fit leaves the last column empty.
+        width = picture.columns - 1 if _cells_of(line[:1] or " ") > 1 else picture.columns
+        line = above + " " * (width - cells(above)) + line
+    return line
+
+
+def _cells_of(char: str) -> int:
+    if unicodedata.east_asian_width(char) in "WF":
+        return 2
+    return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else 1
 
 
 def _prompt_at_cursor(picture: Picture, rule: PromptRule, profile: Profile) -> Prompt | None:
@@ -112,6 +123,15 @@ def _prompt_in_region(picture: Picture, rule: PromptRule, rows: range) -> Prompt
     return _prompt_of_rows(picture, rule, match, range(row, last + 1))
 
 
+def _last_input_row(picture: Picture, rule: PromptRule, rows: range) -> int:
+    if rule.until is None:
+        return rows.stop - 1
+    # The cursor's row is input, whatever the rows above it look like: a message may hold empty lines.
+    first = picture.cursor[0] if picture.cursor[0] in rows else rows.start
+    below = (row for row in range(first + 1, rows.stop) if rule.until.search(picture.lines[row]))
+    return next(below, rows.stop) - 1
+
+
 def _prompt_around_cursor(picture: Picture, rule: PromptRule, further: Pattern, rows: range) -> Prompt | None:
     """Find the input by the cursor alone: old frames and footers may stand above and below it."""
     lines, cursor = picture.lines, picture.cursor[0]
@@ -127,7 +147,7 @@ def _prompt_around_cursor(picture: Picture, rule: PromptRule, further: Pattern, 
 
 
 def _end_of_input(lines: Sequence[str], further: Pattern, cursor: int, rows: range) -> int:
-    """Return the row below the input: blank rows at its end are not part of it."""
+    """Return the row below the input; blank rows at its end are not part of it."""
     end = cursor + 1
     for row in range(cursor + 1, rows.stop):
         if lines[row] and not further.search(lines[row]):
@@ -137,23 +157,16 @@ def _end_of_input(lines: Sequence[str], further: Pattern, cursor: int, rows: ran
 
 
 def _prompt_of_rows(picture: Picture, rule: PromptRule, match: re.Match[str], rows: range) -> Prompt:
-    first, last = rows.start, rows.stop - 1
-    below = [_cut(rule.margin, picture.lines[row]) for row in rows[1:]]
-    text = "\n".join([match["text"] or "", *below])
-    return Prompt(_typed_text(picture, rule, first, match.start("text"), text), first, last)
-
-
-def _last_input_row(picture: Picture, rule: PromptRule, rows: range) -> int:
-    if rule.until is None:
-        return rows.stop - 1
-    # Where the cursor stands is input, whatever the rows above it look like: a message may hold empty lines.
-    first = picture.cursor[0] if picture.cursor[0] in rows else rows.start
-    below = (row for row in range(first + 1, rows.stop) if rule.until.search(picture.lines[row]))
-    return next(below, rows.stop) - 1
+    below = [picture.lines[row] for row in rows[1:]]
+    if rule.margin is not None:
+        below = [rule.margin.sub("", line, count=1) for line in below]
+    text = "\n".join([match["text"] or "", *(line.strip() for line in below)])
+    typed = _typed_text(picture, rule, rows.start, match.start("text"), text)
+    return Prompt(typed, rows.start, rows.stop - 1)
 
 
 def _typed_text(picture: Picture, rule: PromptRule, row: int, start: int, text: str) -> str:
-    """Return what somebody typed: nothing if it is a placeholder or a suggestion, which stand behind the cursor."""
+    """Return the typed text: empty for a placeholder or a suggestion, which stand behind the cursor."""
     text = text.strip()
     line = picture.lines[row]
     start = max(start, 0)
@@ -165,7 +178,7 @@ def _typed_text(picture: Picture, rule: PromptRule, row: int, start: int, text: 
 
 
 def _is_faint(picture: Picture, row: int, first: int) -> bool:
-    """True if what begins at `first` is painted faint.
+    """Return whether the text that begins at `first` is painted faint.
 
     The first letter does not count: programs that draw their own cursor paint it there, in reverse and not faint.
     """
@@ -210,13 +223,3 @@ def _narrowed(rows: range, lines: Sequence[str], region: Region) -> range:
 
 def _matching(pattern: Pattern, rows: range, lines: Sequence[str]) -> list[int]:
     return [row for row in rows if pattern.search(lines[row])]
-
-
-def _cut(margin: Pattern | None, line: str) -> str:
-    return line.strip() if margin is None else margin.sub("", line, count=1).strip()
-
-
-def _cells_of(char: str) -> int:
-    if unicodedata.east_asian_width(char) in "WF":
-        return 2
-    return 0 if unicodedata.category(char) in ("Mn", "Me", "Cf") else 1

@@ -1,4 +1,4 @@
-"""Whether a terminal is light or dark, as programs learn it: they ask for its colours (OSC 10 and 11, CSI ? 996 n)."""
+"""Whether a terminal is light or dark. Programs find out by asking for its colours (OSC 10 and 11, CSI ? 996 n)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Theme(StrEnum):
     DARK = "dark"
     LIGHT = "light"
     NONE = "none"
-    """It does not answer."""
+    """The terminal does not answer."""
 
     @property
     def colours(self) -> tuple[Colour, Colour] | tuple[None, None]:
-        """The foreground and the background that a terminal of this theme tells."""
+        """The foreground and the background that a terminal of this theme reports."""
         return _COLOURS.get(self, (None, None))
 
 
@@ -34,11 +34,11 @@ _COLOURS: Final[Mapping[Theme, tuple[Colour, Colour]]] = {
 
 
 def theme_in(reply: bytes) -> Theme:
-    """Return the theme of the terminal that answered `OSC 11 ; ?` with this; NONE when there is no answer in it."""
+    """Return the theme of a terminal from its answer to `OSC 11 ; ?`; NONE if `reply` holds no answer."""
     found = _BACKGROUND.search(reply)
     if found is None:
         return Theme.NONE
-    # A colour has one to four hexadecimal digits; all of them set is full brightness.
+    # A colour has one to four hexadecimal digits; all digits F is full brightness.
     parts = [int(digits, 16) / (16 ** len(digits) - 1) for digits in found.groups()]
     brightness = sum(part * weight for part, weight in zip(parts, _WEIGHTS, strict=True))
     return Theme.LIGHT if brightness > 0.5 else Theme.DARK

@@ -1,4 +1,6 @@
-"""When an agent has answered: from proof of submission to the prompt being back. Sans-I/O, time is an argument.
+"""Follows a turn from proof of submission to its end, and decides when to repeat an interrupt.
+
+Does no I/O; callers pass the time.
 
 SUBMITTED ──a mark, or no prompt: Working──> WORKING ──prompt back, quiet: Settled──> SETTLED
     │  ▲                                       │  ▲
@@ -8,11 +10,6 @@ SUBMITTED ──a mark, or no prompt: Working──> WORKING ──prompt back, 
 
 SUBMITTED ──prompt back, quiet for longer: Settled──> SETTLED   (it was never seen to work)
 SETTLED ──it was not over: go_on──> SUBMITTED, WORKING
-
-An interrupt that a program may have missed: its keys are pressed again while it goes on working.
-
-A busy program reads two Escapes that came one after the other as one key, Alt-Escape, and does nothing. Seen on Copilot
-and OpenCode, on a machine with more to do than it can.
 """
 
 from __future__ import annotations
@@ -23,12 +20,14 @@ from typing import Final
 
 from synapse.core.agent import READY, WORKING
 from synapse.terminal.evidence import Look
-from synapse.terminal.gate import dialog_open
+from synapse.terminal.gate import GRAIN, dialog_open
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import read_prompt
 
-# Differences of clock readings are not exact; nobody waits for less than this.
-_GRAIN: Final = 1e-6
+PATIENCE: Final = 2.0
+"""How long an interrupted program may go on working; programs take up to a second to stop, and to show it."""
+MOST_PRESSES: Final = 4
+"""How often one turn's interrupt is tried."""
 
 
 class Stage(Enum):
@@ -50,7 +49,7 @@ class Working:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A dialog asks a person; the turn goes on when it is answered."""
+    """A dialog asks a person; the turn goes on once it is answered."""
 
     dialog: str
     hint: str
@@ -58,7 +57,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The turn is over. `reason` is a stable word when it ended without an answer."""
+    """The turn is over. `reason` is a stable code if it ended without an answer."""
 
     source: str
     evidence: str
@@ -72,7 +71,7 @@ class TurnTracker:
     """Follows one turn."""
 
     def __init__(self, profile: Profile, now: float, *, has_worked: bool = False) -> None:
-        """`has_worked` is what the delivery saw before it had its proof."""
+        """Start after the proof of submission; `has_worked` if the delivery has already seen the program work."""
         self._profile = profile
         self._stage = Stage.SUBMITTED
         self._has_worked = has_worked
@@ -82,11 +81,11 @@ class TurnTracker:
 
     @property
     def deadline(self) -> float | None:
-        """When `advance` is next worth calling even if nothing happens."""
+        """When to call `advance` again even if nothing happens."""
         return self._wake_at
 
     def advance(self, look: Look, now: float) -> tuple[TurnStep, ...]:
-        """Take what is seen now; return what it means."""
+        """Take the latest look; return what has happened."""
         self._wake_at = None
         if self._stage is Stage.SETTLED or look.picture is None or look.is_half_painted:
             return ()
@@ -100,14 +99,14 @@ class TurnTracker:
         return begun + self._settle(look, now)
 
     def ended(self, source: str, evidence: str, reason: str = "") -> tuple[TurnStep, ...]:
-        """A structured signal says that the turn is over."""
+        """Take a structured signal that the turn is over."""
         if self._stage is Stage.SETTLED:
             return ()
         self._stage = Stage.SETTLED
         return (Settled(source, evidence, reason),)
 
     def go_on(self, now: float) -> None:
-        """The turn was not over after all: look for its end again, a while later."""
+        """Continue a turn that was not over after all: look for its end again, a while later."""
         self._stage = Stage.WORKING if self._has_worked else Stage.SUBMITTED
         self._since = now
         self._wake_at = now + self._profile.times.settle
@@ -116,7 +115,7 @@ class TurnTracker:
         if self._stage is Stage.WAITING and self._dialog == look.dialog:
             return ()
         self._stage, self._dialog = Stage.WAITING, look.dialog
-        # A signal may tell of a dialog before the screen shows which one it is.
+        # A signal may report a dialog before the screen shows which one it is.
         return (Waiting(look.dialog or "question", look.hint or "look at its terminal"),)
 
     def _work(self) -> tuple[TurnStep, ...]:
@@ -130,7 +129,7 @@ class TurnTracker:
         # Silence from before the submission does not count.
         quiet_since = max(now - look.quiet_for, self._since)
         done_at = quiet_since + self._silence_needed(look)
-        if done_at - now > _GRAIN:
+        if done_at - now > GRAIN:
             self._wake_at = done_at
             return ()
         self._stage = Stage.SETTLED
@@ -141,9 +140,9 @@ class TurnTracker:
     def _silence_needed(self, look: Look) -> float:
         times = self._profile.times
         if self._has_worked and look.picture is not None and look.picture.program_status:
-            # It tells when it works; that it is ready now is its own word.
+            # It reports its own status: it has said that it works, and now that it is ready.
             return times.quiet
-        # Right after the submission the prompt is empty and nothing shows yet that it works: wait longer then. A line
+        # Right after the submission the prompt is empty and no mark of work is there yet, so wait longer. A line
         # program shows its prompt only when it reads again, so there the prompt is enough.
         shows_prompt_when_done = self._profile.prompt is not None and self._profile.reads_lines
         return times.settle if self._has_worked or shows_prompt_when_done else max(times.settle, times.unseen)
@@ -154,13 +153,12 @@ class TurnTracker:
         return look.picture is not None and read_prompt(look.picture, self._profile) is not None
 
 
-PATIENCE: Final = 2.0
-"""Programs take up to a second to end what they do, and say so."""
-MOST_PRESSES: Final = 4
-
-
 class InterruptRetry:
-    """The interrupts of one turn."""
+    """Decides when to repeat the interrupt of one turn, because the program may have missed it.
+
+    A busy program reads two Escapes in a row as one key, Alt-Escape, and does nothing. Seen on Copilot and OpenCode, on
+    an overloaded machine.
+    """
 
     def __init__(self) -> None:
         self._presses = 0
@@ -168,19 +166,19 @@ class InterruptRetry:
 
     @property
     def deadline(self) -> float | None:
-        """When it is worth asking again, or None."""
+        """When to ask `is_due` again, or None."""
         return self._next
 
     def pressed(self, now: float) -> None:
-        """The keys were pressed."""
+        """Note that the keys were pressed."""
         self._presses += 1
         self._next = now + PATIENCE if self._presses < MOST_PRESSES else None
 
     def is_due(self, look: Look, now: float) -> bool:
-        """True if the program was asked to stop, has had its time, and still works."""
+        """Return whether the program was interrupted, has had its time to stop, and still works."""
         if self._next is None or now < self._next:
             return False
-        # In any other state the same keys do something else: they answer a dialog, or open a menu.
+        # In any other state the keys do something else: they answer a dialog, or open a menu.
         is_missed = look.state == WORKING and not dialog_open(look)
         if not is_missed:
             self._next = None

@@ -1,6 +1,6 @@
 """Small pure models of terminal programs that behave, and that misbehave on purpose. Bytes in, timed bytes out.
 
-Each character in an input has an author, so that a test can tell whose words a program was given.
+Each character in an input has an author, so that a test knows whose text a program got.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TOKEN: Final = re.compile(r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|(?P<key>\x1b\[[0
 Typed = list[tuple[str, str]]
 """Characters with their authors."""
 Output = tuple[float, Callable[[], "bytes | Iterator[Output]"]]
-"""How long after the input something comes, and what: bytes, or more output."""
+"""A delay after the input, and a function that returns bytes or more output."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What a program was given by one Enter."""
+    """The text that a program got by one Enter."""
 
     text: str
     authors: frozenset[str]
@@ -38,7 +38,7 @@ class Submission:
 
 
 class Quirk(Enum):
-    """How a program behaves."""
+    """How a program misbehaves."""
 
     NONE = auto()
     DRAWS_NO_INPUT = auto()
@@ -52,7 +52,7 @@ class Quirk(Enum):
 
 @dataclass
 class Model:
-    """What both kinds of program have in common."""
+    """State that all programs have in common."""
 
     quirk: Quirk = Quirk.NONE
     lag: float = 0.0
@@ -161,7 +161,7 @@ class EditorProgram(Model):
         yield self.lag, self._read
 
     def open_dialog(self) -> Iterator[Output]:
-        """It has none."""
+        """Do nothing: this program has no dialogs."""
         return iter(())
 
     def chatter(self) -> Iterator[Output]:
@@ -195,7 +195,7 @@ class EditorProgram(Model):
             yield from self._enter(author)
             return
         elif key < " ":
-            return  # nothing is painted for them
+            return  # it paints nothing for them
         else:
             self.draft.append((key, author))
         yield 0.0, self._line
@@ -215,7 +215,7 @@ class EditorProgram(Model):
         yield self.lag, self._read
 
     def _line(self) -> bytes:
-        """Paint the line anew; one that has become longer than a row pushes the rows above up."""
+        """Repaint the line; one that has become longer than a row pushes the rows above up."""
         text = "".join(char for char, _ in self.draft).replace("\n", " ")
         rows_up = max(self._rows_shown - 1, 0)
         self._rows_shown = -(-cells("> " + text + " ") // self.columns)
@@ -318,7 +318,7 @@ class PageProgram(Model):
         return "─" * self.columns
 
     def _input_rows(self) -> list[str]:
-        # What is not drawn is the paste; a person would not use a program that hides their own keys.
+        # It hides only the paste; a person would not use a program that hides their own keys.
         hides_paste = self.quirk is Quirk.DRAWS_NO_INPUT
         text = "".join(char for char, author in self.draft if author == PERSON or not hides_paste)
         if text.count("\n") > 3:

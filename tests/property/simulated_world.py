@@ -13,8 +13,8 @@ from synapse.terminal.delivery import Clear, Delivery, Dropped, Intend, Phase, W
 from synapse.terminal.evidence import Evidence, Look
 from synapse.terminal.line_editor import LineKeys, PersonDraft
 from synapse.terminal.profile import Profile
-from synapse.terminal.proof import Shown, compact, shown
-from synapse.terminal.reading import find_dialog, read_prompt
+from synapse.terminal.proof import Shown, shown
+from synapse.terminal.reading import compact, find_dialog, read_prompt
 from synapse.terminal.screen import Screen
 from tests.property.simulated_programs import (
     COLUMNS,
@@ -50,7 +50,7 @@ GRAIN = 1e-6
 
 
 def bound(profile: Profile, dialogs: int) -> float:
-    """How long a delivery may take from its intent to its end; every dialog is waited for, and begins the rest anew."""
+    """Return how long a delivery may take from intent to end; after each dialog its waits start again."""
     times = profile.times
     return 3.0 + times.dialog + (1 + dialogs) * (3 * times.echo + 2 * times.proof) + dialogs * times.dialog
 
@@ -66,7 +66,7 @@ class Happening:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What there is and what happens, as far as it is not decided by the seed."""
+    """The program, the message and what happens; the seed decides the rest."""
 
     kind: str
     body: str
@@ -87,7 +87,7 @@ class Scenario:
 
     @property
     def kernel(self) -> LineKeys | None:
-        """The kernel's keys, where it edits the lines."""
+        """The kernel's keys, if the kernel edits the lines."""
         return COOKED if self.kind in ("line", "quiet") else None
 
     def program(self) -> LineProgram | EditorProgram | PageProgram:
@@ -113,7 +113,7 @@ class Scenario:
 
 
 class World:
-    """Runs one scenario to its end and checks, at each write, what must never happen."""
+    """Runs one scenario to its end, and checks at each write that it is allowed."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -139,7 +139,7 @@ class World:
         self._wakes_at: float | None = None
 
     def run(self) -> None:
-        """Let everything happen."""
+        """Run all events in the order of their time."""
         self._schedule(self.program.start())
         for happening in self.scenario.happenings:
             self._at(happening.at, partial(self._happen, happening))
@@ -150,7 +150,7 @@ class World:
 
     @property
     def dialogs(self) -> int:
-        """How many dialogs may come, one behind the other."""
+        """How many dialogs may come, one after the other."""
         return sum(one.what == "dialog" for one in self.scenario.happenings) + self.scenario.asks
 
     @property
@@ -187,7 +187,7 @@ class World:
         if not isinstance(output, bytes):
             self._schedule(output)
             return
-        # What comes later waits for the pieces before it: a terminal's bytes stay in order.
+        # Later output waits for the pieces before it: a terminal's bytes stay in order.
         at = max(self.now, self._stream_free_at)
         while output:
             # Right after the prompt's sign a row may look empty though it is not.

@@ -1,4 +1,4 @@
-"""The first property: nothing that is decided depends on how the bytes were cut."""
+"""No picture, verdict, step or answer depends on how the bytes were cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from synapse.terminal.answer import answer_text
 from synapse.terminal.delivery import Delivery, Intend, Step
 from synapse.terminal.evidence import Claim, Evidence, Verdict
-from synapse.terminal.screen import Picture, Screen
+from synapse.terminal.picture import Picture
+from synapse.terminal.screen import Screen
 from synapse.terminal.turn import TurnStep, TurnTracker
 from tests.property.simulated_programs import COLUMNS, ROWS, SYNAPSE, LineProgram, Output, PageProgram
 from tests.property.simulated_world import PROFILES
@@ -32,7 +33,7 @@ outputs = st.lists(st.sampled_from(TOKENS) | st.binary(max_size=6) | st.text(max
 
 @dataclass(frozen=True)
 class Judgement:
-    """All that was concluded from one stream of bytes."""
+    """Everything that was concluded from one stream of bytes."""
 
     pictures: tuple[Picture, ...]
     verdicts: tuple[Verdict, ...]
@@ -72,7 +73,7 @@ def test_a_recorded_session_of_a_real_cli_is_judged_alike_however_it_is_cut(cli:
 
 
 def replayed(cli: str, chance: Random | None) -> tuple[list[Picture], list[Verdict], tuple[Claim, ...]]:
-    """Feed a recorded session and judge it at the same places, in whatever pieces it comes between them."""
+    """Feed a recorded session, cut or not, and judge it every 499 bytes."""
     session = (golden_screens.FOLDER / cli / "session.bin").read_bytes()
     screen, evidence = Screen(120, 40), Evidence(bundled(cli), 0.0)
     pictures: list[Picture] = []
@@ -118,7 +119,7 @@ def judged(kind: str, chance: Random | None) -> Judgement:
 
 
 def rendered(outputs: Iterable[Output]) -> list[bytes]:
-    """Everything that a program prints, its waits left out."""
+    """Return everything that a program prints, without its waits."""
     segments: list[bytes] = []
     todo = list(outputs)
     while todo:
@@ -131,15 +132,15 @@ def rendered(outputs: Iterable[Output]) -> list[bytes]:
 
 
 def cuts(data: bytes, chance: Random | None) -> list[bytes]:
-    """The bytes in pieces, or in one piece without chance."""
+    """Return the bytes in random pieces; in one piece without `chance`."""
     if chance is None or len(data) < 2:
         return [data]
     at = sorted(chance.sample(range(1, len(data)), min(chance.randrange(1, 9), len(data) - 1)))
     return [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True)]
 
 
-def test_the_whole_way_is_walked() -> None:
-    """The comparison above would hold for a delivery that never begins; this says that it ends."""
+def test_the_compared_deliveries_run_to_their_end() -> None:
+    """The comparison above would hold for deliveries that never begin."""
     for kind in ("line", "page"):
         judgement = judged(kind, None)
 

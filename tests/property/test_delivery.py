@@ -1,4 +1,4 @@
-"""Whatever programs, people, dialogs and chunks do: nothing twice, nothing into a dialog, and proof is true."""
+"""Random programs, people, dialogs and chunks: nothing is typed twice or into a dialog, and proof is true."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RUNS = int(os.environ.get("SYNAPSE_RANDOM_DELIVERIES", "300"))
 happenings = st.lists(
     st.builds(
         Happening,
-        # Most of them around the moment when the text is typed.
+        # Most of them happen around the moment when the text is typed.
         at=st.floats(0.0, 12.0) | st.floats(0.99, 1.1) | st.floats(1.0, 2.2),
         what=st.sampled_from(("keys", "dialog", "notice")),
         keys=keys,
@@ -86,7 +86,7 @@ def scenarios(draw: st.DrawFn, kind: str) -> Scenario:
     )
 
 
-# Ten thousand runs in all where CI says so; apart by kind, so that two workers share them.
+# CI runs ten thousand in all; split by kind, so that two workers share them.
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["line", "editor", "page", "quiet"])
 @settings(max_examples=RUNS, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -146,7 +146,7 @@ def test_an_answer_or_a_message_as_wide_as_the_terminal_hides_neither_prompt_nor
     lag=lags,
     seed=seeds,
 )
-def test_keys_that_leave_the_prompt_empty_do_not_keep_the_message(
+def test_a_message_does_not_wait_for_keys_that_leave_the_prompt_empty(
     kind: str, silent: list[bytes], lag: float, seed: int
 ) -> None:
     pressed = tuple(Happening(at=0.002 * number, what="keys", keys=key) for number, key in enumerate(silent))
@@ -159,9 +159,7 @@ def test_keys_that_leave_the_prompt_empty_do_not_keep_the_message(
 
 @settings(max_examples=100, deadline=None)
 @given(kind=st.sampled_from(("line", "editor", "page")), text=st.sampled_from((b"x", b"\x1b[A", b"half")), seed=seeds)
-def test_what_a_person_has_in_the_line_keeps_the_message_for_as_long_as_it_is_there(
-    kind: str, text: bytes, seed: int
-) -> None:
+def test_a_message_waits_for_as_long_as_a_person_has_text_in_the_line(kind: str, text: bytes, seed: int) -> None:
     world = World(Scenario(kind=kind, body="hello", seed=seed, happenings=(Happening(at=0.0, what="keys", keys=text),)))
 
     world.run()

@@ -1,4 +1,4 @@
-"""Whatever is on a screen, reading a dialog neither fails nor passes anything on that acts on a terminal."""
+"""Reading a dialog never fails, and never returns text that acts on a terminal, whatever the screen shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synapse.core.question import Choice
 from synapse.core.text import LONGEST_DETAIL, LONGEST_LINE
 from synapse.terminal.dialog import read_dialog
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.claude import hook_answer, question_in
 from tests.unit.terminal.bundled import bundled, bundled_names
 from tests.unit.terminal.golden_screens import names, picture

@@ -1,4 +1,4 @@
-"""Whatever a person types, however it is cut: every byte is in exactly one key, and the keys are the same."""
+"""Every byte that a person types is in exactly one key, and the keys do not depend on how the bytes were cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synapse.drivers.pty.tty import line_keys
-from synapse.terminal.keys import Key, KeyParser, Kind
+from synapse.terminal.keys import Key, KeyKind, KeyParser
 from synapse.terminal.line_editor import Draft, PersonDraft
 from synapse.terminal.mention import Forward, MentionLine
 
@@ -50,7 +50,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 
 
 def joined(keys: list[Key]) -> list[Key]:
-    """Runs of text may come in pieces; put them together."""
+    """Join runs of text, which may come in pieces."""
     whole: list[Key] = []
     for key in keys:
         if whole and key.kind is whole[-1].kind and is_run(key) and is_run(whole[-1]):
@@ -61,8 +61,8 @@ def joined(keys: list[Key]) -> list[Key]:
 
 
 def is_run(key: Key) -> bool:
-    """A letter in one of the newer encodings is a key of its own."""
-    return key.kind is Kind.PASTED or (key.kind is Kind.TEXT and not key.raw.startswith(b"\x1b"))
+    """Return whether the key is a run of text; a letter in one of the newer encodings is a key of its own."""
+    return key.kind is KeyKind.PASTED or (key.kind is KeyKind.TEXT and not key.raw.startswith(b"\x1b"))
 
 
 @given(TYPED, st.lists(st.integers(min_value=0), max_size=12))
@@ -118,7 +118,7 @@ def test_when_the_screen_never_agrees_every_byte_passes_in_order(data: bytes, at
 
 @contextmanager
 def cooked_terminal(*, utf8: bool, flags: int) -> Generator[tuple[int, int], None, None]:
-    """A terminal whose lines the kernel edits: its two sides."""
+    """Open a terminal whose lines the kernel edits; yield its two sides."""
     controlling, program = os.openpty()
     try:
         attributes = termios.tcgetattr(program)

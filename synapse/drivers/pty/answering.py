@@ -259,7 +259,7 @@ def _is_denial(question: Question, choice: Choice) -> bool:
 
 def _native_choice(opened: OpenQuestion, choice: Choice) -> Choice | None:
     """Return the choice in terms of the options that the program reported; None if not exactly one of them fits."""
-    told = opened.told.question if opened.told else None
+    told = opened.report.question if opened.report else None
     if told is None or choice.text or not opened.is_renumbered:
         return choice
     chosen = next(option for option in opened.question.options if option.key == choice.option)

@@ -15,7 +15,7 @@ from synapse.drivers.pty.watcher import ScreenWatcher
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.profile import Profile
 from synapse.terminal.questions import OpenQuestion, QuestionTracker
-from synapse.terminal.signals.report import Saying, SignalKind, SignalReport
+from synapse.terminal.signals.report import SignalKind, SignalReport, TextSoFar
 from synapse.terminal.turn import InterruptRetry, Settled
 
 SUBMITTED: Final = "submitted"
@@ -51,7 +51,7 @@ class SignalBuffer:
     def __init__(self) -> None:
         self._signals: deque[Signal] = deque(maxlen=_MAX_SIGNALS)
         self._turn = ""
-        self._saying: Saying | None = None
+        self._saying: TextSoFar | None = None
         self.typed = ""
         """The last message that was typed, whole."""
         self.has_reported = False
@@ -71,11 +71,11 @@ class SignalBuffer:
         self._signals.append(signal)
 
     def report(self, report: SignalReport) -> None:
-        self.has_reported, self.last_kind = True, report.told
-        is_end = report.told in (SignalKind.ANSWERED, SignalKind.FAILED)
-        self.add(Signal(report.source, report.told, report.text if is_end else report.detail, report))
+        self.has_reported, self.last_kind = True, report.kind
+        is_end = report.kind in (SignalKind.ANSWERED, SignalKind.FAILED)
+        self.add(Signal(report.source, report.kind, report.text if is_end else report.detail, report))
 
-    def say(self, saying: Saying) -> bool:
+    def say(self, saying: TextSoFar) -> bool:
         """Keep what the program has said so far in its turn; True if everything before was passed on."""
         was_passed_on = self.said == self.passed_on
         self._saying = saying
@@ -139,14 +139,14 @@ class PtyContext:
     def open_question(self, look: Look) -> OpenQuestion | None:
         """Return the question that is open according to `look`."""
         evidence = self.watcher.evidence
-        is_told_by_title = any(claim.source is Source.TITLE and claim.state == WAITING for claim in evidence.claims)
-        opened = self.questions.see(look, self.now(), is_told_by_title=is_told_by_title)
+        title_says_waiting = any(claim.source is Source.TITLE and claim.state == WAITING for claim in evidence.claims)
+        opened = self.questions.observe(look, self.now(), title_says_waiting=title_says_waiting)
         before, self._last_open = self._last_open, opened
-        if before is None or before.told is None or before.dialog is None:
+        if before is None or before.report is None or before.dialog is None:
             return opened
         if (opened is None or opened.dialog is None) and look.state == WAITING:
             # No signal reports at once that a dialog was answered; the screen shows that it is gone.
-            evidence.report(before.told.source, "", "the dialog that it told of is gone", self.now())
+            evidence.report(before.report.source, "", "the dialog that it told of is gone", self.now())
         return opened
 
 

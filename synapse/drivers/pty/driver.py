@@ -24,10 +24,10 @@ from synapse.drivers.pty.watcher import ScreenWatcher
 from synapse.terminal.delivery import Delivery
 from synapse.terminal.evidence import Look, Source
 from synapse.terminal.gate import Shut, dialog_open, shut, shut_for_sending
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.questions import QuestionTracker
-from synapse.terminal.screen import Picture
-from synapse.terminal.signals.report import Saying, SignalReport
+from synapse.terminal.signals.report import SignalReport, TextSoFar
 from synapse.terminal.turn import InterruptRetry, TurnTracker
 
 _REACTION_SECONDS: Final = 0.15
@@ -165,11 +165,11 @@ class PtyDriver:
     def report(self, report: SignalReport) -> None:
         """Take the program's report about its turn; see `adapters.adapter.Listener`."""
         self._watcher.evidence.report(report.source, report.state, report.detail, self._now())
-        self._context.questions.hear(report)
+        self._context.questions.receive(report)
         self._context.signals.report(report)
         self._watcher.wake()
 
-    def say(self, saying: Saying) -> None:
+    def say(self, saying: TextSoFar) -> None:
         """Take what the program has said so far in its turn; see `adapters.adapter.Listener`."""
         if self._context.signals.say(saying):
             # Later words wait for the next look, which comes anyway: not each of them is worth one.

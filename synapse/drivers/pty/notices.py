@@ -20,8 +20,8 @@ from synapse.core.text import sanitise
 from synapse.core.types import Clock
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.tty import edits_lines
+from synapse.terminal.picture import Picture
 from synapse.terminal.reading import cells
-from synapse.terminal.screen import Picture
 
 _SHOWN_SECONDS: Final = 3.0
 _CALM_SECONDS: Final = 0.015

@@ -13,10 +13,10 @@ from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.suspend import SuspendHandler
 from synapse.drivers.pty.tty import edits_lines
-from synapse.terminal.mention import Action, Clear, Forward, MentionLine, Resolve, Say, Send
+from synapse.terminal.mention import Action, ClearLine, Forward, MentionLine, Notify, Resolve, Send
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
-from synapse.terminal.screen import Picture
 
 _AT_SIGN: Final = re.compile(rb"@|64")
 """An at sign, plain or as its number in the newer encodings."""
@@ -84,7 +84,7 @@ class PersonInput:
         """
 
         def press() -> None:
-            self._perform([Clear(self._profile.clear_keys)])
+            self._perform([ClearLine(self._profile.clear_keys)])
             pressed()
 
         self._pump.call_soon(press)
@@ -188,13 +188,13 @@ class PersonInput:
             match action:
                 case Forward(data):
                     self._forward(data)
-                case Clear(data):
+                case ClearLine(data):
                     self._remnant = self._find_remnant()
                     self._pump.input.write(data)
                 case Send(target, text):
                     if self._routing is not None:
                         self._routing.send(target, text)
-                case Say(text):
+                case Notify(text):
                     self._notices.add(text)
                 case _:
                     assert_never(action)

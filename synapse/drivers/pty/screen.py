@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from synapse.terminal.theme import Theme
 
 if TYPE_CHECKING:
-    from synapse.terminal.screen import Picture, Screen
+    from synapse.terminal.picture import Picture
+    from synapse.terminal.screen import Screen
 
 _MAX_KEPT: Final = 1024 * 1024
 _LOAD_SECONDS: Final = 1.0

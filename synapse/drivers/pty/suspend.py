@@ -20,9 +20,9 @@ from synapse.core.types import Clock
 from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.tty import SUSPEND_KEY, suspending_drops_line
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
-from synapse.terminal.screen import Picture
 
 _CTRL_Z: Final = re.compile(rb"\x1a|\x1b\[122;5u|\x1b\[27;5;122~")
 """The key, plain and in the newer encodings."""

@@ -1,1 +1,1 @@
-"""Parsers for what the CLIs report by hooks and in their transcripts. Pure."""
+"""Readers of what the CLIs report by hooks, transcripts and servers. Pure."""

@@ -1,12 +1,11 @@
-"""Claude Code (2.1.325): four hooks, and its transcript for what no hook tells: an interrupt, and the answer untrimmed.
+"""Reads the reports of Claude Code (2.1.325), and answers what it asks.
 
-A permission dialog is told by PermissionRequest (see `claude_permission`). That it was answered in the terminal is told
-by nothing that is cheap (PostToolUse carries the tool's whole output), but the dialog is seen to be gone.
+Four hooks report its turn. The transcript adds what no hook reports: an interrupt, and the answer untrimmed.
 
-What Claude Code's PermissionRequest hook asks, and how that hook is answered.
-
-The hook waits while its dialog is shown; whichever is answered first counts. A question to the person (the tool
-AskUserQuestion) comes by the same hook, and is answered by allowing the tool with the answers put into its input.
+A permission dialog is reported by the PermissionRequest hook, which waits while the dialog is shown; the first answer
+counts. A question to the person (the tool AskUserQuestion) comes by the same hook, and is answered by allowing the tool
+with the answers put into its input. No cheap hook reports that a dialog was answered in the terminal (PostToolUse
+carries the tool's whole output), but the screen shows that the dialog is gone.
 """
 
 from __future__ import annotations
@@ -22,41 +21,54 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
+    INTERRUPTED_IN_TERMINAL,
     RATE_LIMITED,
+    SEVERAL_QUESTIONS,
     Record,
     SignalKind,
     SignalReport,
     failed,
-    items,
     numbered,
-    part,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _DAY: Final = 24 * 60 * 60
-HOOKS: Final = {"UserPromptSubmit": 5, "PermissionRequest": _DAY, "Stop": 5, "StopFailure": 5}
-"""Which hooks, and for how many seconds each may wait: the dialog is shown meanwhile, and the first answer counts."""
+_PERMISSION_REQUEST: Final = "PermissionRequest"
+HOOKS: Final = {"UserPromptSubmit": 5, _PERMISSION_REQUEST: _DAY, "Stop": 5, "StopFailure": 5}
+"""The hooks, and how many seconds each may wait: a dialog is shown meanwhile, and the first answer counts."""
+GO_ON: Final[Json] = {}
+"""The hook's answer that decides nothing: the dialog stays, or was answered already."""
 _INTERRUPTION: Final = "[Request interrupted by user"
 _SETTINGS_FLAG: Final = "--settings"
-_END_OF_TIME: Final = 1 << 37
+_LATEST_TIME: Final = 1 << 37
+
+_ALLOW: Final = "allow"
+_DENY: Final = "deny"
+_YES: Final = "yes"
+_NO: Final = "no"
+_DENIED: Final = "The person said no."
+_TELLING: Final = ("command", "file_path", "url", "path", "pattern", "query", "plan", "prompt", "description")
+"""The inputs of a tool that say what it is about, the most telling first."""
 
 
 def read_hook(payload: Record, question_id: str = "") -> SignalReport | None:
-    """Return what a hook's payload says; None for a hook that says nothing about the turn.
+    """Return the report of a hook's payload; None for a hook that is not about the turn.
 
-    What is asked gets the id that is given: it has none of its own.
+    A question gets `question_id`, because it has no id of its own.
     """
-    turn = word(payload, "prompt_id")
-    match word(payload, "hook_event_name"):
+    turn = text_at(payload, "prompt_id")
+    match text_at(payload, "hook_event_name"):
         case "UserPromptSubmit":
-            return _report(SignalKind.SUBMITTED, "its hook has the prompt", word(payload, "prompt"), turn)
+            return _report(SignalKind.SUBMITTED, "its hook has the prompt", text_at(payload, "prompt"), turn)
         case "PermissionRequest":
-            asked = asked_in(payload)
-            heard = f"its hook says what it asks: {shortened(asked)}"
-            return replace(_report(SignalKind.WAITING, heard, asked, turn), question=question_in(payload, question_id))
+            asked = _asked(payload)
+            detail = f"its hook says what it asks: {shortened(asked)}"
+            return replace(_report(SignalKind.WAITING, detail, asked, turn), question=question_in(payload, question_id))
         case "Stop":
-            answer = word(payload, "last_assistant_message")
+            answer = text_at(payload, "last_assistant_message")
             return _report(SignalKind.ANSWERED, "its hook says that it is done", answer, turn)
         case "StopFailure":
             return _failure(payload, turn)
@@ -65,23 +77,23 @@ def read_hook(payload: Record, question_id: str = "") -> SignalReport | None:
 
 
 def read_record(record: Record) -> SignalReport | None:
-    """Return what a line of the transcript says beyond the hooks: that a person interrupted the turn."""
+    """Return what a line of the transcript reports beyond the hooks: that a person interrupted the turn."""
     if record.get("type") != "user" or record.get("isSidechain") is True:
         return None
-    for block in items(part(record, "message"), "content"):
-        if word(block, "text").startswith(_INTERRUPTION):
+    for block in tables_at(table_at(record, "message"), "content"):
+        if text_at(block, "text").startswith(_INTERRUPTION):
             return failed(
                 Source.TRANSCRIPT,
                 INTERRUPTED,
-                "it was interrupted in its terminal",
-                heard="its transcript says that it was interrupted",
-                turn=word(record, "promptId"),
+                INTERRUPTED_IN_TERMINAL,
+                detail="its transcript says that it was interrupted",
+                turn=text_at(record, "promptId"),
             )
     return None
 
 
 class LastWords:
-    """What its assistant said last in a conversation, as the lines of the transcript have it."""
+    """The assistant's last message in a conversation, from the lines of the transcript."""
 
     def __init__(self) -> None:
         self._message = ""
@@ -89,52 +101,55 @@ class LastWords:
         self._lines: set[str] = set()
 
     def read(self, record: Record) -> None:
-        """Take one line, once; a message has one for each of its blocks."""
-        line = word(record, "uuid")
+        """Take one line; repeated lines do not count. A message has one line for each of its blocks."""
+        line = text_at(record, "uuid")
         if record.get("type") != "assistant" or record.get("isSidechain") is True or line in self._lines:
             return
         self._lines.add(line)
-        message = part(record, "message")
-        if word(message, "id") != self._message:
-            self._message, self._texts = word(message, "id"), []
-        self._texts += [word(block, "text") for block in items(message, "content") if word(block, "type") == "text"]
+        message = table_at(record, "message")
+        if text_at(message, "id") != self._message:
+            self._message, self._texts = text_at(message, "id"), []
+        self._texts += [
+            text_at(block, "text") for block in tables_at(message, "content") if text_at(block, "type") == "text"
+        ]
 
     def exact(self, answer: str) -> str | None:
-        """The answer that a hook told, with the blanks around it that hooks leave out; None if this is another."""
+        """Return the answer that a hook reported, with the blanks around it that hooks trim; None if it is another."""
         whole = ("".join(self._texts), "\n".join(self._texts), "\n\n".join(self._texts))
         return next((text for text in whole if text.strip() == answer.strip()), None)
 
 
 def hook_settings(url: str, header: str, secret: str, prompt_command: str = "") -> dict[str, Any]:
-    """Settings that make it report to `url`; HTTP hooks start no process.
+    """Return settings that make it report to `url`.
 
-    But it waits for each of them, and so would every prompt; only a command can run beside it.
+    HTTP hooks start no process, but it waits for each of them, and so every prompt would wait. Only a command can run
+    asynchronously, so `prompt_command` reports the prompts if it is given.
     """
     reporting: dict[str, Any] = {"type": "http", "url": url, "headers": {header: secret}}
     hooks = {name: {**reporting, "timeout": seconds} for name, seconds in HOOKS.items()}
     if prompt_command:
-        beside = {"type": "command", "command": prompt_command, "async": True}
-        hooks["UserPromptSubmit"] = {**beside, "timeout": HOOKS["UserPromptSubmit"]}
+        command = {"type": "command", "command": prompt_command, "async": True}
+        hooks["UserPromptSubmit"] = {**command, "timeout": HOOKS["UserPromptSubmit"]}
     return {"hooks": {name: [{"hooks": [hook]}] for name, hook in hooks.items()}}
 
 
 def merged(theirs: Record, ours: Record) -> dict[str, Any]:
-    """The person's settings with our hooks behind theirs."""
-    hooks: dict[str, Any] = dict(part(theirs, "hooks"))
-    for name, groups in part(ours, "hooks").items():
+    """Return the person's settings with our hooks after theirs."""
+    hooks: dict[str, Any] = dict(table_at(theirs, "hooks"))
+    for name, groups in table_at(ours, "hooks").items():
         known = hooks.get(name)
         hooks[name] = [*(cast("list[object]", known) if isinstance(known, list) else []), *groups]
     return {**theirs, "hooks": hooks}
 
 
 def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Take the person's own `--settings` (the last one counts) out of the arguments; empty when there is none."""
-    theirs, rest, coming = "", list[str](), iter(arguments)
-    for argument in coming:
+    """Return the value of the person's own `--settings` (the last one; empty if none), and the other arguments."""
+    theirs, rest, left = "", list[str](), iter(arguments)
+    for argument in left:
         if argument == "--":
-            rest += [argument, *coming]
+            rest += [argument, *left]
         elif argument == _SETTINGS_FLAG:
-            theirs = next(coming, "")
+            theirs = next(left, "")
         elif argument.startswith(_SETTINGS_FLAG + "="):
             theirs = argument.partition("=")[2]
         else:
@@ -142,67 +157,26 @@ def settings_argument(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
     return theirs, tuple(rest)
 
 
-def _report(told: SignalKind, heard: str, text: str, turn: str) -> SignalReport:
-    return SignalReport(told=told, source=Source.SIGNAL, detail=heard, text=text, turn=turn)
-
-
-def _failure(payload: Record, turn: str) -> SignalReport:
-    note = word(payload, "last_assistant_message") or word(payload, "error_details") or word(payload, "error")
-    reason = RATE_LIMITED if word(payload, "error") == "rate_limit" else API_ERROR
-    note = _with_time(note)
-    return failed(Source.SIGNAL, reason, note, heard=f"its hook says that it failed: {shortened(note)}", turn=turn)
-
-
-def _with_time(note: str) -> str:
-    """A usage limit ends at a time that is told in seconds since the epoch, behind a bar."""
-    text, _, moment = note.rpartition("|")
-    if not text or not moment.isascii() or not moment.isdigit() or not 0 < int(moment) < _END_OF_TIME:
-        return note
-    return f"{text}; try again after {datetime.fromtimestamp(int(moment), UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-_EVENT: Final = "PermissionRequest"
-_TELLING: Final = ("command", "file_path", "url", "path", "pattern", "query", "plan", "prompt", "description")
-_ALLOW: Final = "allow"
-_DENY: Final = "deny"
-_YES: Final = "yes"
-_NO: Final = "no"
-_DENIED: Final = "The person said no."
-_IN_TERMINAL: Final = "it asks several things at once: answer in its terminal"
-GO_ON: Final[Json] = {}
-"""The answer that decides nothing: the dialog stays, or was answered already."""
-
-
-def asked_in(payload: Record) -> str:
-    """What a permission request is about: the tool, and its most telling input."""
-    tool, given = word(payload, "tool_name") or "a tool", part(payload, "tool_input")
-    questions = [word(question, "question") for question in items(given, "questions")]
-    if any(questions):
-        return " ".join(filter(None, questions))
-    telling = next((value for key in _TELLING if (value := word(given, key))), "")
-    return f"{tool}: {telling}" if telling else tool
-
-
 def question_in(payload: Record, question_id: str) -> Question:
-    """What a hook's payload asks, as a question of that id."""
-    given = part(payload, "tool_input")
-    questions = items(given, "questions")
+    """Return the question of a hook's payload, with that id."""
+    given = table_at(payload, "tool_input")
+    questions = tables_at(given, "questions")
     if not questions:
         return _permission(payload, question_id)
     return Question(
         id=question_id,
         kind=QuestionKind.CHOICE,
-        title=safe_line(asked_in(payload)),
+        title=safe_line(_asked(payload)),
         detail=safe_lines("\n".join(_explained(question, is_one=len(questions) == 1) for question in questions)),
         options=_choices(questions[0]) if len(questions) == 1 else (),
         takes_text=len(questions) == 1,
-        hint="" if len(questions) == 1 else _IN_TERMINAL,
+        hint="" if len(questions) == 1 else SEVERAL_QUESTIONS,
     )
 
 
 def hook_answer(payload: Record, choice: Choice) -> Json | None:
-    """How the hook is answered for a choice among the question's options; None when it cannot be."""
-    if items(part(payload, "tool_input"), "questions"):
+    """Return the hook's answer for a choice among the question's options; None if the hook cannot express it."""
+    if tables_at(table_at(payload, "tool_input"), "questions"):
         return _answer(payload, choice)
     if choice.text:
         return _decision({"behavior": _DENY, "message": choice.text})
@@ -216,10 +190,39 @@ def hook_answer(payload: Record, choice: Choice) -> Json | None:
     return _decision({"behavior": _ALLOW, "updatedPermissions": [remembered[choice.option]]})
 
 
+def _report(kind: SignalKind, detail: str, text: str, turn: str) -> SignalReport:
+    return SignalReport(kind=kind, source=Source.SIGNAL, detail=detail, text=text, turn=turn)
+
+
+def _failure(payload: Record, turn: str) -> SignalReport:
+    note = text_at(payload, "last_assistant_message") or text_at(payload, "error_details") or text_at(payload, "error")
+    reason = RATE_LIMITED if text_at(payload, "error") == "rate_limit" else API_ERROR
+    note = _with_time(note)
+    return failed(Source.SIGNAL, reason, note, detail=f"its hook says that it failed: {shortened(note)}", turn=turn)
+
+
+def _with_time(note: str) -> str:
+    """Make the end of a usage limit readable: the note has it behind a bar, in seconds since the epoch."""
+    text, _, moment = note.rpartition("|")
+    if not text or not moment.isascii() or not moment.isdigit() or not 0 < int(moment) < _LATEST_TIME:
+        return note
+    return f"{text}; try again after {datetime.fromtimestamp(int(moment), UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _asked(payload: Record) -> str:
+    """Return what a permission request is about: the tool, and its most telling input."""
+    tool, given = text_at(payload, "tool_name") or "a tool", table_at(payload, "tool_input")
+    questions = [text_at(question, "question") for question in tables_at(given, "questions")]
+    if any(questions):
+        return " ".join(filter(None, questions))
+    telling = next((value for key in _TELLING if (value := text_at(given, key))), "")
+    return f"{tool}: {telling}" if telling else tool
+
+
 def _permission(payload: Record, question_id: str) -> Question:
-    tool, given = word(payload, "tool_name") or "a tool", part(payload, "tool_input")
-    told = [value for key in ("description", *_TELLING) if (value := word(given, key))]
-    # Without numbers: its dialog offers others than its hook, so a number would mean another thing on the screen.
+    tool, given = text_at(payload, "tool_name") or "a tool", table_at(payload, "tool_input")
+    inputs = [value for key in ("description", *_TELLING) if (value := text_at(given, key))]
+    # No numbers: its dialog offers other options than its hook, so a number would mean something else on the screen.
     always = [
         Option(key=_always(number), label=safe_line(label), leaning=OptionEffect.ALLOW_ALWAYS)
         for number, (_, label) in enumerate(_suggestions(payload), 1)
@@ -232,7 +235,7 @@ def _permission(payload: Record, question_id: str) -> Question:
         id=question_id,
         kind=QuestionKind.PERMISSION,
         title=safe_line(f"May it use {tool}?"),
-        detail=safe_lines("\n".join(dict.fromkeys(told))),
+        detail=safe_lines("\n".join(dict.fromkeys(inputs))),
         options=(yes, *always, no),
         takes_text=False,
     )
@@ -243,60 +246,60 @@ def _always(number: int) -> str:
 
 
 def _choices(question: Record) -> tuple[Option, ...]:
-    return numbered((word(option, "label"), OptionEffect.OTHER) for option in items(question, "options"))
+    return numbered((text_at(option, "label"), OptionEffect.OTHER) for option in tables_at(question, "options"))
 
 
 def _explained(question: Record, *, is_one: bool) -> str:
-    """What the options mean; of several questions, all of each."""
-    lines = [] if is_one else [word(question, "question")]
-    for number, option in enumerate(items(question, "options"), 1):
-        about = word(option, "description")
+    """Return the options' descriptions; of several questions, also the questions and all options."""
+    lines = [] if is_one else [text_at(question, "question")]
+    for number, option in enumerate(tables_at(question, "options"), 1):
+        about = text_at(option, "description")
         if about or not is_one:
-            lines.append(f"{number}. {word(option, 'label')}" + (f": {about}" if about else ""))
+            lines.append(f"{number}. {text_at(option, 'label')}" + (f": {about}" if about else ""))
     return "\n".join(lines)
 
 
 def _answer(payload: Record, choice: Choice) -> Json | None:
-    given = part(payload, "tool_input")
-    questions = items(given, "questions")
+    given = table_at(payload, "tool_input")
+    questions = tables_at(given, "questions")
     if len(questions) != 1:
         return None
-    offered = items(questions[0], "options")
+    offered = tables_at(questions[0], "options")
     number = int(choice.option) if choice.option.isascii() and choice.option.isdigit() else 0
     if not choice.text and not 1 <= number <= len(offered):
         return None
-    said = choice.text or word(offered[number - 1], "label")
-    answers = {word(questions[0], "question"): said}
+    said = choice.text or text_at(offered[number - 1], "label")
+    answers = {text_at(questions[0], "question"): said}
     return _decision({"behavior": _ALLOW, "updatedInput": {**given, "answers": answers}})
 
 
 def _suggestions(payload: Record) -> list[tuple[Record, str]]:
-    """What it would remember, each with a label; one that cannot be said in words is not offered."""
-    named = ((suggestion, _remembered(suggestion)) for suggestion in items(payload, "permission_suggestions"))
+    """Return the permissions that it offers to remember, each with a label; one without a label is left out."""
+    named = ((suggestion, _remembered(suggestion)) for suggestion in tables_at(payload, "permission_suggestions"))
     return [(suggestion, label) for suggestion, label in named if label]
 
 
 def _remembered(suggestion: Record) -> str:
-    where = word(suggestion, "destination")
+    where = text_at(suggestion, "destination")
     how_long = f" ({where})" if where else ""
-    match word(suggestion, "type"):
-        case "addRules" if word(suggestion, "behavior") in ("", _ALLOW):
-            rules = [_rule(rule) for rule in items(suggestion, "rules")]
+    match text_at(suggestion, "type"):
+        case "addRules" if text_at(suggestion, "behavior") in ("", _ALLOW):
+            rules = [_rule(rule) for rule in tables_at(suggestion, "rules")]
             return f"Yes, and don't ask again for {', '.join(rules)}{how_long}" if rules else ""
         case "addDirectories":
             folders: object = suggestion.get("directories")
             texts = list(cast("list[object]", folders)) if isinstance(folders, list) else []
             return f"Yes, and always allow access to {', '.join(map(str, texts))}{how_long}" if texts else ""
         case "setMode":
-            return f"Yes, and switch to {word(suggestion, 'mode')}{how_long}"
+            return f"Yes, and switch to {text_at(suggestion, 'mode')}{how_long}"
         case _:
             return ""
 
 
 def _rule(rule: Record) -> str:
-    content = word(rule, "ruleContent")
-    return f"{word(rule, 'toolName')}({content})" if content else word(rule, "toolName")
+    content = text_at(rule, "ruleContent")
+    return f"{text_at(rule, 'toolName')}({content})" if content else text_at(rule, "toolName")
 
 
 def _decision(decision: dict[str, Any]) -> Json:
-    return {"hookSpecificOutput": {"hookEventName": _EVENT, "decision": decision}}
+    return {"hookSpecificOutput": {"hookEventName": _PERMISSION_REQUEST, "decision": decision}}

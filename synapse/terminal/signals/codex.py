@@ -1,4 +1,7 @@
-"""Codex (0.166): its rollout file tells everything but a permission request, which OSC 7501 tells (state=blocked)."""
+"""Reads the rollout file of Codex (0.166), which reports everything but a permission request.
+
+Codex reports that by OSC 7501 (state=blocked).
+"""
 
 from __future__ import annotations
 
@@ -10,49 +13,46 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
+    INTERRUPTED_IN_TERMINAL,
     RATE_LIMITED,
     Record,
     SignalKind,
     SignalReport,
     error_sentence,
     failed,
-    items,
-    part,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _LIMITS: Final = ("usagelimit", "ratelimit", "quota", "httpstatuscode429")
 
 
 def read_record(record: Record) -> SignalReport | None:
-    """Return what a line of the rollout says of the turn, if anything."""
+    """Return the report of a line of the rollout; None if it is not about the turn."""
     if record.get("type") != "event_msg":
         return None
-    event = part(record, "payload")
-    read = _READERS.get(word(event, "type"))
-    return None if read is None else read(event, word(event, "turn_id"))
+    event = table_at(record, "payload")
+    read = _READERS.get(text_at(event, "type"))
+    return None if read is None else read(event, text_at(event, "turn_id"))
 
 
 def is_conversation(record: Record) -> bool:
-    """True for the first line of a rollout that a person's own conversation has; sub-agents have theirs too."""
-    source: object = part(record, "payload").get("source")
+    """Return whether this is the first line of a person's own conversation; sub-agents have rollouts too."""
+    source: object = table_at(record, "payload").get("source")
     return record.get("type") == "session_meta" and not isinstance(source, Mapping)
 
 
 def is_limit(info: object) -> bool:
-    """True if its own name of an error says that the model's server wants to be asked less; old and new spellings."""
+    """Return whether an error's own name means a usage or rate limit, in old and new spellings."""
     letters = "".join(filter(str.isalnum, json.dumps(info))).lower()
     return any(limit in letters for limit in _LIMITS)
 
 
 def working_dir(record: Record) -> str:
-    """Where the conversation of this first line takes place."""
-    return word(record, "payload", "cwd")
-
-
-def _report(told: SignalKind, heard: str, text: str = "", turn: str = "") -> SignalReport:
-    return SignalReport(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=turn)
+    """Return the working folder of the conversation that begins with this line."""
+    return text_at(record, "payload", "cwd")
 
 
 def _begun(_event: Record, turn: str) -> SignalReport | None:
@@ -60,30 +60,41 @@ def _begun(_event: Record, turn: str) -> SignalReport | None:
 
 
 def _item(event: Record, turn: str) -> SignalReport | None:
-    item = part(event, "item")
-    if word(item, "type") != "UserMessage":
+    item = table_at(event, "item")
+    if text_at(item, "type") != "UserMessage":
         return None
-    return _taken("\n".join(word(content, "text") for content in items(item, "content")), turn)
+    return _submitted("\n".join(text_at(content, "text") for content in tables_at(item, "content")), turn)
 
 
 def _user_message(event: Record, turn: str) -> SignalReport | None:
-    """How versions before the one that this was read on have it."""
-    return _taken(word(event, "message"), turn)
+    """Read the prompt as versions before 0.166 write it."""
+    return _submitted(text_at(event, "message"), turn)
 
 
-def _taken(prompt: str, turn: str) -> SignalReport:
+def _submitted(prompt: str, turn: str) -> SignalReport:
     return _report(SignalKind.SUBMITTED, "its rollout has the prompt", prompt, turn)
 
 
 def _complete(event: Record, turn: str) -> SignalReport | None:
-    if error := part(event, "error"):
+    if error := table_at(event, "error"):
         return _failure(error, turn)
-    return _report(SignalKind.ANSWERED, "its rollout says that it is done", word(event, "last_agent_message"), turn)
+    return _report(SignalKind.ANSWERED, "its rollout says that it is done", text_at(event, "last_agent_message"), turn)
 
 
 def _aborted(event: Record, turn: str) -> SignalReport | None:
-    heard = f"its rollout says that the turn was aborted: {word(event, 'reason') or 'no reason'}"
-    return failed(Source.TRANSCRIPT, INTERRUPTED, "it was interrupted in its terminal", heard=heard, turn=turn)
+    detail = f"its rollout says that the turn was aborted: {text_at(event, 'reason') or 'no reason'}"
+    return failed(Source.TRANSCRIPT, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn)
+
+
+def _failure(error: Record, turn: str) -> SignalReport:
+    note = error_sentence(text_at(error, "message"))
+    reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
+    detail = f"its rollout says that it failed: {shortened(note)}"
+    return failed(Source.TRANSCRIPT, reason, note, detail=detail, turn=turn)
+
+
+def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:
+    return SignalReport(kind=kind, source=Source.TRANSCRIPT, detail=detail, text=text, turn=turn)
 
 
 _READERS: Final[dict[str, Callable[[Record, str], SignalReport | None]]] = {
@@ -93,10 +104,3 @@ _READERS: Final[dict[str, Callable[[Record, str], SignalReport | None]]] = {
     "task_complete": _complete,
     "turn_aborted": _aborted,
 }
-
-
-def _failure(error: Record, turn: str) -> SignalReport:
-    note = error_sentence(word(error, "message"))
-    reason = RATE_LIMITED if is_limit(error.get("codex_error_info")) else API_ERROR
-    heard = f"its rollout says that it failed: {shortened(note)}"
-    return failed(Source.TRANSCRIPT, reason, note, heard=heard, turn=turn)

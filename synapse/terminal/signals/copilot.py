@@ -1,4 +1,4 @@
-"""Copilot CLI (1.0.102): the events of its session, a file of JSON lines, tell everything."""
+"""Reads the events of a Copilot CLI (1.0.102) session, a file of JSON lines that reports everything."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
+    INTERRUPTED_IN_TERMINAL,
     RATE_LIMITED,
     Record,
     SignalKind,
     SignalReport,
     failed,
-    items,
-    part,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
-_QUESTION: Final = "ask_user"
+_QUESTION_TOOL: Final = "ask_user"
 _LIMITS: Final = ("rate_limit", "quota")
 
 
 class CopilotEvents:
-    """Reads one session's events, in their order."""
+    """Reads the events of one session, in order."""
 
     def __init__(self) -> None:
         self._turn = ""
         self._answer: str | None = None
-        """What it said last, unless it called a tool with it."""
+        """The last message, unless it called a tool."""
         self._question = ""
-        """The call that asks a person."""
+        """The id of the tool call that asks a person."""
         self._requests: dict[str, SignalReport] = {}
-        """Permissions that it waits for, in their order."""
+        """The permissions that it waits for, in order."""
         self._readers: dict[str, Callable[[Record], SignalReport | None]] = {
-            "user.message": self._taken,
+            "user.message": self._submitted,
             "assistant.message": self._said,
             "assistant.turn_end": self._ended,
             "permission.requested": self._permission_asked,
@@ -51,76 +52,78 @@ class CopilotEvents:
         }
 
     def read(self, event: Record) -> SignalReport | None:
-        """Return what an event says of the turn, if anything."""
-        read = self._readers.get(word(event, "type"))
-        return None if read is None else read(part(event, "data"))
+        """Return the report of an event; None if it is not about the turn."""
+        read = self._readers.get(text_at(event, "type"))
+        return None if read is None else read(table_at(event, "data"))
 
-    def _taken(self, data: Record) -> SignalReport | None:
-        self._turn, self._answer = word(data, "interactionId"), None
+    def _submitted(self, data: Record) -> SignalReport | None:
+        self._turn, self._answer = text_at(data, "interactionId"), None
         self._requests.clear()
-        return self._report(SignalKind.SUBMITTED, "its events have the prompt", word(data, "content"))
+        return self._report(SignalKind.SUBMITTED, "its events have the prompt", text_at(data, "content"))
 
     def _said(self, data: Record) -> SignalReport | None:
-        # A sub-agent says it to the tool that called it.
-        if not word(data, "parentToolCallId"):
-            self._answer = None if items(data, "toolRequests") else word(data, "content")
+        # A sub-agent's message is the result of the tool that called it.
+        if not text_at(data, "parentToolCallId"):
+            self._answer = None if tables_at(data, "toolRequests") else text_at(data, "content")
         return None
 
     def _ended(self, _data: Record) -> SignalReport | None:
-        """A turn of the model has ended: ours too, if it called no tool. After an abort or an error it said nothing."""
+        """End our turn with the model's, unless that called a tool. After an abort or an error there is no message."""
         answer, self._answer = self._answer, None
         return None if answer is None else self._report(SignalKind.ANSWERED, "its events say that it is done", answer)
 
     def _permission_asked(self, data: Record) -> SignalReport | None:
-        request, request_id = part(data, "permissionRequest"), word(data, "requestId")
-        about = "\n".join(filter(None, (word(request, "intention"), _subject(request))))
+        request, request_id = table_at(data, "permissionRequest"), text_at(data, "requestId")
+        about = "\n".join(filter(None, (text_at(request, "intention"), _subject(request))))
         question = Question(id=request_id, kind=QuestionKind.PERMISSION, title="", detail=safe_lines(about))
         self._requests[request_id] = self._asks(_permission(request), question)
-        # Of several, one dialog is shown.
+        # Only one dialog is shown at a time.
         return self._requests[request_id] if len(self._requests) == 1 else None
 
     def _permission_given(self, data: Record) -> SignalReport | None:
-        self._requests.pop(word(data, "requestId"), None)
-        return next(iter(self._requests.values()), None) or self._goes_on()
+        self._requests.pop(text_at(data, "requestId"), None)
+        return next(iter(self._requests.values()), None) or self._resumed()
 
-    def _goes_on(self) -> SignalReport:
+    def _resumed(self) -> SignalReport:
         return self._report(SignalKind.WORKING, "its events say that the question was answered")
 
     def _tool_started(self, data: Record) -> SignalReport | None:
-        if word(data, "toolName") != _QUESTION:
+        if text_at(data, "toolName") != _QUESTION_TOOL:
             return None
-        self._question = word(data, "toolCallId")
-        asked = word(data, "arguments", "question") or word(data, "arguments", "message")
+        self._question = text_at(data, "toolCallId")
+        asked = text_at(data, "arguments", "question") or text_at(data, "arguments", "message")
         return self._asks(asked, Question(id=self._question, kind=QuestionKind.CHOICE, title=safe_line(asked)))
 
     def _tool_ended(self, data: Record) -> SignalReport | None:
-        return self._goes_on() if word(data, "toolCallId") == self._question != "" else None
+        return self._resumed() if text_at(data, "toolCallId") == self._question != "" else None
 
     def _aborted(self, _data: Record) -> SignalReport | None:
-        return self._failed(INTERRUPTED, "it was interrupted in its terminal")
+        return self._failed(INTERRUPTED, INTERRUPTED_IN_TERMINAL)
 
     def _broken(self, data: Record) -> SignalReport | None:
-        is_limit = word(data, "errorType") in _LIMITS
-        return self._failed(RATE_LIMITED if is_limit else API_ERROR, word(data, "message"))
+        is_limit = text_at(data, "errorType") in _LIMITS
+        return self._failed(RATE_LIMITED if is_limit else API_ERROR, text_at(data, "message"))
 
     def _asks(self, asked: str, question: Question) -> SignalReport:
-        heard = f"its events say what it asks: {shortened(asked)}"
-        return replace(self._report(SignalKind.WAITING, heard, asked), question=question)
+        detail = f"its events say what it asks: {shortened(asked)}"
+        return replace(self._report(SignalKind.WAITING, detail, asked), question=question)
 
     def _failed(self, reason: str, note: str) -> SignalReport:
-        heard = f"its events say how it ended: {shortened(note)}"
-        return failed(Source.TRANSCRIPT, reason, note, heard=heard, turn=self._turn)
+        detail = f"its events say how it ended: {shortened(note)}"
+        return failed(Source.TRANSCRIPT, reason, note, detail=detail, turn=self._turn)
 
-    def _report(self, told: SignalKind, heard: str, text: str = "") -> SignalReport:
-        return SignalReport(told=told, source=Source.TRANSCRIPT, detail=heard, text=text, turn=self._turn)
-
-
-def _subject(request: Record) -> str:
-    """What it is about."""
-    return next((value for key in ("fullCommandText", "fileName", "path", "url") if (value := word(request, key))), "")
+    def _report(self, kind: SignalKind, detail: str, text: str = "") -> SignalReport:
+        return SignalReport(kind=kind, source=Source.TRANSCRIPT, detail=detail, text=text, turn=self._turn)
 
 
 def _permission(request: Record) -> str:
-    about = _subject(request)
-    kind = word(request, "kind") or "permission"
-    return f"{kind}: {about}" if about else kind
+    subject = _subject(request)
+    kind = text_at(request, "kind") or "permission"
+    return f"{kind}: {subject}" if subject else kind
+
+
+def _subject(request: Record) -> str:
+    """Return what a permission request is about."""
+    return next(
+        (value for key in ("fullCommandText", "fileName", "path", "url") if (value := text_at(request, key))), ""
+    )

@@ -1,13 +1,13 @@
-"""OpenCode (1.18): the events of its own server tell everything, and hold the answer's text.
+"""Reads the events of OpenCode's own server (1.18), and answers its questions.
 
-What OpenCode (1.18) asks a person, and how its server is told the answer.
+The events report everything, with the answer's text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Any, Final, cast
@@ -15,315 +15,318 @@ from typing import Any, Final, cast
 from synapse.core.question import Choice, OptionEffect, Question, QuestionKind
 from synapse.core.text import safe_line, safe_lines
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import (
     API_ERROR,
     INTERRUPTED,
+    INTERRUPTED_IN_TERMINAL,
     RATE_LIMITED,
+    SEVERAL_QUESTIONS,
     Record,
-    Saying,
     SignalKind,
     SignalReport,
+    TextSoFar,
     failed,
-    items,
     numbered,
-    part,
     position,
     shortened,
-    word,
+    table_at,
+    tables_at,
+    text_at,
 )
 
 _TOO_MANY_REQUESTS: Final = 429
-_END_OF_TIME: Final = 1 << 47
-_ABORTED: Final = {"name": "MessageAbortedError"}
-_QUESTIONS: Final = (
+_LATEST_TIME: Final = 1 << 47
+_ABORTED: Final = "MessageAbortedError"
+_QUESTION_EVENTS: Final = (
     "permission.asked",
     "permission.replied",
     "question.asked",
     "question.replied",
     "question.rejected",
 )
+_TEXT_EVENTS: Final = ("message.part.updated", "message.part.delta")
 _TITLE_BEGIN: Final = "OC | "
 _NO_TITLE: Final = "OpenCode"
 _UNTITLED: Final = re.compile(r"(?:New|Child) session - \d{4}-")
 _LOGO: Final = "█▀▀█ █▀▀█ █▀▀█ █▀▀▄"
-"""A row of the name that its start page is headed with."""
-_TEXTS: Final = ("message.part.updated", "message.part.delta")
-
-
-@dataclass(slots=True)
-class _Conversation:
-    """What is known of one session: the turn that runs, and what its assistant has said in it."""
-
-    turn: str = ""
-    """The id of the user's message."""
-    is_taken: bool = False
-    """The prompt's text was seen."""
-    is_over: bool = False
-    """Its end was told; after an error the server says twice that it is idle."""
-    answer: str = ""
-    """The id of the assistant's last message; a turn with tools has several."""
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-    """The parts of that message."""
-    is_finished: bool = False
-    """That message has come to its own end."""
-    is_rejected: bool = False
-    """A person said no to something in it, which ends it unless they said what to do instead."""
-    error: Record = field(default_factory=dict[str, object])
-    way: Record = field(default_factory=dict[str, object])
-    """The agent and the model that the user's message was for, as its server wants them told."""
-
-
-class Shown(Enum):
-    """Which conversation its terminal shows, beside the one that was last spoken in."""
-
-    SAME = auto()
-    NONE = auto()
-    """Its start page: a person typed `/new`, and the next message begins a conversation."""
-    ANOTHER = auto()
-    """Another one, or it cannot be told which: what is typed goes there."""
-
-
-def conversation_shown(picture: Picture | None, session: str, sessions: Sequence[Record]) -> Shown:
-    """Tell it by the terminal's title and page, since no event does; `sessions` are all that its server knows.
-
-    The title is `OC | ` with that of the conversation; `OpenCode` on the start page, and while that has no title yet.
-    """
-    if picture is None:
-        return Shown.SAME
-    if picture.title.startswith(_TITLE_BEGIN):
-        shown = picture.title.removeprefix(_TITLE_BEGIN)
-        fitting = [one for one in sessions if _is_called(word(one, "title"), shown)]
-        # A person may look at a helper of the conversation.
-        ours = [one for one in fitting if session in (word(one, "id"), word(one, "parentID"))]
-        return Shown.SAME if ours and len(ours) == len(fitting) else Shown.ANOTHER
-    if any(_LOGO in line for line in picture.lines):
-        return Shown.NONE
-    title = next((word(one, "title") for one in sessions if word(one, "id") == session), "")
-    is_untitled = not title or _UNTITLED.match(title) is not None
-    return Shown.SAME if is_untitled or picture.title != _NO_TITLE else Shown.ANOTHER
-
-
-def _is_called(title: str, shown: str) -> bool:
-    """Whether the terminal's title shows this one; a long one is cut."""
-    begin = shown.removesuffix("...").removesuffix("…")
-    return title == shown or (begin != shown and title.startswith(begin))
-
-
-class OpenCodeEvents:
-    """Reads one server's events, in their order."""
-
-    def __init__(self) -> None:
-        self.session = ""
-        """The conversation that was last spoken in, or shown by its server's order; empty before the first."""
-        self.asked: dict[str, Record] = {}
-        """What it asks now, by the id of the request."""
-        self._conversations: dict[str, _Conversation] = {}
-        self._of_agents: set[str] = set()
-        self._saying: Saying | None = None
-
-    def way_of(self, session: str) -> Record:
-        """With which agent and model the last message of a conversation was sent; empty before the first."""
-        return self._conversations.get(session, _Conversation()).way
-
-    def take_saying(self) -> Saying | None:
-        """What it has said so far, once for each time that it has said more."""
-        saying, self._saying = self._saying, None
-        return saying
-
-    def read(self, event: Record) -> SignalReport | None:
-        """Return what an event says of the turn, if anything."""
-        given = part(event, "properties")
-        session = word(given, "sessionID") or word(given, "info", "id")
-        if word(given, "info", "parentID") and word(event, "type").startswith("session."):
-            self._of_agents.add(session)
-        if not session:
-            return None
-        talk = self._conversations.setdefault(session, _Conversation())
-        name = word(event, "type")
-        if name in _QUESTIONS:
-            # Also of a sub-agent: its permissions are asked in the same terminal.
-            return self._read_question(name, given, talk)
-        if session in self._of_agents:
-            return None
-        if name in _TEXTS:
-            return self._read_text(name, given, talk)
-        return self._read(name, given, talk, session)
-
-    def _read(self, name: str, given: Record, talk: _Conversation, session: str) -> SignalReport | None:
-        match name:
-            case "tui.session.select":
-                self.session = session
-            case "session.deleted":
-                self.session = "" if self.session == session else self.session
-            case "message.updated":
-                if word(given, "info", "role") == "user":
-                    self.session = session
-                _note_message(part(given, "info"), talk)
-            case "session.error":
-                talk.error = part(given, "error")
-            case "session.status":
-                return _status(part(given, "status"), talk)
-            case _:
-                pass
-        return None
-
-    def _read_text(self, name: str, given: Record, talk: _Conversation) -> SignalReport | None:
-        before, report = dict(talk.texts), None
-        if name == "message.part.delta":
-            _grow(given, talk)
-        else:
-            report = _part(part(given, "part"), talk)
-        if talk.texts != before and (text := "".join(talk.texts.values())):
-            self._saying = Saying(talk.turn, text)
-        return report
-
-    def _read_question(self, name: str, given: Record, talk: _Conversation) -> SignalReport | None:
-        if name.endswith(".asked"):
-            self.asked[word(given, "id")] = given
-            return _asked(given, talk)
-        self.asked.pop(word(given, "requestID"), None)
-        talk.is_rejected = talk.is_rejected or name == "question.rejected" or word(given, "reply") == "reject"
-        if self.asked:
-            # It asks several things, one after the other.
-            return _asked(next(iter(self.asked.values())), talk)
-        return _report(SignalKind.WORKING, "its server says that the question was answered", turn=talk.turn)
-
-
-def _note_message(info: Record, talk: _Conversation) -> None:
-    if word(info, "role") == "user":
-        if word(info, "id") != talk.turn:
-            talk.turn, talk.is_taken, talk.is_over, talk.is_rejected = word(info, "id"), False, False, False
-            talk.answer, talk.error = "", {}
-            talk.texts.clear()
-        talk.way = _way(info) or talk.way
-    elif word(info, "parentID") == talk.turn:
-        if word(info, "id") != talk.answer:
-            talk.answer = word(info, "id")
-            talk.texts.clear()
-        talk.error = part(info, "error") or talk.error
-        talk.is_finished = bool(word(info, "finish"))
-
-
-def _part(given: Record, talk: _Conversation) -> SignalReport | None:
-    if word(given, "type") != "text" or given.get("synthetic") is True:
-        return None
-    message, text = word(given, "messageID"), word(given, "text")
-    if message == talk.answer:
-        talk.texts[word(given, "id")] = text
-    elif message == talk.turn and not talk.is_taken:
-        talk.is_taken = True
-        return _report(SignalKind.SUBMITTED, "its server has the prompt", text, talk.turn)
-    return None
-
-
-def _grow(given: Record, talk: _Conversation) -> None:
-    # What it thinks comes in the same way; only parts that were begun as text are part of the answer.
-    known = word(given, "partID")
-    if word(given, "messageID") == talk.answer and known in talk.texts and word(given, "field") == "text":
-        talk.texts[known] += word(given, "delta")
-
-
-def _status(status: Record, talk: _Conversation) -> SignalReport | None:
-    match word(status, "type"):
-        case "busy":
-            return _report(SignalKind.WORKING, "its server says that it works", turn=talk.turn)
-        case "retry":
-            heard = f"its server tries again{_at(status.get('next'))}: {shortened(word(status, 'message'))}"
-            return _report(SignalKind.WORKING, heard, turn=talk.turn)
-        case "idle" if talk.turn and not talk.is_over:
-            return _ended(talk)
-        case _:
-            return None
-
-
-def _at(milliseconds: object) -> str:
-    if not isinstance(milliseconds, int) or not 0 < milliseconds < _END_OF_TIME:
-        return ""
-    return f" at {datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _ended(talk: _Conversation) -> SignalReport:
-    talk.is_over = True
-    if talk.error:
-        return _failure(talk.error, talk.turn)
-    if talk.answer and not talk.is_finished:
-        # It is aborted without an error while it waits to try again.
-        return _failure(_ABORTED, talk.turn)
-    text = "".join(talk.texts.values())
-    if talk.is_rejected and not text:
-        heard = "its server says that it is done: a person said no"
-        return failed(Source.SIGNAL, INTERRUPTED, "a person said no, which ended the turn", heard=heard, turn=talk.turn)
-    return _report(SignalKind.ANSWERED, "its server says that it is done", text, talk.turn)
-
-
-def _failure(error: Record, turn: str) -> SignalReport:
-    if word(error, "name") == "MessageAbortedError":
-        heard = "its server says that the turn was aborted"
-        return failed(Source.SIGNAL, INTERRUPTED, "it was interrupted in its terminal", heard=heard, turn=turn)
-    note = word(error, "data", "message") or word(error, "name")
-    is_limit = part(error, "data").get("statusCode") == _TOO_MANY_REQUESTS
-    heard = f"its server says that it failed: {shortened(note)}"
-    return failed(Source.SIGNAL, RATE_LIMITED if is_limit else API_ERROR, note, heard=heard, turn=turn)
-
-
-def _asked(given: Record, talk: _Conversation) -> SignalReport:
-    question = read_question(given)
-    asked = f"{word(given, 'permission')}: {question.detail}" if word(given, "permission") else question.title
-    heard = f"its server says what it asks: {shortened(asked)}"
-    return SignalReport(
-        told=SignalKind.WAITING, source=Source.SIGNAL, detail=heard, text=asked, turn=talk.turn, question=question
-    )
-
-
-def _way(info: Record) -> Record:
-    model = {key: word(info, "model", key) for key in ("providerID", "modelID")}
-    told: dict[str, object] = {"agent": word(info, "agent"), "model": model if all(model.values()) else ""}
-    told["variant"] = word(info, "model", "variant")
-    return {key: value for key, value in told.items() if value}
-
-
-def _report(told: SignalKind, heard: str, text: str = "", turn: str = "") -> SignalReport:
-    return SignalReport(told=told, source=Source.SIGNAL, detail=heard, text=text, turn=turn)
-
-
+"""A row of the name at the top of its start page."""
 _REPLIES: Final = (
     ("once", "Allow once", OptionEffect.ALLOW),
     ("always", "Allow always", OptionEffect.ALLOW_ALWAYS),
     ("reject", "Reject", OptionEffect.DENY),
 )
-_ONLY_THERE: Final = "it asks several things at once: answer them in its terminal"
+"""The replies to a permission request, with the labels of its TUI."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """One conversation: the turn that runs, and the assistant's messages in it."""
+
+    turn: str = ""
+    """The id of the user's message."""
+    is_submitted: bool = False
+    """The prompt's text was reported."""
+    is_over: bool = False
+    """Its end was reported; after an error the server says twice that it is idle."""
+    answer: str = ""
+    """The id of the assistant's last message; a turn with tools has several."""
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """The parts of that message."""
+    is_finished: bool = False
+    """That message came to its regular end."""
+    is_rejected: bool = False
+    """A person denied something in the turn, which ends it unless they said what to do instead."""
+    error: Record = field(default_factory=dict[str, object])
+    way: Record = field(default_factory=dict[str, object])
+    """The agent and the model of the user's message, as its server expects them in a request."""
+
+
+class ShownConversation(Enum):
+    """Which conversation its terminal shows, compared with the one of the last message."""
+
+    SAME = auto()
+    NONE = auto()
+    """Its start page: a person typed `/new`, and the next message begins a conversation."""
+    ANOTHER = auto()
+    """Another one, or an unknown one: typed text goes there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What its server is to be asked, so that it has the answer."""
+class ReplyRequest:
+    """The HTTP request that gives its server the answer to a question."""
 
     path: str
     body: Mapping[str, Any]
 
 
+class OpenCodeEvents:
+    """Reads the events of one server, in order."""
+
+    def __init__(self) -> None:
+        self.session = ""
+        """The conversation of the last message, or the one that its server selected; empty before the first."""
+        self.asked: dict[str, Record] = {}
+        """Its open questions, by the id of the request."""
+        self._sessions: dict[str, _Session] = {}
+        self._of_sub_agents: set[str] = set()
+        self._new_text: TextSoFar | None = None
+
+    def way_of(self, session: str) -> Record:
+        """Return the agent and the model of a conversation's last message; empty before the first."""
+        return self._sessions.get(session, _Session()).way
+
+    def take_text(self) -> TextSoFar | None:
+        """Return the text of the running turn if it has grown since the last call."""
+        new_text, self._new_text = self._new_text, None
+        return new_text
+
+    def read(self, event: Record) -> SignalReport | None:
+        """Return the report of an event; None if it is not about the turn."""
+        name, given = text_at(event, "type"), table_at(event, "properties")
+        session_id = text_at(given, "sessionID") or text_at(given, "info", "id")
+        if text_at(given, "info", "parentID") and name.startswith("session."):
+            self._of_sub_agents.add(session_id)
+        if not session_id:
+            return None
+        session = self._sessions.setdefault(session_id, _Session())
+        if name in _QUESTION_EVENTS:
+            # Also those of a sub-agent: its permissions are asked in the same terminal.
+            return self._read_question(name, given, session)
+        if session_id in self._of_sub_agents:
+            return None
+        if name in _TEXT_EVENTS:
+            return self._read_text(name, given, session)
+        return self._read_turn(name, given, session, session_id)
+
+    def _read_turn(self, name: str, given: Record, session: _Session, session_id: str) -> SignalReport | None:
+        match name:
+            case "tui.session.select":
+                self.session = session_id
+            case "session.deleted":
+                self.session = "" if self.session == session_id else self.session
+            case "message.updated":
+                if text_at(given, "info", "role") == "user":
+                    self.session = session_id
+                _note_message(table_at(given, "info"), session)
+            case "session.error":
+                session.error = table_at(given, "error")
+            case "session.status":
+                return _status(table_at(given, "status"), session)
+            case _:
+                pass
+        return None
+
+    def _read_text(self, name: str, given: Record, session: _Session) -> SignalReport | None:
+        before, report = dict(session.texts), None
+        if name == "message.part.delta":
+            _grow(given, session)
+        else:
+            report = _note_part(table_at(given, "part"), session)
+        if session.texts != before and (text := "".join(session.texts.values())):
+            self._new_text = TextSoFar(session.turn, text)
+        return report
+
+    def _read_question(self, name: str, given: Record, session: _Session) -> SignalReport | None:
+        if name.endswith(".asked"):
+            self.asked[text_at(given, "id")] = given
+            return _asked(given, session)
+        self.asked.pop(text_at(given, "requestID"), None)
+        session.is_rejected = session.is_rejected or name == "question.rejected" or text_at(given, "reply") == "reject"
+        if self.asked:
+            # It asks several questions, one after the other.
+            return _asked(next(iter(self.asked.values())), session)
+        return _report(SignalKind.WORKING, "its server says that the question was answered", turn=session.turn)
+
+
+def conversation_shown(picture: Picture | None, session: str, sessions: Sequence[Record]) -> ShownConversation:
+    """Return which conversation the terminal shows; `sessions` are all that its server knows.
+
+    No event reports it, so the title and the page decide. The title is `OC | ` and that of the conversation; it is
+    `OpenCode` on the start page, and while the conversation has no title yet.
+    """
+    if picture is None:
+        return ShownConversation.SAME
+    if picture.title.startswith(_TITLE_BEGIN):
+        shown = picture.title.removeprefix(_TITLE_BEGIN)
+        matching = [one for one in sessions if _is_titled(text_at(one, "title"), shown)]
+        # A person may look at a sub-agent of the conversation.
+        ours = [one for one in matching if session in (text_at(one, "id"), text_at(one, "parentID"))]
+        return ShownConversation.SAME if ours and len(ours) == len(matching) else ShownConversation.ANOTHER
+    if any(_LOGO in line for line in picture.lines):
+        return ShownConversation.NONE
+    title = next((text_at(one, "title") for one in sessions if text_at(one, "id") == session), "")
+    is_untitled = not title or _UNTITLED.match(title) is not None
+    return ShownConversation.SAME if is_untitled or picture.title != _NO_TITLE else ShownConversation.ANOTHER
+
+
 def read_question(request: Record) -> Question:
-    """The question of a request, `permission.asked` or `question.asked`."""
+    """Return the question of a request, `permission.asked` or `question.asked`."""
     return _choice(request) if "questions" in request else _permission(request)
 
 
-def reply_to(request: Record, choice: Choice) -> Reply | None:
-    """How the choice is told to its server; None when that has no words for it."""
+def reply_to(request: Record, choice: Choice) -> ReplyRequest | None:
+    """Return the request that tells its server the choice; None if its server has no way to express it."""
     if "questions" not in request:
         place = position(choice.option, len(_REPLIES))
         body = None if place is None else {"reply": _REPLIES[place][0]}
-        return None if body is None else Reply(f"/permission/{word(request, 'id')}/reply", body)
+        return None if body is None else ReplyRequest(f"/permission/{text_at(request, 'id')}/reply", body)
     answer = _answer(request, choice)
-    return Reply(f"/question/{word(request, 'id')}/reply", {"answers": [[answer]]}) if answer else None
+    return ReplyRequest(f"/question/{text_at(request, 'id')}/reply", {"answers": [[answer]]}) if answer else None
+
+
+def _note_message(info: Record, session: _Session) -> None:
+    if text_at(info, "role") == "user":
+        if text_at(info, "id") != session.turn:
+            session.turn, session.answer, session.error = text_at(info, "id"), "", {}
+            session.is_submitted = session.is_over = session.is_rejected = False
+            session.texts.clear()
+        session.way = _way(info) or session.way
+    elif text_at(info, "parentID") == session.turn:
+        if text_at(info, "id") != session.answer:
+            session.answer = text_at(info, "id")
+            session.texts.clear()
+        session.error = table_at(info, "error") or session.error
+        session.is_finished = bool(text_at(info, "finish"))
+
+
+def _note_part(given: Record, session: _Session) -> SignalReport | None:
+    if text_at(given, "type") != "text" or given.get("synthetic") is True:
+        return None
+    message, text = text_at(given, "messageID"), text_at(given, "text")
+    if message == session.answer:
+        session.texts[text_at(given, "id")] = text
+    elif message == session.turn and not session.is_submitted:
+        session.is_submitted = True
+        return _report(SignalKind.SUBMITTED, "its server has the prompt", text, session.turn)
+    return None
+
+
+def _grow(given: Record, session: _Session) -> None:
+    # Thoughts come as deltas too; only parts that began as text belong to the answer.
+    part_id = text_at(given, "partID")
+    if text_at(given, "messageID") == session.answer and part_id in session.texts and text_at(given, "field") == "text":
+        session.texts[part_id] += text_at(given, "delta")
+
+
+def _status(status: Record, session: _Session) -> SignalReport | None:
+    match text_at(status, "type"):
+        case "busy":
+            return _report(SignalKind.WORKING, "its server says that it works", turn=session.turn)
+        case "retry":
+            detail = f"its server tries again{_at(status.get('next'))}: {shortened(text_at(status, 'message'))}"
+            return _report(SignalKind.WORKING, detail, turn=session.turn)
+        case "idle" if session.turn and not session.is_over:
+            return _ended(session)
+        case _:
+            return None
+
+
+def _at(milliseconds: object) -> str:
+    if not isinstance(milliseconds, int) or not 0 < milliseconds < _LATEST_TIME:
+        return ""
+    return f" at {datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _ended(session: _Session) -> SignalReport:
+    session.is_over = True
+    if session.error:
+        return _failure(session.error, session.turn)
+    if session.answer and not session.is_finished:
+        # An abort while it waits to try again comes without an error.
+        return _failure({"name": _ABORTED}, session.turn)
+    text = "".join(session.texts.values())
+    if session.is_rejected and not text:
+        note, detail = "a person said no, which ended the turn", "its server says that it is done: a person said no"
+        return failed(Source.SIGNAL, INTERRUPTED, note, detail=detail, turn=session.turn)
+    return _report(SignalKind.ANSWERED, "its server says that it is done", text, session.turn)
+
+
+def _failure(error: Record, turn: str) -> SignalReport:
+    if text_at(error, "name") == _ABORTED:
+        detail = "its server says that the turn was aborted"
+        return failed(Source.SIGNAL, INTERRUPTED, INTERRUPTED_IN_TERMINAL, detail=detail, turn=turn)
+    note = text_at(error, "data", "message") or text_at(error, "name")
+    is_limit = table_at(error, "data").get("statusCode") == _TOO_MANY_REQUESTS
+    detail = f"its server says that it failed: {shortened(note)}"
+    return failed(Source.SIGNAL, RATE_LIMITED if is_limit else API_ERROR, note, detail=detail, turn=turn)
+
+
+def _asked(given: Record, session: _Session) -> SignalReport:
+    question = read_question(given)
+    asked = f"{text_at(given, 'permission')}: {question.detail}" if text_at(given, "permission") else question.title
+    report = _report(SignalKind.WAITING, f"its server says what it asks: {shortened(asked)}", asked, session.turn)
+    return replace(report, question=question)
+
+
+def _way(info: Record) -> Record:
+    model = {key: text_at(info, "model", key) for key in ("providerID", "modelID")}
+    way = {
+        "agent": text_at(info, "agent"),
+        "model": model if all(model.values()) else "",
+        "variant": text_at(info, "model", "variant"),
+    }
+    return {key: value for key, value in way.items() if value}
+
+
+def _report(kind: SignalKind, detail: str, text: str = "", turn: str = "") -> SignalReport:
+    return SignalReport(kind=kind, source=Source.SIGNAL, detail=detail, text=text, turn=turn)
+
+
+def _is_titled(title: str, shown: str) -> bool:
+    """Return whether the terminal shows this title; it cuts a long one."""
+    begin = shown.removesuffix("...").removesuffix("…")
+    return title == shown or (begin != shown and title.startswith(begin))
 
 
 def _permission(request: Record) -> Question:
     always = ", ".join(_words(request, "always"))
-    labels = [(f"{label}: {always}" if reply == "always" and always else label, how) for reply, label, how in _REPLIES]
-    title = f"Permission required: {word(request, 'permission') or 'something'}"
+    labels = [
+        (f"{label}: {always}" if reply == "always" and always else label, effect) for reply, label, effect in _REPLIES
+    ]
+    title = f"Permission required: {text_at(request, 'permission') or 'something'}"
     return Question(
-        id=word(request, "id"),
+        id=text_at(request, "id"),
         kind=QuestionKind.PERMISSION,
         title=safe_line(title),
         detail=safe_lines(_about(request)),
@@ -333,35 +336,37 @@ def _permission(request: Record) -> Question:
 
 
 def _about(request: Record) -> str:
-    """What shall be done: the command, or the file with the change."""
-    told = [word(request, "metadata", key) for key in ("command", "filepath", "diff")]
-    return "\n".join(filter(None, told)) or "\n".join(_words(request, "patterns"))
+    """Return what is to be done: the command, or the file with the change."""
+    described = [text_at(request, "metadata", key) for key in ("command", "filepath", "diff")]
+    return "\n".join(filter(None, described)) or "\n".join(_words(request, "patterns"))
 
 
 def _choice(request: Record) -> Question:
-    asked = items(request, "questions")
+    asked = tables_at(request, "questions")
     is_one = len(asked) == 1
-    options = items(asked[0], "options") if is_one else []
-    told = [f"{word(one, 'label')}: {word(one, 'description')}" for one in options if word(one, "description")]
+    options = tables_at(asked[0], "options") if is_one else []
+    described = [
+        f"{text_at(one, 'label')}: {text_at(one, 'description')}" for one in options if text_at(one, "description")
+    ]
     return Question(
-        id=word(request, "id"),
+        id=text_at(request, "id"),
         kind=QuestionKind.CHOICE,
-        title=safe_line(word(asked[0], "question")) if asked else "",
-        detail=safe_lines("\n".join(told if is_one else [word(one, "question") for one in asked])),
-        options=numbered((word(option, "label"), OptionEffect.OTHER) for option in options),
+        title=safe_line(text_at(asked[0], "question")) if asked else "",
+        detail=safe_lines("\n".join(described if is_one else [text_at(one, "question") for one in asked])),
+        options=numbered((text_at(option, "label"), OptionEffect.OTHER) for option in options),
         takes_text=is_one and asked[0].get("custom") is not False,
         source=Source.SIGNAL,
-        hint="" if is_one else _ONLY_THERE,
+        hint="" if is_one else SEVERAL_QUESTIONS,
     )
 
 
 def _answer(request: Record, choice: Choice) -> str:
-    asked = items(request, "questions")
+    asked = tables_at(request, "questions")
     if len(asked) != 1:
         return ""
-    options = items(asked[0], "options")
+    options = tables_at(asked[0], "options")
     place = position(choice.option, len(options))
-    return choice.text if place is None else word(options[place], "label")
+    return choice.text if place is None else text_at(options[place], "label")
 
 
 def _words(request: Record, key: str) -> list[str]:

@@ -1,6 +1,6 @@
-"""What a CLI itself says of its turn, whatever way it came: the value that all readers of signals make.
+"""What a CLI reports about its turn, by hook, transcript or server: the value that all readers of signals return.
 
-The options of a question as a CLI's own signal tells them: people choose by number.
+The helpers below read records of any shape, because a CLI of another version may send others.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from synapse.core.agent import READY, WAITING, WORKING
 from synapse.core.question import Option, OptionEffect, Question
 from synapse.core.text import safe_line
 from synapse.terminal.evidence import Source
+from synapse.terminal.reading import compact
 
 INTERRUPTED: Final = "interrupted"
 API_ERROR: Final = "api_error"
 RATE_LIMITED: Final = "rate_limited"
 """Why a turn ended without an answer."""
 
+INTERRUPTED_IN_TERMINAL: Final = "it was interrupted in its terminal"
+SEVERAL_QUESTIONS: Final = "it asks several things at once: answer them in its terminal"
+
 _LONGEST_DETAIL: Final = 300
+_MOST_OPTIONS: Final = 50
 
 Record = Mapping[str, Any]
-"""A hook's payload, or one line of a transcript."""
+"""A hook's payload, one line of a transcript, or one event of a server."""
 
 
 class SignalKind(StrEnum):
-    """What is said."""
+    """What a signal reports."""
 
     SUBMITTED = "submitted"
     WORKING = "working"
@@ -48,58 +53,58 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalReport:
-    """One thing that a CLI said. `turn` is its own name of the turn, where it has one."""
+    """One report of a CLI. `turn` is the CLI's own id of the turn, if it has one."""
 
-    told: SignalKind
+    kind: SignalKind
     source: Source
     detail: str
-    """For `--explain`: what was heard."""
+    """The report as a sentence, for `--explain`."""
     text: str = ""
-    """The prompt that was taken, what is asked, the answer, or why there is none."""
+    """The submitted prompt, the question, the answer, or why there is none."""
     reason: str = ""
-    """The stable word for a turn that failed."""
+    """The stable code of a turn that failed."""
     turn: str = ""
     question: Question | None = None
-    """What is asked, with WAITING, where the CLI tells it."""
+    """The question, with WAITING, if the CLI reports it."""
 
     @property
     def state(self) -> str:
         """The agent's state from now on."""
-        return _STATES[self.told]
+        return _STATES[self.kind]
 
     def is_about(self, typed: str) -> bool:
-        """True if the prompt that was taken is the text that was typed; CLIs change line breaks and blanks."""
-        return not self.text or _squeezed(typed) in _squeezed(self.text)
+        """Return whether the submitted prompt is the typed text; CLIs change line breaks and blanks."""
+        return not self.text or compact(typed) in compact(self.text)
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
-    """What a CLI has said so far in a turn, whole: the beginning of its answer, unless it says something else later."""
+class TextSoFar:
+    """The whole text of a turn so far: the beginning of its answer, unless the CLI starts another message later."""
 
     turn: str
     text: str
 
 
-def failed(source: Source, reason: str, note: str, *, heard: str, turn: str = "") -> SignalReport:
-    """A turn that ended without an answer."""
-    return SignalReport(told=SignalKind.FAILED, source=source, detail=heard, text=note, reason=reason, turn=turn)
+def failed(source: Source, reason: str, note: str, *, detail: str, turn: str = "") -> SignalReport:
+    """Return the report of a turn that ended without an answer."""
+    return SignalReport(kind=SignalKind.FAILED, source=source, detail=detail, text=note, reason=reason, turn=turn)
 
 
-def word(record: Record, *path: str) -> str:
-    """The text at a path of keys, or an empty one: a CLI of another version may have something else there."""
-    value = part(record, *path[:-1]).get(path[-1])
+def text_at(record: Record, *path: str) -> str:
+    """Return the text at a path of keys, or an empty one."""
+    value = table_at(record, *path[:-1]).get(path[-1])
     return value if isinstance(value, str) else ""
 
 
-def part(record: Record, *path: str) -> Record:
-    """The table at a path of keys, or an empty one."""
+def table_at(record: Record, *path: str) -> Record:
+    """Return the table at a path of keys, or an empty one."""
     for key in path:
         record = _table(record.get(key))
     return record
 
 
-def items(record: Record, key: str) -> list[Record]:
-    """The tables of a list, or none."""
+def tables_at(record: Record, key: str) -> list[Record]:
+    """Return the tables of a list, or none."""
     value = record.get(key)
     if not isinstance(value, list):
         return []
@@ -107,33 +112,22 @@ def items(record: Record, key: str) -> list[Record]:
 
 
 def shortened(text: str) -> str:
-    """One line that fits into a status."""
+    """Return the text as one line that fits into a status."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_DETAIL else f"{line[: _LONGEST_DETAIL - 1]}…"
 
 
 def error_sentence(text: str) -> str:
-    """The sentence in an error of the model's server, which often is JSON."""
+    """Return the sentence in an error of the model's server, which often is JSON."""
     try:
         value: object = json.loads(text)
     except ValueError:
         return text
-    return word(_table(value), "error", "message") or text
-
-
-def _table(value: object) -> Record:
-    return cast("Record", value) if isinstance(value, Mapping) else {}
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
-
-
-_MOST_OPTIONS: Final = 50
+    return text_at(_table(value), "error", "message") or text
 
 
 def numbered(options: Iterable[tuple[str, OptionEffect]]) -> tuple[Option, ...]:
-    """The options with numbers from 1 as their keys, in the order in which the CLI shows them, safe to print."""
+    """Return options with the numbers from 1 as their keys, in the order in which the CLI shows them, safe to print."""
     return tuple(
         Option(key=str(number), label=safe_line(label), leaning=leaning)
         for number, (label, leaning) in enumerate(list(options)[:_MOST_OPTIONS], 1)
@@ -141,5 +135,9 @@ def numbered(options: Iterable[tuple[str, OptionEffect]]) -> tuple[Option, ...]:
 
 
 def position(key: str, count: int) -> int | None:
-    """The place of the option that has this key among `count`; None if none has."""
+    """Return the index of the option with this key among `count` numbered ones; None if there is none."""
     return int(key) - 1 if key.isascii() and key.isdigit() and 1 <= int(key) <= count else None
+
+
+def _table(value: object) -> Record:
+    return cast("Record", value) if isinstance(value, Mapping) else {}

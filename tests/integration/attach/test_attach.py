@@ -25,7 +25,8 @@ from synapse.core.errors import PersonRequired
 from synapse.drivers.pty.person_input import LineRouting
 from synapse.drivers.pty.program import TerminalUsers
 from synapse.drivers.pty.pump import PersonStreams
-from synapse.terminal.screen import Picture, Screen
+from synapse.terminal.picture import Picture
+from synapse.terminal.screen import Screen
 from tests.integration.attach.seat import SHELL_PROMPT, Seat, children, seated
 from tests.integration.pty.terminals import Stage, agent, answer, dummy, line_program, staged
 

@@ -44,7 +44,7 @@ SHARED = Caller(name="shared")
 
 def running() -> int:
     """How many residents there are, shown or not."""
-    return sum("Resident._run" in repr(task.get_coro()) for task in asyncio.all_tasks())
+    return sum("InProcessAgent._run" in repr(task.get_coro()) for task in asyncio.all_tasks())
 
 
 @asynccontextmanager

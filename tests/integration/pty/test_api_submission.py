@@ -35,7 +35,7 @@ class FakeSender:
 
 
 def report(told: SignalKind, text: str = "") -> SignalReport:
-    return SignalReport(told=told, source=Source.SIGNAL, detail="its server says so", text=text)
+    return SignalReport(kind=told, source=Source.SIGNAL, detail="its server says so", text=text)
 
 
 def silent_program() -> Profile:

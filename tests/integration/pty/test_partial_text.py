@@ -12,7 +12,7 @@ import pytest
 from synapse.core.driver import Answered, PartialAnswer, TurnEvent
 from synapse.core.message import text_of
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.report import Saying, SignalKind, SignalReport
+from synapse.terminal.signals.report import SignalKind, SignalReport, TextSoFar
 from tests.integration.pty.terminals import BOUND, Stage, agent, line_program, new_turn, staged
 
 pytestmark = pytest.mark.integration
@@ -54,16 +54,16 @@ class TellingSender:
 
     async def send(self, text: str) -> str:
         self.report(SignalKind.SUBMITTED, text)
-        self._driver.say(Saying("another", "what nobody asked for"))
+        self._driver.say(TextSoFar("another", "what nobody asked for"))
         return "its server took it"
 
     def report(self, told: SignalKind, text: str) -> None:
         self._driver.report(
-            SignalReport(told=told, source=Source.SIGNAL, detail="it says so", text=text, turn="turn-1")
+            SignalReport(kind=told, source=Source.SIGNAL, detail="it says so", text=text, turn="turn-1")
         )
 
     def say(self, text: str) -> None:
-        self._driver.say(Saying("turn-1", text))
+        self._driver.say(TextSoFar("turn-1", text))
 
 
 async def test_a_program_with_an_api_tells_its_own_words_and_those_of_its_turn_only() -> None:

@@ -227,7 +227,7 @@ async def test_a_no_that_ends_the_program_was_taken(tmp_path: Path) -> None:
 def told(question_id: str, word: str = "ask") -> SignalReport:
     about = f"it wants\x1b[2J to\nrun {word}"
     question = Question(id=question_id, kind=QuestionKind.PERMISSION, title="May I?", detail=about)
-    return SignalReport(told=SignalKind.WAITING, source=Source.SIGNAL, detail="its hook asks", question=question)
+    return SignalReport(kind=SignalKind.WAITING, source=Source.SIGNAL, detail="its hook asks", question=question)
 
 
 async def test_what_the_program_tells_of_its_dialog_is_one_question_with_what_is_shown(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ PAINTER = parse_profile(
 
 
 def report(told: SignalKind, text: str = "", *, turn: str = "t1", reason: str = "") -> SignalReport:
-    return SignalReport(told=told, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
+    return SignalReport(kind=told, source=Source.SIGNAL, detail="its hook said so", text=text, turn=turn, reason=reason)
 
 
 async def told_turn(*ends: SignalReport) -> list[TurnEvent]:

@@ -161,14 +161,14 @@ def test_an_agent_whose_cli_does_not_tell_what_it_does_is_noted(synapse: Cli, st
     host = start()
     host.state["sightings"] = [
         {"source": "signal", "state": "", "detail": "degraded: its hooks are off"},
-        {"source": "screen", "state": "ready", "detail": "the prompt is there"},
+        {"source": "screen", "state": "ready", "detail": "the prompt is visible"},
     ]
 
     ran = synapse("doctor")
 
     assert "its hooks are off" in ran.out
     assert "synapse status codex-8120 --explain" in ran.out
-    assert "the prompt is there" not in ran.out
+    assert "the prompt is visible" not in ran.out
 
 
 def test_a_store_whose_lock_somebody_keeps_is_a_problem(

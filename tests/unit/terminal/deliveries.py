@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from synapse.terminal.delivery import Delivery, Intend, Step, Write
 from synapse.terminal.evidence import Look
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
-from synapse.terminal.screen import Picture
 from tests.unit.terminal.scenes import TEXT, look_at, page
 
 PASTE = b"\x1b[200~" + TEXT.encode() + b"\x1b[201~"

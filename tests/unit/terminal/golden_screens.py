@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
+from tests.unit.terminal.bundled import bundled_names
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"
 _FIELD = re.compile(r"# (\w+): ?(.*)")
@@ -16,12 +17,12 @@ FIRM_LINES = {"claude/ready_suggestion": "\u276f r"}
 
 
 def names() -> list[str]:
-    """Every golden screen as `cli/name`."""
-    return sorted(f"{path.parent.name}/{path.stem}" for path in FOLDER.glob("*/*.txt"))
+    """Return every golden screen as `cli/name`; other golden files stand beside the CLIs' folders."""
+    return sorted(f"{cli}/{path.stem}" for cli in bundled_names() for path in (FOLDER / cli).glob("*.txt"))
 
 
 def picture(name: str) -> Picture:
-    """The screen as a picture."""
+    """Return the screen as a picture."""
     lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").split("\n")
     fields: dict[str, str] = {}
     while (field := _FIELD.fullmatch(lines[0])) is not None:

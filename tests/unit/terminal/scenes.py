@@ -7,8 +7,8 @@ from typing import Any
 
 from synapse.core.agent import READY
 from synapse.terminal.evidence import Look
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile, parse_profile
-from synapse.terminal.screen import Picture
 
 COLUMNS, ROWS = 60, 12
 RULE = "─" * COLUMNS

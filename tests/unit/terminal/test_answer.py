@@ -1,10 +1,10 @@
-"""The answer as the screen shows it."""
+"""The answer as the screen shows it, whole at the end and stable while it grows."""
 
 from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.answer import answer_text, count_shown
+from synapse.terminal.answer import StableText, answer_text, count_shown
 from synapse.terminal.screen import Screen
 from tests.unit.terminal.bundled import bundled
 from tests.unit.terminal.golden_screens import picture
@@ -160,7 +160,7 @@ def test_a_short_bare_message_of_several_lines_is_walked_over() -> None:
     assert answer_text([*before[:-1], "1+1", "2+2", "2", "4", ""], "1+1\n2+2", profile, earlier=earlier) == "2\n4"
 
 
-def test_what_an_earlier_message_of_the_same_words_was_told_is_no_answer() -> None:
+def test_the_answer_to_an_earlier_message_of_the_same_text_is_not_ours() -> None:
     profile = quiet_profile(envelope=False)
     before = ["if (x == 5) 77", "77", "x = 6", ""]
     earlier = count_shown(before, "if (x == 5) 77", profile)
@@ -184,3 +184,39 @@ def test_where_the_screen_was_cleared_the_last_place_is_ours() -> None:
 
 def test_with_a_rule_for_the_echo_earlier_places_do_not_matter() -> None:
     assert count_shown(["> 1", "1", "> "], "1", line_profile(envelope=False)) == 0
+
+
+def stable_texts(*shown: str) -> list[str]:
+    stable = StableText()
+    return [stable.receive(text) for text in shown]
+
+
+def test_a_line_is_stable_once_two_looks_show_it() -> None:
+    assert stable_texts("The weather", "The weather is\nfine", "The weather is\nfine", "The weather is\nfine\nnow") == [
+        "",
+        "",
+        "The weather is\nfine",
+        "",
+    ]
+
+
+def test_text_that_moves_is_not_stable() -> None:
+    assert stable_texts("one\n| 1", "one\n/ 2", "one\ntwo\n- 3", "one\ntwo\n| 4") == ["", "one", "", "one\ntwo"]
+
+
+def test_repeated_or_shorter_text_is_no_news() -> None:
+    assert stable_texts("a\nb", "a\nb", "a\nb", "a", "a") == ["", "a\nb", "", "", ""]
+
+
+def test_a_rewritten_text_is_returned_again() -> None:
+    assert stable_texts("Thinking", "Thinking", "The answer", "The answer") == ["", "Thinking", "", "The answer"]
+
+
+def test_a_screen_that_is_rewritten_again_and_again_has_no_stable_text() -> None:
+    shown = [f"page {number}" for number in range(30) for _ in range(2)]
+
+    assert len([text for text in stable_texts(*shown) if text]) < 25
+
+
+def test_blank_screens_and_lone_bullets_have_no_stable_text() -> None:
+    assert stable_texts("", "", "\n\n", "\n\n", "●", "●", "● Aha", "● Aha") == ["", "", "", "", "", "", "", "● Aha"]

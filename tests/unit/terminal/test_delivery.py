@@ -64,7 +64,7 @@ class TestEnter:
         assert delivery.advance(look_at(page("x" + TEXT)), 0.1) == ()
         (step,) = delivery.advance(look_at(page("x" + TEXT)), 2.0)
 
-        assert step == Doubt("the prompt shows something else than the text")
+        assert step == Doubt("the prompt shows other text")
 
     def test_a_person_who_types_before_enter_is_not_overruled(self) -> None:
         delivery = typed_delivery(page_profile(), page())

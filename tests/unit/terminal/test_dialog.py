@@ -1,13 +1,13 @@
-"""Dialogs of the real CLIs are read right: what is asked, what is offered, and what each answer amounts to."""
+"""Dialogs of the real CLIs are read right: the question, the options, and the effect of each."""
 
 from __future__ import annotations
 
 import pytest
 
 from synapse.core.question import Option, OptionEffect, QuestionKind
-from synapse.terminal.dialog import Dialog, leaning_of, read_dialog
+from synapse.terminal.dialog import Dialog, effect_of, read_dialog
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Choosing, Profile, parse_profile
-from synapse.terminal.screen import Picture
 from tests.unit.terminal.bundled import bundled
 from tests.unit.terminal.golden_screens import names, picture
 
@@ -208,7 +208,7 @@ def dialog(name: str) -> Dialog:
 
 
 @pytest.mark.parametrize("name", READ)
-def test_what_a_dialog_asks_and_offers_is_read(name: str) -> None:
+def test_question_and_options_of_a_dialog_are_read(name: str) -> None:
     kind, title, offered, choose = READ[name]
 
     found = dialog(name)
@@ -256,7 +256,7 @@ def test_a_menu_that_a_person_opened_asks_nothing(name: str) -> None:
         ("copilot/dialog_permission", "Make a file\n  touch made-by-tool.txt"),
     ],
 )
-def test_what_it_is_about_is_shown_without_frames_and_tips(name: str, detail: str) -> None:
+def test_the_detail_of_a_dialog_has_no_frames_and_tips(name: str, detail: str) -> None:
     assert dialog(name).detail == detail
 
 
@@ -274,7 +274,9 @@ def test_what_it_is_about_is_shown_without_frames_and_tips(name: str, detail: st
         ("codex/dialog_question", 0, None),
     ],
 )
-def test_what_is_highlighted_and_where_words_go_is_seen(name: str, marked: int | None, text_option: int | None) -> None:
+def test_the_highlighted_option_and_the_one_for_free_text_are_seen(
+    name: str, marked: int | None, text_option: int | None
+) -> None:
     found = dialog(name)
 
     assert (found.marked, found.text_option) == (marked, text_option)
@@ -348,11 +350,11 @@ def test_another_command_is_another_dialog() -> None:
         ("Don't trust", DENY),
     ],
 )
-def test_what_an_option_amounts_to_is_told_by_its_label(label: str, leaning: OptionEffect) -> None:
-    assert leaning_of(label) is leaning
+def test_the_effect_of_an_option_is_read_from_its_label(label: str, leaning: OptionEffect) -> None:
+    assert effect_of(label) is leaning
 
 
-def test_of_a_dialog_that_no_rule_reads_its_region_is_shown() -> None:
+def test_a_dialog_without_title_and_options_shows_its_region() -> None:
     rule = {"name": "ask", "region": "bottom", "every": ["proceed"]}
     profile = parse_profile({"command": ["x"], "regions": {"bottom": {"last": 2}}, "dialogs": [rule]}, "x")
 

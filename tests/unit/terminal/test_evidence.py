@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
 from synapse.terminal.evidence import Evidence, Source
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from tests.unit.terminal.scenes import dialog_page, line_profile, page, page_profile, quiet_profile, screen_of
 
 HELP = screen_of("a page that no rule knows", bracketed_paste=True)
@@ -38,7 +38,7 @@ def test_a_program_of_which_nothing_is_known_is_starting() -> None:
         (replace(page(), program_status="a word of the future"), READY, Source.SCREEN),
     ],
 )
-def test_the_screen_tells_the_state(picture: Picture, state: str, source: Source) -> None:
+def test_the_screen_shows_the_state(picture: Picture, state: str, source: Source) -> None:
     evidence = Evidence(page_profile(), 0.0)
 
     evidence.look(picture, quiet_for=9.0, now=10.0)
@@ -65,7 +65,7 @@ def test_without_its_prompt_a_line_program_works_and_of_any_other_nothing_is_kno
     assert lines.look(screen_of("some output"), quiet_for=9.0, now=2.0).state == WORKING
 
 
-def test_half_a_frame_says_nothing() -> None:
+def test_half_a_frame_is_no_evidence() -> None:
     evidence = Evidence(page_profile(), 0.0)
     evidence.look(AT_WORK, quiet_for=9.0, now=1.0)
 
@@ -94,7 +94,7 @@ def test_the_more_trusted_source_wins() -> None:
     assert (evidence.verdict.state, evidence.verdict.why) == (EXITED, "status 1")
 
 
-def test_a_title_that_says_nothing_more_leaves_it_to_the_screen() -> None:
+def test_once_the_title_matches_no_rule_the_screen_counts() -> None:
     evidence = Evidence(page_profile(), 0.0)
     evidence.look(page(title="◐ busy"), quiet_for=9.0, now=1.0)
 
@@ -111,7 +111,7 @@ def test_since_is_when_the_state_began_not_when_it_was_seen_again() -> None:
     assert [claim.at for claim in evidence.claims if claim.source is Source.SCREEN] == [1.0]
 
 
-def test_the_claims_are_listed_with_the_most_trusted_first() -> None:
+def test_claims_are_listed_with_the_most_trusted_first() -> None:
     evidence = Evidence(page_profile(), 0.0)
     evidence.look(page(title="◐ busy"), quiet_for=9.0, now=1.0)
     evidence.report(Source.SIGNAL, WORKING, "PreToolUse", 2.0)
@@ -167,7 +167,7 @@ def told(source: Source, state: str, at: float) -> Evidence:
 
 
 @pytest.mark.parametrize("source", [Source.SIGNAL, Source.TRANSCRIPT])
-def test_what_the_program_says_of_itself_wins_over_its_screen(source: Source) -> None:
+def test_a_report_of_the_program_wins_over_its_screen(source: Source) -> None:
     evidence = told(source, WORKING, 2.0)
 
     evidence.look(page(), quiet_for=9.0, now=60.0)
@@ -175,7 +175,7 @@ def test_what_the_program_says_of_itself_wins_over_its_screen(source: Source) ->
     assert (evidence.verdict.state, evidence.verdict.source) == (WORKING, source)
 
 
-def test_of_signal_and_transcript_the_later_word_counts() -> None:
+def test_of_signal_and_transcript_the_later_report_counts() -> None:
     evidence = told(Source.SIGNAL, WORKING, 2.0)
 
     evidence.report(Source.TRANSCRIPT, READY, "interrupted", 3.0)
@@ -234,7 +234,7 @@ def test_a_signal_that_it_waits_lasts_until_it_is_seen_to_go_on() -> None:
     assert evidence.verdict.state == WORKING
 
 
-def test_the_end_of_the_process_wins_over_every_word() -> None:
+def test_the_end_of_the_process_wins_over_every_report() -> None:
     evidence = told(Source.SIGNAL, WORKING, 2.0)
 
     evidence.exited("it ended", 3.0)

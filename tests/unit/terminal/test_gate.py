@@ -1,4 +1,4 @@
-"""Before the first byte: what is not known to be safe is not done."""
+"""Nothing is typed unless it is known to be safe."""
 
 from __future__ import annotations
 
@@ -185,11 +185,11 @@ class TestSending:
             (look_at(page(updating=True), quiet_for=0.2), "the program is painting"),
         ],
     )
-    def test_what_is_not_known_to_be_safe_is_not_sent(self, look: Look, why: str) -> None:
+    def test_nothing_is_sent_by_an_api_unless_it_is_known_to_be_safe(self, look: Look, why: str) -> None:
         closed = shut_for_sending(look, page_profile())
 
         assert closed is not None
         assert closed.why.startswith(why)
 
-    def test_what_a_person_has_in_the_prompt_is_not_touched_by_it(self) -> None:
+    def test_a_message_sent_by_an_api_does_not_need_an_empty_prompt(self) -> None:
         assert shut_for_sending(look_at(page("half a line"), draft=Draft.TYPED), page_profile()) is None

@@ -1,4 +1,4 @@
-"""A profile is data, and a mistake in it is told with the key's path."""
+"""A profile is data, and an error in it names the key's path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from synapse.core.errors import InvalidProfile
 from synapse.core.question import QuestionKind
-from synapse.terminal.profile import LINE_LIMIT_BYTES, Style, Times, parse_profile
+from synapse.terminal.profile import LINE_LIMIT_BYTES, Times, TypingStyle, parse_profile
 from tests.unit.terminal.bundled import bundled, bundled_names
 
 PORTS = {
@@ -91,7 +91,7 @@ def test_every_part_of_a_profile_is_read() -> None:
         (9000, 9001),
     )
     assert (profile.install_hint, profile.limit_bytes, profile.clear_keys) == ("make tool", 10, b"\x01\x0b")
-    assert (profile.typing.style, profile.typing.enter, profile.typing.newline) == (Style.PASTE, b"\x1b\r", "|")
+    assert (profile.typing.style, profile.typing.enter, profile.typing.newline) == (TypingStyle.PASTE, b"\x1b\r", "|")
     assert (profile.interrupt.keys, profile.interrupt.pause) == ((b"\x1b", b"\x1b"), 0.5)
     assert profile.times == Times(quiet=1.0, proof=2.5)
     assert profile.regions["box"].last == 3
@@ -139,7 +139,7 @@ def test_every_part_of_a_profile_is_read() -> None:
         ({"regions": {"box": {"betwen": "x"}}}, "there is no key regions.box.betwen"),
     ],
 )
-def test_a_mistake_is_told_with_the_path_of_its_key(fields: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_path_of_its_key(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidProfile, match=rf"profile 'tool': {message}") as caught:
         parse_profile({"command": ["tool"], **fields} if fields else {}, "tool")
 
@@ -167,7 +167,7 @@ def test_a_bundled_profile_can_be_used(name: str) -> None:
 def test_the_real_clis_are_pasted_into_and_never_sent_a_signal(name: str) -> None:
     profile = bundled(name)
 
-    assert profile.typing.style is Style.PASTE
+    assert profile.typing.style is TypingStyle.PASTE
     assert profile.typing.paste_marks
     assert profile.interrupt.signal == ""
     assert set(profile.interrupt.keys) == {b"\x1b"}
@@ -197,7 +197,7 @@ def test_a_dialog_has_a_kind_and_a_way_to_be_answered_that_are_known(dialog: dic
         parse_profile(table, "x")
 
 
-def test_a_dialog_that_says_no_more_asks_for_a_permission_and_is_answered_in_the_terminal() -> None:
+def test_a_dialog_rule_without_kind_and_keys_is_a_permission_to_answer_in_the_terminal() -> None:
     profile = parse_profile({"command": ["x"], "dialogs": [{"name": "ask", "every": ["a"]}]}, "x")
 
     assert (profile.dialogs[0].kind, profile.dialogs[0].choose) == (QuestionKind.PERMISSION, "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.terminal.screen import PLAIN_TERMINAL, Picture, Screen
+from synapse.terminal.picture import Picture
+from synapse.terminal.screen import PLAIN_TERMINAL, Screen
 from synapse.terminal.theme import Theme
 
 
@@ -50,7 +51,7 @@ def test_modes_that_are_switched_off_again_are_off() -> None:
         ("▸ typed", "▸ typed"),
     ],
 )
-def test_what_is_painted_faint_is_told_apart_on_the_cursor_s_line(painted: str, firm: str) -> None:
+def test_faint_text_is_left_out_of_the_firm_line(painted: str, firm: str) -> None:
     assert screen_after(painted.encode()).picture().firm_line == firm
 
 
@@ -129,7 +130,7 @@ def test_broken_utf_8_is_not_an_error() -> None:
     assert "bad" in screen_after(b"\xff\xfe\x80 bad \xe3\x81").picture().lines[0]
 
 
-def test_a_program_that_tells_its_status_is_heard() -> None:
+def test_a_picture_has_the_status_that_the_program_reports() -> None:
     screen = screen_after(b"\x1b]7501;app=codex:state=working\x1b\\")
     assert screen.picture().program_status == "working"
 
@@ -153,7 +154,7 @@ def test_a_program_that_asks_whether_its_status_is_wanted_gets_the_question_back
         (Theme.NONE, b"", b"", b""),
     ],
 )
-def test_a_program_that_asks_for_the_colours_is_told_the_theme(
+def test_a_program_that_queries_the_colours_gets_the_theme(
     theme: Theme, foreground: bytes, background: bytes, scheme: bytes
 ) -> None:
     screen = Screen(40, 8, theme=theme)

@@ -1,4 +1,4 @@
-"""Light or dark, by what a terminal answers."""
+"""The theme is read from a terminal's answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from synapse.terminal.theme import Theme, theme_in
         (b"\x1b]10;rgb:ffff/ffff/ffff\x07", Theme.NONE),
     ],
 )
-def test_the_background_that_a_terminal_tells_is_light_or_dark(reply: bytes, theme: Theme) -> None:
+def test_the_background_that_a_terminal_reports_is_light_or_dark(reply: bytes, theme: Theme) -> None:
     assert theme_in(reply) is theme
 
 
 @pytest.mark.parametrize("theme", [Theme.DARK, Theme.LIGHT])
-def test_what_an_emulator_tells_is_read_as_its_theme(theme: Theme) -> None:
+def test_the_theme_is_read_from_the_answer_of_an_emulator(theme: Theme) -> None:
     _, background = theme.colours
     assert background is not None
 

@@ -1,4 +1,4 @@
-"""When an agent has answered."""
+"""When a turn is over, and when an interrupt that was missed is repeated: never into anything but work."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from synapse.core.agent import READY, STARTING, WAITING, WORKING
+from synapse.terminal.evidence import Look
 from synapse.terminal.profile import Profile
-from synapse.terminal.turn import Settled, TurnTracker, Waiting, Working
+from synapse.terminal.turn import MOST_PRESSES, PATIENCE, InterruptRetry, Settled, TurnTracker, Waiting, Working
 from tests.unit.terminal.scenes import (
     dialog_page,
     line_profile,
@@ -19,6 +20,7 @@ from tests.unit.terminal.scenes import (
     screen_of,
 )
 
+STILL_WORKING = look_at(page(), WORKING)
 AT_WORK = look_at(page(status="esc to interrupt"), WORKING, quiet_for=0.0)
 
 
@@ -70,7 +72,7 @@ def test_a_dialog_is_waited_out() -> None:
     assert isinstance(tracker.advance(look_at(page(), quiet_for=0.6), 902.0)[0], Settled)
 
 
-def test_another_dialog_is_told_anew() -> None:
+def test_another_dialog_is_another_step() -> None:
     tracker = worked(page_profile())
     tracker.advance(look_at(dialog_page(), WAITING, dialog="permission"), 1.0)
 
@@ -97,7 +99,7 @@ def test_a_person_who_types_their_next_line_does_not_prolong_the_turn() -> None:
         look_at(page(), STARTING),
     ],
 )
-def test_what_is_not_known_ends_nothing(look: object) -> None:
+def test_an_unknown_state_does_not_end_the_turn(look: object) -> None:
     tracker = worked(page_profile())
 
     assert tracker.advance(look, 50.0) == ()  # type: ignore[arg-type]  # pytest hands it on as an object
@@ -140,9 +142,53 @@ def test_work_that_the_delivery_saw_counts() -> None:
     assert isinstance(end, Settled)
 
 
-def test_a_program_that_says_itself_that_it_is_done_is_believed_sooner() -> None:
+def test_a_turn_settles_sooner_if_the_program_reports_its_status() -> None:
     tracker = worked(page_profile())
 
     (end,) = tracker.advance(look_at(replace(page(), program_status="done"), quiet_for=0.15), 5.0)
 
     assert isinstance(end, Settled)
+
+
+def test_an_interrupt_is_not_repeated_before_it_was_pressed() -> None:
+    retry = InterruptRetry()
+
+    assert retry.deadline is None
+    assert not retry.is_due(STILL_WORKING, 100.0)
+
+
+def test_an_interrupt_is_repeated_while_the_program_goes_on_working() -> None:
+    retry = InterruptRetry()
+    retry.pressed(10.0)
+
+    assert retry.deadline == 10.0 + PATIENCE
+    assert not retry.is_due(STILL_WORKING, 10.0 + PATIENCE - 0.1)
+    assert retry.is_due(STILL_WORKING, 10.0 + PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [look_at(page(), READY), look_at(page(), WAITING), look_at(dialog_page(), WORKING, dialog="permission")],
+    ids=["ready", "waiting", "dialog"],
+)
+def test_an_interrupt_is_not_repeated_once_the_program_does_anything_else(look: Look) -> None:
+    retry = InterruptRetry()
+    retry.pressed(10.0)
+
+    assert not retry.is_due(look, 10.0 + PATIENCE)
+    assert not retry.is_due(STILL_WORKING, 10.0 + 2 * PATIENCE)
+
+
+def test_an_interrupt_is_repeated_a_few_times_only() -> None:
+    retry = InterruptRetry()
+    presses, now = 1, 10.0
+    retry.pressed(now)
+
+    while retry.deadline is not None:
+        now = retry.deadline
+        assert retry.is_due(STILL_WORKING, now)
+        retry.pressed(now)
+        presses += 1
+
+    assert presses == MOST_PRESSES
+    assert not retry.is_due(STILL_WORKING, now + 100)

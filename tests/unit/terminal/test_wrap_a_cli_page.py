@@ -20,7 +20,7 @@ from synapse.terminal.profile import (
     ScreenRule,
     Signals,
     Times,
-    Typing,
+    TypingRule,
     parse_profile,
 )
 
@@ -40,7 +40,7 @@ def test_an_example_of_the_page_can_be_used(example: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [Profile, Typing, Interrupt, Times, Region, PromptRule, ScreenRule, DialogRule, AnswerRule, Signals]
+    "shape", [Profile, TypingRule, Interrupt, Times, Region, PromptRule, ScreenRule, DialogRule, AnswerRule, Signals]
 )
 def test_every_key_is_in_the_long_example(shape: type[Any]) -> None:
     written = set(re.findall(r"^(?:# )?(\w+) = ", EXAMPLES[-1], re.MULTILINE))

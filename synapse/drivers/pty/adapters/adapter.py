@@ -19,8 +19,8 @@ from synapse.core.message import Json
 from synapse.core.question import Choice
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
-from synapse.terminal.signals.report import Record, Saying, SignalReport
+from synapse.terminal.picture import Picture
+from synapse.terminal.signals.report import Record, SignalReport, TextSoFar
 
 _HELP_SECONDS: Final = 15.0
 _MAX_REMEMBERED: Final = 50
@@ -105,7 +105,7 @@ class Listener(Protocol):
 
     def report(self, report: SignalReport) -> None: ...
 
-    def say(self, saying: Saying) -> None:
+    def say(self, saying: TextSoFar) -> None:
         """Take what the CLI has said so far in its turn."""
         ...
 

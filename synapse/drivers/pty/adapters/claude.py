@@ -24,7 +24,7 @@ from synapse.drivers.pty.adapters.transcript import Tail, Ticker, last_records, 
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.claude import GO_ON, hook_answer
-from synapse.terminal.signals.report import Record, SignalKind, SignalReport, word
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
 
 _LOOK_SECONDS: Final = 0.1
 _END_LOOK_SECONDS: Final = 0.02
@@ -134,9 +134,9 @@ class ClaudeSignals:
         report = claude.read_hook(payload, f"{self._launch.new_session}-{self._hook_count}")
         if report is None:
             return None
-        if report.told is SignalKind.WAITING:
+        if report.kind is SignalKind.WAITING:
             return self._hold(payload, report)
-        if report.told is SignalKind.SUBMITTED:
+        if report.kind is SignalKind.SUBMITTED:
             self._begin(payload, report)
         else:
             self._finish(report)
@@ -149,7 +149,7 @@ class ClaudeSignals:
             # The hook was slow: the turn is over by now and must not be reported as working.
             return
         self._turn = report.turn
-        transcript = Path(word(payload, "transcript_path"))
+        transcript = Path(text_at(payload, "transcript_path"))
         self._tail, self._last_words = tail_from_now(transcript), claude.LastWords()
         self._report(report)
         for record in last_records(transcript):
@@ -161,7 +161,7 @@ class ClaudeSignals:
 
     def _finish(self, report: SignalReport) -> None:
         self._ended = report.turn
-        if report.told is SignalKind.ANSWERED:
+        if report.kind is SignalKind.ANSWERED:
             # A person's own Stop hook may make Claude go on: then it is not ready, and another Stop follows.
             now = asyncio.get_running_loop().time()
             self._end, self._end_until = report, now + _END_SECONDS
@@ -231,7 +231,7 @@ class ClaudeSignals:
 
     def _report(self, report: SignalReport) -> None:
         self._end = None
-        if report.told is not SignalKind.SUBMITTED:
+        if report.kind is not SignalKind.SUBMITTED:
             self._tail = None
         if self._listener is not None:
             self._listener.report(report)

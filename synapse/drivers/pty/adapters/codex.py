@@ -30,7 +30,7 @@ from synapse.drivers.pty.adapters.transcript import TranscriptFollower, first_re
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
-from synapse.terminal.signals.report import Record, part, word
+from synapse.terminal.signals.report import Record, table_at, text_at
 
 NO_DAEMON: Final = "--no-daemon"
 """Without it Codex uses a shared background server, which lives on after the agent and writes the rollout itself."""
@@ -202,12 +202,12 @@ class CodexSignals:
         return next((path for path in rollouts if self._is_ours(first_record(path))), None)
 
     def _is_ours(self, first: Record) -> bool:
-        is_new = word(first, "timestamp") >= self._launch.started
+        is_new = text_at(first, "timestamp") >= self._launch.started
         return codex.is_conversation(first) and is_new and codex.working_dir(first) == str(self._launch.working_dir)
 
     def _take(self, record: Record) -> None:
         # The rollout of a resumed conversation begins with the earlier turns.
-        if self._listener is None or word(record, "timestamp") < self._launch.started:
+        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
         report = codex.read_record(record)
         if report is not None:
@@ -262,8 +262,8 @@ def would_ask_for_trust(working_dir: Path, codex_home: Path) -> bool:
         config: Record = tomllib.loads((codex_home / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         config = {}
-    projects = part(config, "projects")
-    return not any(part(projects, str(folder)) for folder in folders)
+    projects = table_at(config, "projects")
+    return not any(table_at(projects, str(folder)) for folder in folders)
 
 
 def _codex_home(launch: LaunchContext) -> Path:

@@ -13,7 +13,7 @@ from synapse.core.text import sanitise
 from synapse.drivers.pty.adapters.adapter import NotTaken
 from synapse.net.jsonrpc import Refused, RpcClient, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
-from synapse.terminal.signals.report import Record, Saying, SignalReport, items, part, word
+from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, table_at, tables_at, text_at
 
 _CLIENT_INFO: Final = {"name": "synapse", "title": "Synapse", "version": "1"}
 _PAUSE_SECONDS: Final = 0.2
@@ -36,7 +36,7 @@ class CodexClient:
         socket: Path,
         take: Callable[[SignalReport], None],
         is_over: Callable[[], bool],
-        say: Callable[[Saying], None] = lambda _: None,
+        say: Callable[[TextSoFar], None] = lambda _: None,
     ) -> None:
         self._socket = socket
         self._take = take
@@ -69,7 +69,7 @@ class CodexClient:
             result = await self._rpc.call("turn/start", params)
         except Refused as error:
             raise NotTaken(f"its server refused the message: {sanitise(str(error))}") from error
-        return f"its server began the turn {word(result, 'turn', 'id')}"
+        return f"its server began the turn {text_at(result, 'turn', 'id')}"
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
         """Answer a request of the server; False when it is not open, or cannot be answered with this choice."""
@@ -126,12 +126,12 @@ class CodexClient:
         for thread in threads[-_MAX_THREADS:]:
             with suppress(Refused):
                 result = await rpc.call("thread/read", {"threadId": thread})
-                self._events.note_thread(part(result, "thread"))
+                self._events.note_thread(table_at(result, "thread"))
 
     def _receive(self, message: Record) -> None:
         for report in self._events.read(message):
             self._take(report)
-        if (saying := self._events.take_saying()) is not None:
+        if (saying := self._events.take_text()) is not None:
             self._say(saying)
         self._received.set()
 
@@ -162,7 +162,7 @@ class CodexClient:
 
     async def _catch_up(self, rpc: RpcClient, thread: str) -> None:
         result = await rpc.call("thread/turns/list", {"threadId": thread, "limit": 1, "itemsView": "full"})
-        for turn in items(result, "data"):
+        for turn in tables_at(result, "data"):
             for report in self._events.catch_up(turn):
                 self._take(report)
 

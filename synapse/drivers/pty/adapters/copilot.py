@@ -14,7 +14,7 @@ from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepar
 from synapse.drivers.pty.adapters.transcript import TranscriptFollower, name_session, open_files, shows_open_files
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
-from synapse.terminal.signals.report import Record, word
+from synapse.terminal.signals.report import Record, text_at
 
 _HOLD: Final = "inuse.*.hold"
 _EVENTS: Final = "events.jsonl"
@@ -77,7 +77,7 @@ class CopilotSignals:
         return folder / _EVENTS if folder is not None and (folder / _EVENTS).is_file() else None
 
     def _take(self, record: Record) -> None:
-        if self._listener is None or word(record, "timestamp") < self._launch.started:
+        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
         report = self._events.read(record)
         if report is not None:

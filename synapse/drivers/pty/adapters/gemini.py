@@ -29,7 +29,7 @@ from synapse.drivers.pty.adapters.transcript import (
 )
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.gemini import GeminiChat
-from synapse.terminal.signals.report import Record, SignalKind, word
+from synapse.terminal.signals.report import Record, SignalKind, text_at
 
 _OLD_CONVERSATION: Final = ("--resume", "-r", "--session-file")
 _LOOK_SECONDS: Final = 0.05
@@ -95,7 +95,9 @@ class GeminiSignals:
             self._session = self._opened_session(self._listener)
         if self._path is None and self._session:
             chats = self._chats(f"*{self._session[:8]}*")
-            self._path = next((chat for chat in chats if word(first_record(chat), "sessionId") == self._session), None)
+            self._path = next(
+                (chat for chat in chats if text_at(first_record(chat), "sessionId") == self._session), None
+            )
         return self._path
 
     def _opened_session(self, listener: Listener) -> str:
@@ -118,24 +120,24 @@ class GeminiSignals:
         """Return the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
         before = self._sizes.get(chat, 0)
         folder = hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
-        if size_of(chat) <= before or word(first_record(chat), "projectHash") != folder:
+        if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != folder:
             return ""
         # The first record of a new chat names its session; a resumed session adds its name to its chat again.
         records = Tail(chat, before).read()
-        named = (word(record, "sessionId") or word(record, "$set", "sessionId") for record in records)
+        named = (text_at(record, "sessionId") or text_at(record, "$set", "sessionId") for record in records)
         return next(filter(None, named), "")
 
     def _chats(self, name: str) -> Iterator[Path]:
         return (self._launch.home / ".gemini" / "tmp").glob(f"*/chats/session-{name}.jsonl")
 
     def _take(self, record: Record) -> None:
-        if self._listener is None or word(record, "timestamp") < self._launch.started:
+        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
         report = self._chat.read(record)
         if report is None:
             return
         self._listener.report(report)
-        if report.told is SignalKind.SUBMITTED:
+        if report.kind is SignalKind.SUBMITTED:
             self._ticker.start()
         else:
             self._ticker.stop()

@@ -22,9 +22,9 @@ from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, NotTak
 from synapse.net.http import HttpClient, HttpResponse
 from synapse.net.http_types import HttpAnswer, HttpFailed, HttpRequest
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
-from synapse.terminal.signals.opencode import OpenCodeEvents, Shown, conversation_shown, reply_to
-from synapse.terminal.signals.report import Record, SignalKind, SignalReport, word
+from synapse.terminal.picture import Picture
+from synapse.terminal.signals.opencode import OpenCodeEvents, ShownConversation, conversation_shown, reply_to
+from synapse.terminal.signals.report import Record, SignalKind, SignalReport, text_at
 
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
 _USER: Final = "OPENCODE_SERVER_USERNAME"
@@ -125,7 +125,7 @@ class OpenCodeSignals:
             if self._sender is not None:
                 self._sender.take(report)
             self._listener.report(report)
-        saying = self._events.take_saying()
+        saying = self._events.take_text()
         if saying is not None and self._listener is not None:
             self._listener.say(saying)
 
@@ -202,7 +202,7 @@ class OpenCodeSender:
 
     def take(self, report: SignalReport) -> None:
         """Take a report of the server's events, which may be about our message."""
-        if report.told is not SignalKind.SUBMITTED or self._expected is None:
+        if report.kind is not SignalKind.SUBMITTED or self._expected is None:
             return
         text, seen = self._expected
         if report.is_about(text) and not seen.done():
@@ -217,16 +217,16 @@ class OpenCodeSender:
         picture, listed = self._picture(), json_of(await self._ask("GET", "/session"))
         sessions = [_table(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
         match conversation_shown(picture, last, sessions):
-            case Shown.SAME:
+            case ShownConversation.SAME:
                 return last
-            case Shown.NONE:
+            case ShownConversation.NONE:
                 return await self._begin()
-            case Shown.ANOTHER:
+            case ShownConversation.ANOTHER:
                 raise NotTaken("its terminal shows another conversation: the message is typed there")
 
     async def _begin(self) -> str:
         """Begin a conversation, which the person finds in OpenCode's list like any other."""
-        session = word(_table(json_of(await self._ask("POST", "/session", {}))), "id")
+        session = text_at(_table(json_of(await self._ask("POST", "/session", {}))), "id")
         if not session:
             raise NotTaken("its server began no conversation")
         return session
@@ -264,7 +264,7 @@ async def _is_seen(seen: asyncio.Future[None]) -> bool:
 
 def _refusal(reply: HttpAnswer) -> str:
     error = _table(json_of(reply))
-    why = word(error, "data", "message") or word(error, "message")
+    why = text_at(error, "data", "message") or text_at(error, "message")
     return f"its server refused the message ({reply.status}){': ' if why else ''}{sanitise(why)}"
 
 

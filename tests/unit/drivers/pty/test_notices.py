@@ -10,7 +10,8 @@ import pytest
 
 from synapse.drivers.pty.notices import Notices, beside_cursor, line_above, over_bottom_row
 from synapse.drivers.pty.screen import LockedScreen
-from synapse.terminal.screen import Picture, Screen
+from synapse.terminal.picture import Picture
+from synapse.terminal.screen import Screen
 from tests.fakes.clock import FakeClock
 
 

@@ -14,8 +14,8 @@ from synapse.drivers.pty.context import PtyContext, SignalBuffer
 from synapse.drivers.pty.submit import KeySubmitter
 from synapse.terminal.delivery import Delivery
 from synapse.terminal.evidence import Look
+from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
-from synapse.terminal.screen import Picture
 from tests.unit.terminal.scenes import TEXT, line_profile, look_at, page, page_profile, screen_of
 
 STEP = 0.25

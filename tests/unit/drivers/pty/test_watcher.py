@@ -17,7 +17,7 @@ from synapse.drivers.pty import watcher as watcher_module
 from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.watcher import ScreenWatcher
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from tests.fakes.clock import FakeClock
 from tests.unit.terminal.bundled import bundled
 

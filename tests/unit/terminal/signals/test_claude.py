@@ -1,4 +1,4 @@
-"""What Claude Code's hooks and transcript say (recorded on 2.1.325)."""
+"""What Claude Code's hooks and transcript report, and how its permission hook is answered (recorded on 2.1.325)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from synapse.core.question import Choice, OptionEffect, QuestionKind
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import claude
 from synapse.terminal.signals.report import SignalKind, SignalReport
@@ -14,6 +15,12 @@ from tests.unit.terminal.signals.recordings import recorded
 
 HOOKS = recorded("claude", "hooks.jsonl")
 TRANSCRIPT = recorded("claude", "transcript.jsonl")
+PERMISSION = next(hook for hook in HOOKS if hook["hook_event_name"] == "PermissionRequest")
+COLOUR: dict[str, Any] = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "options": [{"label": "Blue", "description": "Like the sky"}, {"label": "Red"}],
+}
 
 
 def reports_of(prompt: str) -> list[SignalReport]:
@@ -27,24 +34,24 @@ def reports_of(prompt: str) -> list[SignalReport]:
 def test_a_turn_begins_with_the_prompt_and_ends_with_the_answer() -> None:
     taken, ended = reports_of("hello there\nsecond line")
 
-    assert (taken.told, taken.text) == (SignalKind.SUBMITTED, "hello there\nsecond line")
-    assert (ended.told, ended.text) == (SignalKind.ANSWERED, "FAKE-ECHO: hello there second line")
+    assert (taken.kind, taken.text) == (SignalKind.SUBMITTED, "hello there\nsecond line")
+    assert (ended.kind, ended.text) == (SignalKind.ANSWERED, "FAKE-ECHO: hello there second line")
     assert taken.turn == ended.turn != ""
     assert taken.source is ended.source is Source.SIGNAL
 
 
-def test_a_permission_request_says_what_is_asked() -> None:
+def test_a_permission_request_reports_the_question() -> None:
     reports = reports_of("RUNTOOL now")
 
-    assert [report.told for report in reports] == [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.ANSWERED]
+    assert [report.kind for report in reports] == [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.ANSWERED]
     assert reports[1].text == "Bash: touch made-by-tool.txt"
 
 
 @pytest.mark.parametrize("prompt", ["SLOW one", "RUNTOOL deny"])
-def test_an_interrupt_is_told_by_the_transcript_alone(prompt: str) -> None:
+def test_only_the_transcript_reports_an_interrupt(prompt: str) -> None:
     *_, ended = reports_of(prompt)
 
-    assert (ended.told, ended.reason, ended.source) == (SignalKind.FAILED, "interrupted", Source.TRANSCRIPT)
+    assert (ended.kind, ended.reason, ended.source) == (SignalKind.FAILED, "interrupted", Source.TRANSCRIPT)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +64,10 @@ def test_an_interrupt_is_told_by_the_transcript_alone(prompt: str) -> None:
 def test_a_failure_of_the_model_ends_the_turn_with_its_reason(prompt: str, reason: str, note: str) -> None:
     _, ended = reports_of(prompt)
 
-    assert (ended.told, ended.reason, ended.text) == (SignalKind.FAILED, reason, note)
+    assert (ended.kind, ended.reason, ended.text) == (SignalKind.FAILED, reason, note)
 
 
-def test_other_hooks_and_other_shapes_say_nothing() -> None:
+def test_other_hooks_and_other_shapes_are_not_reported() -> None:
     assert claude.read_hook({"hook_event_name": "PreToolUse"}) is None
     assert claude.read_hook({}) is None
     assert claude.read_record({"type": "user", "message": "text"}) is None
@@ -72,7 +79,7 @@ def test_other_hooks_and_other_shapes_say_nothing() -> None:
     assert claude.read_record(subagent) is None
 
 
-def test_a_question_is_told_in_its_own_words() -> None:
+def test_a_question_is_reported_by_its_text() -> None:
     asked = {"tool_name": "AskUserQuestion", "tool_input": {"questions": [{"question": "Which colour?"}]}}
 
     report = claude.read_hook({"hook_event_name": "PermissionRequest", **asked})
@@ -81,7 +88,7 @@ def test_a_question_is_told_in_its_own_words() -> None:
     assert report.text == "Which colour?"
 
 
-def test_a_tool_without_a_telling_input_is_told_by_its_name() -> None:
+def test_a_tool_without_a_telling_input_is_named_alone() -> None:
     report = claude.read_hook({"hook_event_name": "PermissionRequest", "tool_name": "Odd"})
 
     assert report is not None
@@ -116,7 +123,7 @@ def test_the_persons_own_settings_are_found(arguments: tuple[str, ...], theirs: 
     assert claude.settings_argument(arguments) == (theirs, rest)
 
 
-def test_a_limit_that_ends_at_a_known_time_says_when() -> None:
+def test_a_rate_limit_reports_when_it_ends() -> None:
     payload = {
         "hook_event_name": "StopFailure",
         "error": "rate_limit",
@@ -127,3 +134,88 @@ def test_a_limit_that_ends_at_a_known_time_says_when() -> None:
 
     assert report is not None
     assert (report.reason, report.text) == ("rate_limited", "limit reached; try again after 2026-11-15 10:07:49 UTC")
+
+
+def asking(*questions: dict[str, Any]) -> dict[str, Any]:
+    return {"tool_name": "AskUserQuestion", "tool_input": {"questions": list(questions)}}
+
+
+def decision(payload: dict[str, Any], choice: Choice) -> Any:
+    answer = claude.hook_answer(payload, choice)
+    assert answer is not None
+    assert answer["hookSpecificOutput"]["hookEventName"] == "PermissionRequest"
+    return answer["hookSpecificOutput"]["decision"]
+
+
+def test_a_permission_offers_the_options_that_the_hook_can_express() -> None:
+    question = claude.question_in(PERMISSION, "q")
+
+    assert (question.kind, question.title) == (QuestionKind.PERMISSION, "May it use Bash?")
+    assert question.detail == "Make a file\ntouch made-by-tool.txt"
+    assert [(option.key, option.label, option.leaning) for option in question.options] == [
+        ("yes", "Yes", OptionEffect.ALLOW),
+        ("always", "Yes, and always allow access to /tmp/person/proj (session)", OptionEffect.ALLOW_ALWAYS),
+        ("always-2", "Yes, and switch to acceptEdits (session)", OptionEffect.ALLOW_ALWAYS),
+        ("no", "No", OptionEffect.DENY),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("yes", {"behavior": "allow"}),
+        ("always", {"behavior": "allow", "updatedPermissions": PERMISSION["permission_suggestions"][:1]}),
+        ("always-2", {"behavior": "allow", "updatedPermissions": PERMISSION["permission_suggestions"][1:]}),
+        ("no", {"behavior": "deny", "message": "The person said no."}),
+    ],
+)
+def test_each_option_is_one_decision(key: str, expected: dict[str, Any]) -> None:
+    assert decision(PERMISSION, Choice(option=key)) == expected
+
+
+@pytest.mark.parametrize("key", ["", "0", "5", "-1", "²", "always-3"])
+def test_a_choice_that_is_not_offered_is_no_decision(key: str) -> None:
+    assert claude.hook_answer(PERMISSION, Choice(option=key)) is None
+    assert claude.hook_answer(asking(COLOUR), Choice(option=key)) is None
+
+
+def test_rules_that_would_be_remembered_are_named_and_unknown_ones_are_not_offered() -> None:
+    rules = {"type": "addRules", "rules": [{"toolName": "Bash", "ruleContent": "touch:*"}], "destination": "session"}
+    payload = {
+        "tool_name": "Bash",
+        "permission_suggestions": [{"type": "removeRules"}, {**rules, "behavior": "deny"}, rules],
+    }
+
+    labels = [option.label for option in claude.question_in(payload, "q").options]
+
+    assert labels == ["Yes", "Yes, and don't ask again for Bash(touch:*) (session)", "No"]
+    assert decision(payload, Choice(option="always"))["updatedPermissions"] == [rules]
+
+
+def test_a_question_is_answered_by_a_label_or_by_free_text() -> None:
+    payload = asking(COLOUR)
+    question = claude.question_in(payload, "q")
+
+    assert (question.kind, question.title, question.takes_text) == (QuestionKind.CHOICE, "Which colour?", True)
+    assert question.detail == "1. Blue: Like the sky"
+    assert [option.label for option in question.options] == ["Blue", "Red"]
+    for choice, said in ((Choice(option="2"), "Red"), (Choice(text="Green"), "Green")):
+        given = decision(payload, choice)
+        assert given["updatedInput"] == {"questions": [COLOUR], "answers": {"Which colour?": said}}
+
+
+def test_several_questions_at_once_are_left_to_the_terminal() -> None:
+    payload = asking(COLOUR, {**COLOUR, "question": "And the next?"})
+    question = claude.question_in(payload, "q")
+
+    assert (question.options, question.takes_text) == ((), False)
+    assert "in its terminal" in question.hint
+    assert "And the next?" in question.detail
+    assert claude.hook_answer(payload, Choice(text="Green")) is None
+
+
+@pytest.mark.parametrize(
+    "payload", [{}, {"tool_input": 5, "permission_suggestions": 7}, {"tool_input": {"questions": [5]}}]
+)
+def test_a_payload_of_another_version_still_asks_yes_or_no(payload: dict[str, Any]) -> None:
+    assert [option.label for option in claude.question_in(payload, "q").options] == ["Yes", "No"]

@@ -1,4 +1,4 @@
-"""What Codex's rollout says (recorded on 0.166.0)."""
+"""What Codex's rollout reports (recorded on 0.166.0)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def turns() -> list[list[SignalReport]]:
 
 def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
     for reports in turns():
-        assert [report.told for report in reports[:2]] == [SignalKind.WORKING, SignalKind.SUBMITTED]
+        assert [report.kind for report in reports[:2]] == [SignalKind.WORKING, SignalKind.SUBMITTED]
         assert len(reports) == 3
         assert all(report.source is Source.TRANSCRIPT for report in reports)
 
@@ -36,14 +36,14 @@ def test_the_answer_is_there_byte_for_byte() -> None:
     _, prompt, answer = turns()[1]
 
     assert prompt.is_about("LONGANS x")
-    assert answer.told is SignalKind.ANSWERED
+    assert answer.kind is SignalKind.ANSWERED
     assert answer.text.endswith(LONG_ANSWER_END)
 
 
 def test_an_interrupt_and_a_failure_of_the_model_end_the_turn_with_their_reason() -> None:
     ends = [reports[-1] for reports in turns()]
 
-    assert [(end.told, end.reason) for end in ends] == [
+    assert [(end.kind, end.reason) for end in ends] == [
         (SignalKind.ANSWERED, ""),
         (SignalKind.ANSWERED, ""),
         (SignalKind.FAILED, "interrupted"),
@@ -62,7 +62,7 @@ def test_an_interrupt_and_a_failure_of_the_model_end_the_turn_with_their_reason(
         (None, "api_error"),
     ],
 )
-def test_a_limit_is_told_apart_from_other_failures(info: object, reason: str) -> None:
+def test_a_rate_limit_has_its_own_reason(info: object, reason: str) -> None:
     error: dict[str, Any] = {"message": "try again at 3:05 PM", "codex_error_info": info}
 
     report = codex.read_record({"type": "event_msg", "payload": {"type": "task_complete", "error": error}})
@@ -72,7 +72,7 @@ def test_a_limit_is_told_apart_from_other_failures(info: object, reason: str) ->
 
 
 @pytest.mark.parametrize(("message", "note"), [("[1]", "[1]"), ('{"error": 5}', '{"error": 5}'), ("plain", "plain")])
-def test_an_error_of_another_shape_is_told_as_it_is(message: str, note: str) -> None:
+def test_an_error_of_another_shape_is_reported_unchanged(message: str, note: str) -> None:
     event = {"type": "task_complete", "error": {"message": message}}
 
     report = codex.read_record({"type": "event_msg", "payload": event})
@@ -85,10 +85,10 @@ def test_an_older_rollout_has_the_prompt_elsewhere() -> None:
     report = codex.read_record({"type": "event_msg", "payload": {"type": "user_message", "message": "hello"}})
 
     assert report is not None
-    assert (report.told, report.text) == (SignalKind.SUBMITTED, "hello")
+    assert (report.kind, report.text) == (SignalKind.SUBMITTED, "hello")
 
 
-def test_other_records_say_nothing() -> None:
+def test_other_records_are_not_reported() -> None:
     assert codex.read_record({"type": "response_item"}) is None
     assert codex.read_record({"type": "event_msg", "payload": {"type": "token_count"}}) is None
     assert codex.read_record({"type": "event_msg", "payload": {"type": "item_completed"}}) is None

@@ -1,4 +1,4 @@
-"""What the events of a Copilot session say (recorded on 1.0.102)."""
+"""What the events of a Copilot session report (recorded on 1.0.102)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def heard() -> list[list[SignalReport]]:
 
 def test_each_turn_begins_with_its_prompt_and_has_one_end() -> None:
     for reports in heard():
-        assert reports[0].told is SignalKind.SUBMITTED
-        assert [report.told in (SignalKind.ANSWERED, SignalKind.FAILED) for report in reports].count(True) == 1
-        assert reports[-1].told in (SignalKind.ANSWERED, SignalKind.FAILED)
+        assert reports[0].kind is SignalKind.SUBMITTED
+        assert [report.kind in (SignalKind.ANSWERED, SignalKind.FAILED) for report in reports].count(True) == 1
+        assert reports[-1].kind in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.TRANSCRIPT for report in reports)
 
 
@@ -36,16 +36,16 @@ def test_the_ends_have_their_texts_and_reasons() -> None:
     assert ends[4].text == "400 fake failure"
 
 
-def test_permissions_and_questions_are_told_with_what_is_asked_and_that_they_were_answered() -> None:
-    asking = [reports for reports in heard() if any(report.told is SignalKind.WAITING for report in reports)]
+def test_permissions_and_questions_and_their_answers_are_reported() -> None:
+    asking = [reports for reports in heard() if any(report.kind is SignalKind.WAITING for report in reports)]
 
-    assert [[report.told for report in reports] for reports in asking] == [
+    assert [[report.kind for report in reports] for reports in asking] == [
         [SignalKind.SUBMITTED, SignalKind.WAITING, SignalKind.WORKING, SignalKind.ANSWERED]
     ] * 2
     assert [reports[1].text for reports in asking] == ["shell: touch made-by-tool.txt", "Which colour?"]
 
 
-def test_what_a_sub_agent_says_and_what_is_unknown_is_no_answer() -> None:
+def test_messages_of_sub_agents_and_unknown_events_are_no_answer() -> None:
     events = CopilotEvents()
 
     assert events.read({"type": "of the future"}) is None
@@ -55,7 +55,7 @@ def test_what_a_sub_agent_says_and_what_is_unknown_is_no_answer() -> None:
     assert events.read({"type": "tool.execution_complete"}) is None
 
 
-def test_a_permission_without_a_subject_is_told_by_its_kind() -> None:
+def test_a_permission_without_a_subject_is_named_by_its_kind() -> None:
     report = CopilotEvents().read({"type": "permission.requested"})
 
     assert report is not None

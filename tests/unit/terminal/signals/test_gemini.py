@@ -1,4 +1,4 @@
-"""What Gemini CLI's chat file says (recorded on 0.61.0)."""
+"""What Gemini CLI's chat file reports (recorded on 0.61.0)."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def heard() -> list[SignalReport]:
 def test_each_prompt_has_one_end_with_its_text_or_its_reason() -> None:
     reports = heard()
 
-    assert [report.told for report in reports] == [
+    assert [report.kind for report in reports] == [
         *(SignalKind.SUBMITTED, SignalKind.ANSWERED) * 2,
         *(SignalKind.SUBMITTED, SignalKind.FAILED),
         *(SignalKind.SUBMITTED, SignalKind.ANSWERED),
         *(SignalKind.SUBMITTED, SignalKind.FAILED),
         *(SignalKind.SUBMITTED, SignalKind.ANSWERED),
     ]
-    assert [report.reason for report in reports if report.told is SignalKind.FAILED] == ["interrupted", "api_error"]
+    assert [report.reason for report in reports if report.kind is SignalKind.FAILED] == ["interrupted", "api_error"]
     assert [report.text for report in reports if report.reason == "api_error"] == ["fake failure"]
     assert all(report.source is Source.TRANSCRIPT for report in reports)
 
 
 def test_the_answer_is_there_byte_for_byte() -> None:
-    answers = [report.text for report in heard() if report.told is SignalKind.ANSWERED]
+    answers = [report.text for report in heard() if report.kind is SignalKind.ANSWERED]
 
     assert answers[1].endswith("```python\nprint('hello')\n```\n\nLast line of the answer.")
 
 
-def test_what_was_said_before_a_tool_has_run_is_no_answer() -> None:
+def test_a_message_before_a_tool_has_run_is_no_answer() -> None:
     chat = GeminiChat()
     chat.read({"type": "user", "id": "1", "content": [{"text": "hello"}]})
     chat.read({"type": "gemini", "content": "I will look.", "toolCalls": [{"name": "list"}]})
@@ -73,7 +73,7 @@ def test_what_was_said_before_a_tool_has_run_is_no_answer() -> None:
         ("[API Error: [1]]", "api_error", "[1]"),
     ],
 )
-def test_an_error_is_told_with_its_reason(content: str, reason: str, note: str) -> None:
+def test_an_error_ends_the_turn_with_its_reason(content: str, reason: str, note: str) -> None:
     chat = GeminiChat()
     chat.read({"type": "user", "id": "1", "content": [{"text": "hello"}]})
 
@@ -85,12 +85,12 @@ def test_an_error_is_told_with_its_reason(content: str, reason: str, note: str) 
     assert chat.read({"type": "error", "content": content}) is None
 
 
-def test_other_records_say_nothing() -> None:
+def test_other_records_are_not_reported() -> None:
     assert GeminiChat().read({"type": "info", "content": "a tip"}) is None
     assert GeminiChat().read({"$set": {}}) is None
 
 
-def test_what_it_tells_the_model_at_the_start_is_no_prompt() -> None:
+def test_context_for_the_model_at_the_start_is_no_prompt() -> None:
     chat = GeminiChat()
     chat.read({"type": "user", "id": "t1", "content": [{"text": "hello"}]})
     ended = chat.read({"type": "info", "content": "Request cancelled."})

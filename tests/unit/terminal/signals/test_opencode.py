@@ -1,4 +1,4 @@
-"""What the events of OpenCode's server say (recorded on 1.18.33)."""
+"""What the events of OpenCode's server report (recorded on 1.18.33)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core.question import Choice, OptionEffect, Question, QuestionKind
 from synapse.terminal.evidence import Source
-from synapse.terminal.signals.opencode import OpenCodeEvents, Reply, reply_to
+from synapse.terminal.signals.opencode import OpenCodeEvents, ReplyRequest, reply_to
 from synapse.terminal.signals.report import SignalKind, SignalReport
 from tests.unit.terminal.signals.recordings import recorded
 
@@ -26,10 +26,10 @@ def heard() -> list[list[SignalReport]]:
 
 def test_each_turn_has_its_prompt_and_one_end() -> None:
     for reports in heard():
-        told = [report.told for report in reports]
+        told = [report.kind for report in reports]
         assert told.count(SignalKind.SUBMITTED) == 1
         assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
-        assert reports[-1].told in (SignalKind.ANSWERED, SignalKind.FAILED)
+        assert reports[-1].kind in (SignalKind.ANSWERED, SignalKind.FAILED)
         assert all(report.source is Source.SIGNAL for report in reports)
 
 
@@ -44,17 +44,17 @@ def test_each_turn_has_its_prompt_and_one_end() -> None:
 def test_the_answer_is_the_last_thing_that_was_said(turn: int, prompt: str, text: str) -> None:
     reports = heard()[turn]
 
-    assert next(report.text for report in reports if report.told is SignalKind.SUBMITTED) == prompt
-    assert (reports[-1].told, reports[-1].text) == (SignalKind.ANSWERED, text)
+    assert next(report.text for report in reports if report.kind is SignalKind.SUBMITTED) == prompt
+    assert (reports[-1].kind, reports[-1].text) == (SignalKind.ANSWERED, text)
 
 
 @pytest.mark.parametrize(("turn", "asked"), [(1, "bash: touch made-by-tool.txt"), (-1, "Which colour?")])
-def test_a_question_is_told_with_what_is_asked_and_that_it_was_answered(turn: int, asked: str) -> None:
+def test_a_question_and_its_answer_are_reported(turn: int, asked: str) -> None:
     reports = heard()[turn]
-    waits = next(index for index, report in enumerate(reports) if report.told is SignalKind.WAITING)
+    waits = next(index for index, report in enumerate(reports) if report.kind is SignalKind.WAITING)
 
     assert reports[waits].text == asked
-    assert reports[waits + 1].told is SignalKind.WORKING
+    assert reports[waits + 1].kind is SignalKind.WORKING
 
 
 def test_interrupts_and_failures_end_the_turn_with_their_reason() -> None:
@@ -64,7 +64,7 @@ def test_interrupts_and_failures_end_the_turn_with_their_reason() -> None:
     assert ends[3].text == "fake failure"
 
 
-def test_a_limit_is_told_apart_and_said_while_it_tries_again() -> None:
+def test_a_rate_limit_has_its_own_reason_and_is_reported_while_it_tries_again() -> None:
     events = OpenCodeEvents()
     session = {"sessionID": "ses_1"}
     error = {"name": "APIError", "data": {"message": "too many", "statusCode": 429}}
@@ -104,18 +104,18 @@ def test_conversations_of_sub_agents_are_left_aside() -> None:
         {"type": "message.part.updated", "properties": {"sessionID": "s", "part": {"type": "text", "messageID": "m"}}},
     ],
 )
-def test_other_events_say_nothing(event: dict[str, Any]) -> None:
+def test_other_events_are_not_reported(event: dict[str, Any]) -> None:
     assert OpenCodeEvents().read(event) is None
 
 
-def test_when_it_tries_again_is_told() -> None:
+def test_the_time_of_the_next_try_is_reported() -> None:
     retries = [report.detail for reports in heard() for report in reports if "tries again" in report.detail]
 
     assert retries == ["its server tries again at 2026-11-15 11:30:42 UTC: fake rate limit"]
 
 
 def asked(turn: int) -> Question:
-    question = next(report.question for report in heard()[turn] if report.told is SignalKind.WAITING)
+    question = next(report.question for report in heard()[turn] if report.kind is SignalKind.WAITING)
     assert question is not None
     return question
 
@@ -133,7 +133,7 @@ def test_a_permission_is_a_question_with_the_answers_of_its_terminal() -> None:
     assert not question.takes_text
 
 
-def test_a_question_of_the_model_has_its_options_and_takes_words() -> None:
+def test_a_question_of_the_model_has_its_options_and_takes_free_text() -> None:
     question = asked(-1)
 
     assert (question.kind, question.title) == (QuestionKind.CHOICE, "Which colour?")
@@ -150,17 +150,17 @@ QUESTION: dict[str, Any] = {"id": "que_1", "questions": [ASKED]}
 @pytest.mark.parametrize(
     ("request_", "choice", "reply"),
     [
-        (PERMISSION, Choice(option="1"), Reply("/permission/per_1/reply", {"reply": "once"})),
-        (PERMISSION, Choice(option="2"), Reply("/permission/per_1/reply", {"reply": "always"})),
-        (PERMISSION, Choice(option="3"), Reply("/permission/per_1/reply", {"reply": "reject"})),
+        (PERMISSION, Choice(option="1"), ReplyRequest("/permission/per_1/reply", {"reply": "once"})),
+        (PERMISSION, Choice(option="2"), ReplyRequest("/permission/per_1/reply", {"reply": "always"})),
+        (PERMISSION, Choice(option="3"), ReplyRequest("/permission/per_1/reply", {"reply": "reject"})),
         (PERMISSION, Choice(text="yes"), None),
-        (QUESTION, Choice(option="2"), Reply("/question/que_1/reply", {"answers": [["Red"]]})),
-        (QUESTION, Choice(text="green"), Reply("/question/que_1/reply", {"answers": [["green"]]})),
+        (QUESTION, Choice(option="2"), ReplyRequest("/question/que_1/reply", {"answers": [["Red"]]})),
+        (QUESTION, Choice(text="green"), ReplyRequest("/question/que_1/reply", {"answers": [["green"]]})),
         (QUESTION, Choice(), None),
         ({**QUESTION, "questions": [ASKED, ASKED]}, Choice(option="1"), None),
     ],
 )
-def test_a_choice_is_told_to_its_server_in_its_words(request_: dict[str, Any], choice: Choice, reply: object) -> None:
+def test_a_choice_becomes_a_request_to_its_server(request_: dict[str, Any], choice: Choice, reply: object) -> None:
     assert reply_to(request_, choice) == reply
 
 
@@ -182,18 +182,18 @@ def test_several_questions_at_once_are_left_to_the_terminal() -> None:
     assert (report.question.options, report.question.takes_text) == ((), False)
 
 
-def test_what_a_sub_agent_asks_is_told_too() -> None:
+def test_a_question_of_a_sub_agent_is_reported_too() -> None:
     events = OpenCodeEvents()
     events.read({"type": "session.created", "properties": {"info": {"id": "ses_1", "parentID": "ses_0"}}})
 
     report = events.read({"type": "permission.asked", "properties": PERMISSION})
 
     assert report is not None
-    assert report.told is SignalKind.WAITING
+    assert report.kind is SignalKind.WAITING
     assert set(events.asked) == {"per_1"}
 
 
-def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
+def test_when_one_of_two_questions_is_answered_the_other_is_reported() -> None:
     events = OpenCodeEvents()
     events.read({"type": "permission.asked", "properties": PERMISSION})
     events.read({"type": "permission.asked", "properties": {**PERMISSION, "id": "per_2"}})
@@ -218,7 +218,7 @@ def test_a_no_that_ends_the_turn_is_no_answer() -> None:
     end = tell("session.status", status={"type": "idle"})
 
     assert end is not None
-    assert (end.told, end.reason) == (SignalKind.FAILED, "interrupted")
+    assert (end.kind, end.reason) == (SignalKind.FAILED, "interrupted")
 
 
 def test_the_conversation_that_was_spoken_in_last_is_known_with_its_agent_and_model() -> None:

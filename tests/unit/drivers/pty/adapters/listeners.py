@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from synapse.terminal.evidence import Source
-from synapse.terminal.screen import Picture
-from synapse.terminal.signals.report import Saying, SignalReport
+from synapse.terminal.picture import Picture
+from synapse.terminal.signals.report import SignalReport, TextSoFar
 
 
 class KeepingListener:
     def __init__(self) -> None:
         self.reports: list[SignalReport] = []
-        self.said: list[Saying] = []
+        self.said: list[TextSoFar] = []
         self.expected: dict[Source, str] = {}
         self.missing: dict[Source, str] = {}
         self.is_ready = False
@@ -37,7 +37,7 @@ class KeepingListener:
     def report(self, report: SignalReport) -> None:
         self.reports.append(report)
 
-    def say(self, saying: Saying) -> None:
+    def say(self, saying: TextSoFar) -> None:
         self.said.append(saying)
 
     def expect(self, source: Source, detail: str) -> None:

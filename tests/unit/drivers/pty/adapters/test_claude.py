@@ -81,7 +81,7 @@ async def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> N
     await until(lambda: len(listener.reports) == 2)
     signals.stop()
 
-    assert [report.told for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.FAILED]
+    assert [report.kind for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.FAILED]
     assert listener.reports[1].reason == "interrupted"
 
 
@@ -95,7 +95,7 @@ async def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> N
     signals.look()
     signals.stop()
 
-    assert [report.told for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
+    assert [report.kind for report in listener.reports] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
 
 def hook(name: str, **more: object) -> dict[str, object]:
@@ -103,7 +103,7 @@ def hook(name: str, **more: object) -> dict[str, object]:
 
 
 def told_by(listener: KeepingListener) -> list[str]:
-    return [f"{report.told}:{report.text}" for report in listener.reports]
+    return [f"{report.kind}:{report.text}" for report in listener.reports]
 
 
 async def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path) -> None:

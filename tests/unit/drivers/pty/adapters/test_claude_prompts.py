@@ -41,7 +41,7 @@ async def told(folder: Path, scene: Scene) -> list[str]:
     finally:
         os.close(writer)
         signals.stop()
-    return [f"{report.told}: {report.text}" for report in listener.reports]
+    return [f"{report.kind}: {report.text}" for report in listener.reports]
 
 
 def test_the_hook_runs_beside_the_prompt_and_writes_to_a_private_pipe(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ async def test_the_rollout_that_the_program_has_open_is_followed(tmp_path: Path,
     listener = await follow(tmp_path, rollout, os.getpid())
 
     assert Source.TRANSCRIPT in listener.expected
-    assert [report.told for report in listener.reports[:3]] == [
+    assert [report.kind for report in listener.reports[:3]] == [
         SignalKind.WORKING,
         SignalKind.SUBMITTED,
         SignalKind.ANSWERED,

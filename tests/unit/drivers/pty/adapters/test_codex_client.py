@@ -58,7 +58,7 @@ async def test_the_first_turn_is_told_though_it_was_over_before_we_could_listen(
 
     async def work(client: CodexClient, listener: KeepingListener) -> str:
         evidence = await client.send("hello\n  there\x1b[2J")
-        await until(lambda: any(report.told is SignalKind.ANSWERED for report in listener.reports))
+        await until(lambda: any(report.kind is SignalKind.ANSWERED for report in listener.reports))
         assert [report.text for report in listener.reports] == ["", "hello\n  there[2J", "ECHO hello\n  there[2J"]
         return evidence
 
@@ -130,7 +130,7 @@ async def test_what_the_person_answered_first_is_not_answered_again(tmp_path: Pa
     async def work(client: CodexClient, listener: KeepingListener) -> bool:
         question = await asked(server, listener)
         await server.tell("serverRequest/resolved", threadId=THREAD, requestId=5)
-        await until(lambda: listener.reports[-1].told is SignalKind.WORKING)
+        await until(lambda: listener.reports[-1].kind is SignalKind.WORKING)
         return await client.answer(question, Choice(option="1"))
 
     assert not await with_client(tmp_path, server, work)

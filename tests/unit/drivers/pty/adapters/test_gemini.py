@@ -26,7 +26,7 @@ async def test_an_answer_waits_for_the_terminal(tmp_path: Path) -> None:
     first_turn = RECORDS[:5]
     chat.write_text("".join(json.dumps(record) + "\n" for record in first_turn), encoding="utf-8")
     await until(lambda: len(listener.reports) == 1)
-    assert listener.reports[0].told is SignalKind.SUBMITTED
+    assert listener.reports[0].kind is SignalKind.SUBMITTED
     listener.is_ready = True
     await until(lambda: len(listener.reports) == 2)
     with chat.open("a", encoding="utf-8") as file:
@@ -35,9 +35,9 @@ async def test_an_answer_waits_for_the_terminal(tmp_path: Path) -> None:
     signals.receive({})
     signals.stop()
 
-    assert listener.reports[1].told is SignalKind.ANSWERED
+    assert listener.reports[1].kind is SignalKind.ANSWERED
     assert listener.reports[1].text.startswith("FAKE-ECHO: ")
-    assert [report.reason for report in listener.reports if report.told is SignalKind.FAILED] == [
+    assert [report.reason for report in listener.reports if report.kind is SignalKind.FAILED] == [
         "interrupted",
         "api_error",
     ]

@@ -59,7 +59,7 @@ async def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: 
     server = FakeServer(int(prepared.arguments[2]))
     signals.start(listener, 0)
     await server.open()
-    await until(lambda: any(report.told is SignalKind.ANSWERED for report in listener.reports))
+    await until(lambda: any(report.kind is SignalKind.ANSWERED for report in listener.reports))
     signals.look()
     signals.receive({})
     signals.stop()

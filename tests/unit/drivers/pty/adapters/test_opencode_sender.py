@@ -17,7 +17,7 @@ from synapse.drivers.pty.adapters import opencode
 from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.net.http_types import HttpFailed
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import SignalKind
 from tests.unit.drivers.pty.adapters.fake_opencode import Asked, FakeOpenCode
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
@@ -88,7 +88,7 @@ def test_a_later_message_goes_where_the_person_has_spoken_last_and_as_they_did(t
     async def work(sender: Sender, listener: KeepingListener) -> None:
         await sender.send("ours")
         server.tell_prompt("ses_theirs", "what the person typed", "msg_2")
-        await until(lambda: len([report for report in listener.reports if report.told is SignalKind.SUBMITTED]) == 2)
+        await until(lambda: len([report for report in listener.reports if report.kind is SignalKind.SUBMITTED]) == 2)
         await sender.send("ours again")
 
     sending(tmp_path, server, work)
@@ -108,7 +108,7 @@ def sent_after(folder: Path, server: FakeOpenCode, shown: Picture) -> list[str]:
 
     async def work(sender: Sender, listener: KeepingListener) -> None:
         server.tell_prompt("ses_ours", "what the person typed")
-        await until(lambda: any(report.told is SignalKind.SUBMITTED for report in listener.reports))
+        await until(lambda: any(report.kind is SignalKind.SUBMITTED for report in listener.reports))
         listener.shown = shown
         await sender.send("ours")
 

@@ -9,7 +9,7 @@ import pytest
 from synapse.drivers.pty.adapters import codex_client
 from synapse.drivers.pty.adapters.codex_client import CodexClient
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
-from synapse.terminal.signals.report import Saying
+from synapse.terminal.signals.report import TextSoFar
 from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, FakeAppServer
 from tests.unit.drivers.pty.adapters.fake_opencode import FakeOpenCode
 from tests.unit.drivers.pty.adapters.launches import launch_in, until
@@ -41,7 +41,7 @@ async def test_opencodes_deltas_reach_the_listener(tmp_path: Path) -> None:
         signals.stop()
         await server.close()
 
-    assert listener.said == [Saying("msg_1", "Hel"), Saying("msg_1", "Hello")]
+    assert listener.said == [TextSoFar("msg_1", "Hel"), TextSoFar("msg_1", "Hello")]
 
 
 async def test_codexs_deltas_reach_the_listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,4 +63,4 @@ async def test_codexs_deltas_reach_the_listener(tmp_path: Path, monkeypatch: pyt
         client.stop()
         await server.close()
 
-    assert listener.said == [Saying("turn-9", "Hel"), Saying("turn-9", "Hello")]
+    assert listener.said == [TextSoFar("turn-9", "Hel"), TextSoFar("turn-9", "Hello")]

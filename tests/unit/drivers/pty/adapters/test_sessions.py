@@ -54,7 +54,7 @@ async def test_a_name_that_the_person_chose_is_kept_and_used(
 
     reports = await heard(signals, listener, events, [json.dumps(line) for line in recorded("copilot", events.name)])
 
-    assert [report.told for report in reports][:2] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
+    assert [report.kind for report in reports][:2] == [SignalKind.SUBMITTED, SignalKind.ANSWERED]
 
 
 async def heard(signals: Adapter, listener: KeepingListener, file: Path, lines: list[str]) -> list[SignalReport]:

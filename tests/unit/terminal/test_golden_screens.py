@@ -71,7 +71,7 @@ def test_a_ready_screen_opens_the_gate(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if kind_of(name) != "ready"])
-def test_any_other_screen_keeps_the_gate_shut(name: str) -> None:
+def test_any_other_screen_shuts_the_gate(name: str) -> None:
     look, profile = seen(name)
 
     assert shut(look, profile) is not None

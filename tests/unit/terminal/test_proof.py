@@ -1,11 +1,11 @@
-"""Where a typed text is on the screen: what counts as ours, and what may be there by chance."""
+"""Which text in the input counts as ours, and how often a message stands among the submitted ones."""
 
 from __future__ import annotations
 
 import pytest
 
+from synapse.terminal.picture import Picture
 from synapse.terminal.proof import Shown, count_submitted, shown
-from synapse.terminal.screen import Picture
 from tests.unit.terminal.scenes import TEXT, page, page_profile, screen_of
 
 
@@ -41,5 +41,5 @@ def test_a_page_without_its_input_shows_nothing_of_the_text() -> None:
     ],
     ids=["only in the input", "above it", "queued below it", "several times"],
 )
-def test_what_was_submitted_stands_outside_of_the_input(picture: Picture, count: int) -> None:
+def test_submitted_messages_are_counted_outside_of_the_input(picture: Picture, count: int) -> None:
     assert count_submitted(picture, page_profile(), TEXT) == count

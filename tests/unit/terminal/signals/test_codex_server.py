@@ -1,4 +1,4 @@
-"""What Codex's app-server tells a second client (recorded on 0.166.0)."""
+"""What Codex's app-server reports to a second client (recorded on 0.166.0)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def up_to(method: str) -> AppServerEvents:
 
 def test_each_turn_has_its_prompt_and_one_end() -> None:
     for reports in heard():
-        told = [report.told for report in reports]
+        told = [report.kind for report in reports]
         assert told[0] is SignalKind.WORKING
         assert told.count(SignalKind.SUBMITTED) == 1
         assert told.count(SignalKind.ANSWERED) + told.count(SignalKind.FAILED) == 1
@@ -49,7 +49,7 @@ def test_each_turn_has_its_prompt_and_one_end() -> None:
 def test_prompts_and_answers_are_exact() -> None:
     first = heard()[0]
 
-    assert [report.text for report in first if report.told is SignalKind.SUBMITTED] == ["first by api\n  second line"]
+    assert [report.text for report in first if report.kind is SignalKind.SUBMITTED] == ["first by api\n  second line"]
     assert first[-1].text == "FAKE-ECHO: first by api second line"
 
 
@@ -70,7 +70,7 @@ def test_interrupts_failures_and_limits_end_the_turn_with_their_reason() -> None
         ("bash -lc 'echo", "bash -lc 'echo"),
     ],
 )
-def test_what_shall_run_is_shown_whole_whatever_its_summary_says(command: str, shown: str) -> None:
+def test_the_command_is_shown_whole_whatever_its_summary_says(command: str, shown: str) -> None:
     summary = [{"type": "read", "command": "cat passwd"}]
     request = {
         "id": 7,
@@ -84,7 +84,7 @@ def test_what_shall_run_is_shown_whole_whatever_its_summary_says(command: str, s
     assert question.detail == shown
 
 
-def test_an_option_that_remembers_says_what() -> None:
+def test_an_option_that_remembers_something_names_it() -> None:
     decisions: list[dict[str, Any]] = [
         {"acceptWithExecpolicyAmendment": {"execpolicy_amendment": ["rm", "-r", "a b"]}},
         {"acceptWithExecpolicyAmendment": {}},
@@ -112,7 +112,7 @@ def test_an_option_that_remembers_says_what() -> None:
 
 def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_terminal() -> None:
     reports = heard()[4]
-    waits = next(index for index, report in enumerate(reports) if report.told is SignalKind.WAITING)
+    waits = next(index for index, report in enumerate(reports) if report.kind is SignalKind.WAITING)
     question = reports[waits].question
 
     assert question is not None
@@ -123,7 +123,7 @@ def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_ter
         ("2", OptionEffect.ALLOW_ALWAYS),
         ("3", OptionEffect.DENY),
     ]
-    assert reports[waits + 1].told is SignalKind.WORKING
+    assert reports[waits + 1].kind is SignalKind.WORKING
 
 
 def test_edits_are_shown_with_what_is_changed() -> None:
@@ -149,7 +149,7 @@ def test_a_choice_becomes_the_decision_that_was_offered(option: str, decision: o
 
 
 @pytest.mark.parametrize("choice", [Choice(option="4"), Choice(option="y"), Choice(text="go on"), Choice()])
-def test_what_is_not_offered_is_no_decision(choice: Choice) -> None:
+def test_a_choice_that_is_not_offered_is_no_decision(choice: Choice) -> None:
     events = up_to("item/commandExecution/requestApproval")
 
     assert events.result_for("codex-0", choice) is None
@@ -171,7 +171,7 @@ def user_input(**more: Any) -> dict[str, Any]:
     return {"method": "item/tool/requestUserInput", "id": 9, "params": params}
 
 
-def test_a_question_of_the_model_can_be_answered_by_an_option_or_in_words() -> None:
+def test_a_question_of_the_model_can_be_answered_by_an_option_or_by_free_text() -> None:
     events = up_to("thread/started")
     report = events.read(user_input(isOther=True))[0]
 
@@ -195,7 +195,7 @@ def test_several_questions_at_once_are_left_to_the_terminal() -> None:
     assert events.result_for("codex-9", Choice(option="1")) is None
 
 
-def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
+def test_when_one_of_two_questions_is_answered_the_other_is_reported() -> None:
     events = up_to("thread/started")
     events.read(user_input())
     events.read({**user_input(), "id": 10})
@@ -203,7 +203,7 @@ def test_when_one_of_two_questions_is_answered_the_other_is_told() -> None:
 
     reports = events.read(resolved)
 
-    assert [report.told for report in reports] == [SignalKind.WAITING]
+    assert [report.kind for report in reports] == [SignalKind.WAITING]
     assert reports[0].question is not None
     assert reports[0].question.id == "codex-10"
     assert events.read(resolved) == []
@@ -220,7 +220,7 @@ def test_the_conversation_of_the_terminal_is_the_last_that_is_no_title_and_no_su
     assert events.thread == last["id"]
 
 
-def test_other_conversations_and_other_requests_say_nothing() -> None:
+def test_other_conversations_and_other_requests_are_not_reported() -> None:
     events = up_to("thread/started")
     elsewhere = {"method": "turn/started", "params": {"threadId": "other", "turn": {"id": "t"}}}
     request = {"method": "account/chatgptAuthTokens/refresh", "id": 3, "params": {"threadId": THREAD}}
@@ -241,10 +241,10 @@ TURN = {
 }
 
 
-def test_a_turn_that_was_over_before_it_was_told_is_told_whole() -> None:
+def test_a_turn_that_was_over_before_it_was_reported_is_reported_whole() -> None:
     events = up_to("thread/started")
 
-    told = [(report.told, report.text) for report in events.catch_up(TURN)]
+    told = [(report.kind, report.text) for report in events.catch_up(TURN)]
 
     assert told == [
         (SignalKind.WORKING, ""),
@@ -254,17 +254,17 @@ def test_a_turn_that_was_over_before_it_was_told_is_told_whole() -> None:
     assert events.catch_up(TURN) == []
 
 
-def test_what_was_told_meanwhile_is_not_told_again_by_a_late_look() -> None:
+def test_catching_up_late_does_not_repeat_what_was_reported_meanwhile() -> None:
     events = up_to("turn/completed")
 
     assert events.catch_up({**TURN, "id": "0"}) == []
 
 
-def test_a_turn_that_passed_while_the_connection_was_broken_is_told() -> None:
+def test_a_turn_that_passed_while_the_connection_was_broken_is_reported() -> None:
     events = up_to("turn/completed")
 
     assert events.note_thread({"id": THREAD, "ephemeral": False})
-    assert [report.told for report in events.catch_up(TURN)] == [
+    assert [report.kind for report in events.catch_up(TURN)] == [
         SignalKind.WORKING,
         SignalKind.SUBMITTED,
         SignalKind.ANSWERED,
@@ -274,7 +274,7 @@ def test_a_turn_that_passed_while_the_connection_was_broken_is_told() -> None:
 def test_a_look_at_a_running_turn_does_not_end_it() -> None:
     events = up_to("thread/started")
 
-    told = [report.told for report in events.catch_up({**TURN, "status": "inProgress"})]
+    told = [report.kind for report in events.catch_up({**TURN, "status": "inProgress"})]
 
     assert told == [SignalKind.WORKING, SignalKind.SUBMITTED]
     end = {"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": "t1", "status": "completed"}}}

@@ -6,7 +6,7 @@ import pytest
 
 from synapse.core.agent import EXITED, WAITING
 from synapse.terminal.delivery import Clear, Delivery, Doubt, Dropped, Intend, Phase, Proven
-from synapse.terminal.screen import Picture
+from synapse.terminal.picture import Picture
 from tests.unit.terminal.deliveries import entered_delivery, typed_delivery
 from tests.unit.terminal.scenes import (
     TEXT,
@@ -73,7 +73,7 @@ def test_after_enter_it_is_too_late() -> None:
     assert delivery.phase is Phase.ENTERED
 
 
-def test_what_stays_in_doubt_before_enter_is_cleared_when_it_is_canceled() -> None:
+def test_a_text_in_doubt_before_enter_is_cleared_when_the_message_is_canceled() -> None:
     profile = page_profile()
     delivery = typed_delivery(profile, page())
     delivery.advance(look_at(dialog_page(), WAITING), 0.1)
@@ -93,14 +93,14 @@ def doubtful_after_enter(shown: Picture) -> Delivery:
     return delivery
 
 
-def test_what_is_in_doubt_after_enter_and_no_longer_shown_cannot_be_taken_back() -> None:
+def test_a_message_in_doubt_after_enter_that_is_no_longer_shown_cannot_be_dropped() -> None:
     delivery = doubtful_after_enter(screen_of("a page that no rule knows", bracketed_paste=True))
 
     assert not delivery.drop(1000.0)
     assert delivery.phase is Phase.DOUBTFUL
 
 
-def test_what_stays_in_the_input_after_enter_is_cleared_when_it_is_given_up() -> None:
+def test_a_text_that_stays_in_the_input_after_enter_is_cleared_when_the_message_is_canceled() -> None:
     delivery = doubtful_after_enter(page(TEXT))
 
     assert delivery.drop(1000.0)
@@ -108,7 +108,7 @@ def test_what_stays_in_the_input_after_enter_is_cleared_when_it_is_given_up() ->
     assert delivery.advance(look_at(page()), 1000.1) == (Dropped(),)
 
 
-def test_what_leaves_the_input_by_itself_after_enter_was_taken() -> None:
+def test_a_text_that_leaves_the_input_by_itself_after_enter_was_taken() -> None:
     delivery = doubtful_after_enter(page(TEXT))
     delivery.drop(1000.0)
 
@@ -140,7 +140,7 @@ def test_a_program_that_has_ended_gets_no_keys() -> None:
 @pytest.mark.parametrize(
     ("shown", "end"), [(page("something else"), 2.0), (screen_of("no prompt", bracketed_paste=True), 60.0)]
 )
-def test_what_the_program_shows_instead_is_left_alone_when_it_stays(shown: Picture, end: float) -> None:
+def test_foreign_text_and_other_pages_are_left_alone(shown: Picture, end: float) -> None:
     delivery = typed_delivery(page_profile(), page())
     delivery.drop(0.0)
 
@@ -185,7 +185,7 @@ def test_nothing_is_pressed_while_a_dialog_is_open() -> None:
     assert delivery.advance(look_at(page()), 30.3) == (Dropped(),)
 
 
-def test_a_dialog_that_stays_ends_it_all_the_same() -> None:
+def test_a_dialog_that_stays_open_ends_the_drop() -> None:
     delivery = typed_delivery(page_profile(), page())
     delivery.drop(0.0)
 

@@ -91,7 +91,7 @@ class TestProgramsThatEditTheirOwnLine:
         assert after(b"\x1b[A" + erasing) is Draft.UNCERTAIN
 
     @pytest.mark.parametrize(("keys", "left"), [(b"x", Draft.UNREAD), (b"\x1b[A", Draft.UNREAD), (b"x\r", Draft.NONE)])
-    def test_keys_that_the_program_has_not_read_are_told_apart(self, keys: bytes, left: Draft) -> None:
+    def test_keys_that_the_program_has_not_read_are_known_to_be_unread(self, keys: bytes, left: Draft) -> None:
         draft = PersonDraft()
 
         draft.typed(keys)
@@ -138,7 +138,7 @@ class TestLinesThatTheKernelEdits:
 
 
 class TestProgramsThatChangeHowTheyRead:
-    def test_what_was_typed_ahead_is_read_by_the_program_s_own_editor(self) -> None:
+    def test_text_typed_ahead_is_read_by_the_program_s_own_editor(self) -> None:
         draft = PersonDraft()
 
         draft.typed(b"ahead", KERNEL)
@@ -157,7 +157,7 @@ class TestProgramsThatChangeHowTheyRead:
         draft.typed(b"\x1b[I")
         assert state_of(draft) is left
 
-    def test_what_a_pager_was_told_is_not_in_the_line_that_follows(self) -> None:
+    def test_keys_that_a_pager_read_are_not_in_the_next_line(self) -> None:
         draft = PersonDraft()
 
         draft.typed(b"\x1b[Bq")
@@ -183,6 +183,6 @@ def test_a_key_is_a_press(keys: bytes) -> None:
         b"\x1b[?",
     ],
 )
-def test_what_the_terminal_itself_tells_is_no_press(told: bytes) -> None:
+def test_a_report_of_the_terminal_is_no_key_press(told: bytes) -> None:
     assert not PersonDraft().typed(told)
     assert not PersonDraft().typed(told, KERNEL)
