@@ -1,17 +1,23 @@
-"""Reading a TOML table so that an error names the key: `profile 'claude': prompt.pattern must be text, not 5`.
+"""Reads TOML tables strictly: a wrong type or an unknown key is an error that says where it stands.
 
-Reading a script's tables strictly: every key is known, every value has its type, and an error says where.
+    profile 'claude': prompt.pattern must be text, not 5
+    hello.toml: rule 2, step 1: `wait` must be a number of seconds from 0 to 3600, not 'long'
+
+`Table` reads. `ProfileTable` and `ScriptTable` only say how an error names a place in their kind of file.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, NoReturn, cast
+from typing import Any, ClassVar, Final, NoReturn, cast
 
 from synapse.core.address import nearest
 from synapse.core.errors import InvalidProfile, InvalidScript
+from synapse.core.override import override
 
+MAX_WAIT_SECONDS: Final = 3600
+"""A script that waits longer is probably a typo."""
 _NAMED_KEYS: Final = {
     "enter": b"\r",
     "newline": b"\n",
@@ -22,38 +28,81 @@ _NAMED_KEYS: Final = {
 }
 
 
-class ProfileTable:
-    """One table of a profile. Every reader raises InvalidProfile with the key's path."""
+class Table:
+    """Reads one TOML table. Every reader raises `error` and names the key.
 
-    def __init__(self, table: Mapping[str, Any], profile: str, path: str = "") -> None:
+    A reader with a default returns it for a missing key; a reader without one requires the key.
+    """
+
+    error: ClassVar[type[InvalidProfile | InvalidScript]]
+    _TEXT: ClassVar[str]
+    """The rule that a value which is not text breaks."""
+    _HINT: ClassVar[str] = ""
+
+    def __init__(self, table: Mapping[str, Any], where: str) -> None:
         self._table = table
-        self._profile = profile
-        self._path = path
-        self._known: set[str] = set()
+        self.where = where
+        """The place of the table as an error names it: `hello.toml: rule 2, step 1`."""
+        self._asked: set[str] = set()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __contains__(self, key: str) -> bool:
+        self._asked.add(key)
+        return key in self._table
 
     def value(self, key: str, default: object = None) -> object:
-        """What stands there, unread."""
-        self._known.add(key)
+        """Return the value unchecked."""
+        self._asked.add(key)
         return self._table.get(key, default)
 
     def text(self, key: str, default: str = "") -> str:
         value = self.value(key, default)
-        return value if isinstance(value, str) else self.refuse(key, "must be text", value)
+        return value if isinstance(value, str) else self.refuse(key, self._TEXT, value)
+
+    def required_text(self, key: str) -> str:
+        """Return a text that is not empty."""
+        value = self.value(key)
+        return value if isinstance(value, str) and value else self.refuse(key, self._TEXT, value)
 
     def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts, possibly empty; a single text counts as a list of one."""
         value = self.value(key, ())
-        words = [value] if isinstance(value, str) else value
-        if not isinstance(words, list | tuple):
+        if isinstance(value, str):
+            return (value,)
+        if not isinstance(value, list | tuple):
             self.refuse(key, "must be a list of texts", value)
-        items = cast("list[object]", words)
         return tuple(
-            item if isinstance(item, str) else self.refuse(key, "must hold only texts", item) for item in items
+            item if isinstance(item, str) else self.refuse(key, "must hold only texts", item)
+            for item in cast("list[object]", value)
         )
+
+    def required_texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of at least one text, none of them empty."""
+        value = self.value(key)
+        items = cast("list[object]", value) if isinstance(value, list) else []
+        texts = tuple(item for item in items if isinstance(item, str) and item)
+        if not texts or len(texts) != len(items):
+            self.refuse(key, "must be a list of texts", self.value(key))
+        return texts
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        value = self.value(key, default)
+        return value if isinstance(value, bool) else self.refuse(key, "must be true or false", value)
 
     def number(self, key: str, default: float) -> float:
         value = self.value(key, default)
+        # In Python a bool is a number, and NaN fits no comparison: both are refused, here and below.
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
             self.refuse(key, "must be a number that is not negative", value)
+        return float(value)
+
+    def seconds(self, key: str, default: float | None = None) -> float:
+        """Return a time that is not longer than MAX_WAIT_SECONDS."""
+        value = self.value(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_WAIT_SECONDS:
+            self.refuse(key, f"must be a number of seconds from 0 to {MAX_WAIT_SECONDS}", value)
         return float(value)
 
     def whole(self, key: str, default: int) -> int:
@@ -62,9 +111,11 @@ class ProfileTable:
             self.refuse(key, "must be a whole number that is not negative", value)
         return value
 
-    def yes(self, key: str, *, default: bool = False) -> bool:
-        value = self.value(key, default)
-        return value if isinstance(value, bool) else self.refuse(key, "must be true or false", value)
+    def exit_status(self, key: str) -> int:
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
+            self.refuse(key, "must be an exit status from 0 to 255", value)
+        return value
 
     def pattern(self, key: str) -> re.Pattern[str] | None:
         return self._compiled(key, self.text(key)) if key in self else None
@@ -73,74 +124,50 @@ class ProfileTable:
         return tuple(self._compiled(key, text) for text in self.texts(key))
 
     def keys(self, key: str) -> tuple[bytes, ...]:
-        """Named keys: `esc`, `enter`, `ctrl-u`; one name or a list of them."""
-        return tuple(self._key(key, name) for name in self.texts(key))
-
-    def table(self, key: str) -> ProfileTable:
-        value = self.value(key, {})
-        if not isinstance(value, Mapping):
-            self.refuse(key, "must be a table", value)
-        return ProfileTable(cast("Mapping[str, Any]", value), self._profile, self._at(key))
-
-    def tables(self, key: str) -> list[ProfileTable]:
-        value = self.value(key, [])
-        if not isinstance(value, list):
-            self.refuse(key, "must be a list of tables", value)
-        items = cast("list[object]", value)
-        return [self._item(key, index, item) for index, item in enumerate(items)]
-
-    def named(self) -> Iterator[tuple[str, ProfileTable]]:
-        """The tables of this table, by name."""
-        for key in self:
-            yield key, self.table(key)
-
-    def mapping(self, key: str) -> dict[str, str]:
-        """A table of texts."""
-        table = self.table(key)
-        return {name: table.text(name) for name in table}
-
-    def done(self) -> None:
-        """Refuse what nobody asked for: a misspelt key would be silently without effect."""
-        for key in self._table:
-            if key not in self._known:
-                meant = nearest(key, sorted(self._known))
-                raise InvalidProfile(
-                    f"profile '{self._profile}': there is no key {self._at(key)}",
-                    hint=f"Did you mean '{meant}'?" if meant else "docs/howto/wrap-a-cli.md lists every key",
-                )
+        """Return the bytes of named keys (`esc`, `enter`, `ctrl-u`); one name or a list of them."""
+        return tuple(self._named_key(key, name) for name in self.texts(key))
 
     def refuse(self, key: str, rule: str, value: object = None) -> NoReturn:
-        given = "" if value is None else f", not {value!r}"
-        raise InvalidProfile(
-            f"profile '{self._profile}': {self._at(key)} {rule}{given}",
-            hint="docs/howto/wrap-a-cli.md explains every key",
-        )
+        """Raise `error`: the value of `key` breaks `rule`."""
+        raise self.error(f"{self.where}: {self._at(key)} {rule}{self._found(value)}", hint=self._HINT)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table)
+    def forbid(self, key: str, why: str) -> None:
+        """Raise `error` if the table has a key that makes no sense in it."""
+        if key in self._table:
+            raise self.error(f"{self.where}: {self._at(key)} makes no sense here: {why}")
 
-    def __contains__(self, key: str) -> bool:
-        self._known.add(key)
-        return key in self._table
+    def refuse_unknown(self, known: Collection[str]) -> None:
+        """Raise `error` for the first key that is not in `known`: a misspelt key would silently have no effect."""
+        for key in self._table:
+            if key not in known:
+                raise self.error(f"{self.where}: there is no key {self._at(key)}", hint=self._hint_for(key, known))
+
+    def done(self) -> None:
+        """Raise `error` for the first key that no reader has asked for."""
+        self.refuse_unknown(self._asked)
+
+    def _hint_for(self, key: str, known: Collection[str]) -> str:
+        """Return the hint for an unknown key: the known key that was probably meant, or where to look."""
+        raise NotImplementedError
 
     def _at(self, key: str) -> str:
-        return f"{self._path}.{key}" if self._path else key
+        """Return the key as an error names it."""
+        raise NotImplementedError
 
-    def _item(self, key: str, index: int, item: object) -> ProfileTable:
-        if not isinstance(item, Mapping):
-            self.refuse(f"{key}[{index}]", "must be a table", item)
-        return ProfileTable(cast("Mapping[str, Any]", item), self._profile, self._at(f"{key}[{index}]"))
+    def _found(self, value: object) -> str:
+        """Return the end of an error: the value that was found instead."""
+        raise NotImplementedError
 
     def _compiled(self, key: str, text: str) -> re.Pattern[str]:
         try:
             return re.compile(text)
         except re.error as error:
-            raise InvalidProfile(
-                f"profile '{self._profile}': {self._at(key)} is not a regular expression: {error}",
+            raise self.error(
+                f"{self.where}: {self._at(key)} is not a regular expression: {error}",
                 hint="write it in single quotes, so that TOML leaves backslashes alone",
             ) from error
 
-    def _key(self, key: str, name: str) -> bytes:
+    def _named_key(self, key: str, name: str) -> bytes:
         if name in _NAMED_KEYS:
             return _NAMED_KEYS[name]
         letter = name.removeprefix("ctrl-")
@@ -149,89 +176,90 @@ class ProfileTable:
         return self.refuse(key, f"must hold names of keys ({', '.join(_NAMED_KEYS)}, ctrl-a to ctrl-z)", name)
 
 
-LONGEST_WAIT: Final = 3600
-"""Seconds; a script that waits longer is a slip of the pen."""
+class ProfileTable(Table):
+    """A table of a profile. An error names the key by its path: `prompt.pattern`."""
+
+    error = InvalidProfile
+    _TEXT = "must be text"
+    _HINT = "docs/howto/wrap-a-cli.md explains every key"
+
+    def __init__(self, table: Mapping[str, Any], profile: str, path: str = "") -> None:
+        super().__init__(table, f"profile '{profile}'")
+        self._profile = profile
+        self._path = path
+
+    def table(self, key: str) -> ProfileTable:
+        """Return the table under `key`; empty if there is none."""
+        return self._nested(key, self.value(key, {}))
+
+    def tables(self, key: str) -> list[ProfileTable]:
+        value = self.value(key, [])
+        if not isinstance(value, list):
+            self.refuse(key, "must be a list of tables", value)
+        return [self._nested(f"{key}[{index}]", item) for index, item in enumerate(cast("list[object]", value))]
+
+    def named(self) -> Iterator[tuple[str, ProfileTable]]:
+        """Yield the tables of this table with their names."""
+        for key in self:
+            yield key, self.table(key)
+
+    def mapping(self, key: str) -> dict[str, str]:
+        """Return a table of texts."""
+        table = self.table(key)
+        return {name: table.text(name) for name in table}
+
+    @override
+    def _hint_for(self, key: str, known: Collection[str]) -> str:
+        meant = nearest(key, sorted(known))
+        return f"Did you mean '{meant}'?" if meant else "docs/howto/wrap-a-cli.md lists every key"
+
+    @override
+    def _at(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
+
+    @override
+    def _found(self, value: object) -> str:
+        return "" if value is None else f", not {value!r}"
+
+    def _nested(self, key: str, value: object) -> ProfileTable:
+        if not isinstance(value, Mapping):
+            self.refuse(key, "must be a table", value)
+        return ProfileTable(cast("Mapping[str, Any]", value), self._profile, self._at(key))
 
 
-class ScriptTable:
-    """One table of a script. `where` is how a person finds it: `hello.toml: rule 2, step 1`."""
+class ScriptTable(Table):
+    """A table of a script. An error names the table by its place and the key in backticks."""
 
-    def __init__(self, given: object, where: str) -> None:
-        if not isinstance(given, Mapping):
-            raise InvalidScript(f"{where} must be a table, not {_shown(given)}")
-        self._given = cast("Mapping[str, Any]", given)
-        self.where = where
+    error = InvalidScript
+    _TEXT = "must be a text"
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._given
+    def __init__(self, table: object, where: str) -> None:
+        """Raises InvalidScript if `table` is something else."""
+        if not isinstance(table, Mapping):
+            raise InvalidScript(f"{where} must be a table, not {_shortened(table)}")
+        super().__init__(cast("Mapping[str, Any]", table), where)
 
-    def refuse_unknown(self, known: Collection[str]) -> None:
-        """Raises InvalidScript for the first key that is not in `known`."""
-        for key in self._given:
-            if key not in known:
-                raise InvalidScript(f"{self.where}: there is no key `{key}`", hint=self.meant(known))
-
-    def meant(self, known: Collection[str]) -> str:
-        """A hint: the known key that an unknown one was probably meant to be, else all of them."""
-        for key in self._given:
-            if key not in known and (word := nearest(key, sorted(known))):
-                return f"did you mean `{word}`?"
+    def suggest(self, known: Collection[str]) -> str:
+        """Return a hint: the known key that an unknown one was probably meant to be, or all known keys."""
+        for key in self._table:
+            if key not in known and (meant := nearest(key, sorted(known))):
+                return f"did you mean `{meant}`?"
         return "known here: " + ", ".join(sorted(known))
 
-    def refuse(self, key: str, why: str) -> None:
-        """Raises InvalidScript when a key stands where it makes no sense."""
-        if key in self._given:
-            raise InvalidScript(f"{self.where}: `{key}` makes no sense here: {why}")
+    @override
+    def _hint_for(self, key: str, known: Collection[str]) -> str:  # noqa: ARG002  # all unknown keys count
+        return self.suggest(known)
 
-    def raw(self, key: str) -> Any:
-        """Whatever is there, or None."""
-        return self._given.get(key)
+    @override
+    def _at(self, key: str) -> str:
+        return f"`{key}`"
 
-    def text(self, key: str, default: str | None = None) -> str:
-        """A text; without a default it must be there and not be empty."""
-        value = self._given.get(key, default)
-        if not isinstance(value, str) or (default is None and not value):
-            raise self.wrong(key, "a text")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of at least one text."""
-        value = self._given.get(key)
-        items = cast("list[object]", value) if isinstance(value, list) else []
-        texts = tuple(item for item in items if isinstance(item, str) and item)
-        if not texts or len(texts) != len(items):
-            raise self.wrong(key, "a list of texts")
-        return texts
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        """True or false."""
-        value = self._given.get(key, default)
-        if not isinstance(value, bool):
-            raise self.wrong(key, "true or false")
-        return value
-
-    def seconds(self, key: str, default: float | None = None) -> float:
-        """A bounded time."""
-        value = self._given.get(key, default)
-        # To Python a bool is a number, and not-a-number fits no comparison: both are refused.
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_WAIT:
-            raise self.wrong(key, f"a number of seconds from 0 to {LONGEST_WAIT}")
-        return float(value)
-
-    def status(self, key: str) -> int:
-        """An exit status."""
-        value = self._given.get(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
-            raise self.wrong(key, "an exit status from 0 to 255")
-        return value
-
-    def wrong(self, key: str, wanted: str) -> InvalidScript:
-        """The error for a value that is not what its key wants."""
-        found = f"not {_shown(self._given[key])}" if key in self._given else "but it is missing"
-        return InvalidScript(f"{self.where}: `{key}` must be {wanted}, {found}")
+    @override
+    def _found(self, value: object) -> str:
+        # TOML has no null, so None means that the key is missing.
+        return ", but it is missing" if value is None else f", not {_shortened(value)}"
 
 
-def _shown(value: object) -> str:
-    """A value as an error quotes it: short."""
+def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

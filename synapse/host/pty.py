@@ -42,7 +42,7 @@ from synapse.drivers.pty.adapters.codex import CodexAppServerSignals, CodexSigna
 from synapse.drivers.pty.adapters.copilot import CopilotSignals
 from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
-from synapse.drivers.pty.context import end_of
+from synapse.drivers.pty.context import describe_exit
 from synapse.drivers.pty.driver import PtyDriver
 from synapse.drivers.pty.person_input import LineRouting
 from synapse.drivers.pty.process import Launch, find_command
@@ -338,7 +338,7 @@ def tell_end(program: RunningProgram, driver: PtyDriver) -> None:
     program.screen.wait_loaded(_LOAD_SECONDS)
     shown = [line.rstrip() for line in program.screen.history(_LINES) if line.strip()]
     log.warning("program_ended", extra={"status": status, "shown": shown})
-    title = f"{end_of(status)}; its terminal showed{':' if shown else ' nothing'}"
+    title = f"{describe_exit(status)}; its terminal showed{':' if shown else ' nothing'}"
     say(title, *(f"  {line}" for line in shown))
 
 

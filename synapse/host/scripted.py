@@ -59,7 +59,7 @@ def play(script: Script, clock: Clock) -> RunningAgent:
         pty_wrapped=False,
         answers_directly=script.answers_directly,
         answer_at_once=driver.answer_at_once,
-        acceptance=Acceptance(media_types=MODES if script.strict_types else (), cue_ids=script.cue_ids),
+        acceptance=Acceptance(media_types=MODES if script.strict_types else (), repeatable_ids=script.repeatable_ids),
         extensions=script.extensions,
         lacks=script.lacks,
     )

@@ -152,8 +152,8 @@ class Acceptance:
 
     media_types: tuple[str, ...] = ()
     """The types of parts that it takes; empty takes all."""
-    cue_ids: re.Pattern[str] | None = None
-    """Ids that are cues and name no message: the same one again is another message. Conformance kits send such."""
+    repeatable_ids: re.Pattern[str] | None = None
+    """Ids that do not identify a message: a second message with such an id is a new one. Conformance kits send such."""
 
     @property
     def as_text(self) -> str:
@@ -180,8 +180,8 @@ class Acceptance:
 
     def digest(self, message: Message) -> str:
         """What a message is known by when it comes again; empty when it is always a new one."""
-        is_cue = self.cue_ids is not None and self.cue_ids.search(message.message_id) is not None
-        return "" if is_cue else message_digest(message)
+        is_repeatable = self.repeatable_ids is not None and self.repeatable_ids.search(message.message_id) is not None
+        return "" if is_repeatable else message_digest(message)
 
 
 ANYTHING: Final = Acceptance()

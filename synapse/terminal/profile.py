@@ -271,8 +271,8 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         install_hint=top.text("install_hint"),
         limit_bytes=top.whole("limit_bytes", LINE_LIMIT_BYTES),
         clear_keys=b"".join(top.keys("clear_keys")) or _CTRL_U,
-        envelope=top.yes("envelope", default=True),
-        instructions=top.yes("instructions", default=True),
+        envelope=top.flag("envelope", default=True),
+        instructions=top.flag("instructions", default=True),
         shell=top.texts("shell"),
         typing=_typing(top.table("typing")),
         interrupt=_interrupt(top.table("interrupt")),
@@ -285,8 +285,8 @@ def parse_profile(table: Mapping[str, Any], name: str) -> Profile:
         answer=_answer(top.table("answer")),
         signals=_signals(top.table("signals")),
         extensions=read_extensions(top.value("extensions", []), f"profile '{name}'", InvalidProfile),
-        streaming=top.yes("streaming", default=True),
-        push_notifications=top.yes("push_notifications", default=True),
+        streaming=top.flag("streaming", default=True),
+        push_notifications=top.flag("push_notifications", default=True),
     )
     top.done()
     _require_regions(profile)
@@ -363,8 +363,8 @@ def _prompt(fields: ProfileTable) -> PromptRule:
     rule = PromptRule(
         pattern=pattern,
         region=fields.text("region", SCREEN_REGION),
-        at_cursor=fields.yes("at_cursor"),
-        holds_cursor=fields.yes("holds_cursor"),
+        at_cursor=fields.flag("at_cursor"),
+        holds_cursor=fields.flag("holds_cursor"),
         until=fields.pattern("until"),
         further=fields.pattern("further"),
         margin=fields.pattern("margin"),
@@ -392,7 +392,7 @@ def _dialog(fields: ProfileTable) -> DialogRule:
         hint=fields.text("hint"),
         rule=_screen_rule(fields),
         kind=_dialog_kind(fields),
-        hides_prompt=fields.yes("hides_prompt"),
+        hides_prompt=fields.flag("hides_prompt"),
         begin=fields.pattern("begin"),
         title=fields.pattern("title"),
         option=fields.pattern("option"),

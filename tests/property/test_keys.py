@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synapse.drivers.pty.pump import line_keys
+from synapse.drivers.pty.tty import line_keys
 from synapse.terminal.keys import Key, KeyKind, KeyParser
 from synapse.terminal.line_editor import Draft, PersonDraft
 from synapse.terminal.mention import Forward, MentionLine

@@ -1,7 +1,4 @@
-"""What the parts of a driver share: the program, how it is seen, and what it says.
-
-What a program said of its turn and nobody has taken yet.
-"""
+"""State shared by the parts of a PtyDriver: the program, its screen, its questions and its signals."""
 
 from __future__ import annotations
 
@@ -22,14 +19,15 @@ from synapse.terminal.signals.report import SignalKind, SignalReport, TextSoFar
 from synapse.terminal.turn import InterruptRetry, Settled
 
 SUBMITTED: Final = "submitted"
+"""The kind of a signal that says that the message was taken."""
 ANSWERED: Final = "answered"
-"""What a structured signal may say besides a state: the message was taken; the turn is over, with this text."""
-_MOST_SIGNALS: Final = 256
+"""The kind of a signal that says that the turn is over; its detail is the answer."""
+_MAX_SIGNALS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One thing that was said; `report` has the program's own words."""
+    """One signal about a turn; `report` has the program's own words, if they came from the program."""
 
     source: str
     kind: str
@@ -38,11 +36,11 @@ class Signal:
 
     @property
     def settled(self) -> Settled:
-        """The end of the turn that it tells."""
+        """The end of the turn that the signal reports."""
         return Settled(self.source, self.detail, self.report.reason if self.report else "")
 
     def ends(self, turn: str) -> bool:
-        """True if it ends the turn of that name; a name that is not known fits every turn."""
+        """Return whether the signal ends the turn of that name; an unknown name fits every turn."""
         names = {turn, self.report.turn if self.report else ""} - {""}
         return self.kind in (ANSWERED, SignalKind.FAILED) and len(names) < 2
 
@@ -51,80 +49,80 @@ class SignalBuffer:
     """Keeps signals until the turn that they are about takes them."""
 
     def __init__(self) -> None:
-        self._signals: deque[Signal] = deque(maxlen=_MOST_SIGNALS)
+        self._signals: deque[Signal] = deque(maxlen=_MAX_SIGNALS)
         self._turn = ""
-        self.typed = ""
-        """The message that was typed last, whole."""
-        self.has_told = False
-        """The program said something since."""
-        self.told_last: SignalKind | None = None
-        """What the program said last since then."""
-        self.passed_on = ""
-        """How much of what it says in our turn was passed on."""
         self._saying: TextSoFar | None = None
+        self.typed = ""
+        """The last message that was typed, whole."""
+        self.has_reported = False
+        """Whether the program has reported anything since then."""
+        self.last_kind: SignalKind | None = None
+        """The kind of its last report since then."""
+        self.passed_on = ""
+        """How much of `said` was passed on."""
 
     def begin(self, typed: str) -> None:
-        """A message is about to be typed; what was said before is not about it."""
+        """Forget all signals: a message is about to be typed, and they are about an earlier one."""
         self._signals.clear()
-        self.typed, self._turn, self.has_told = typed, "", False
-        self._saying, self.passed_on, self.told_last = None, "", None
+        self.typed, self._turn, self.has_reported = typed, "", False
+        self._saying, self.passed_on, self.last_kind = None, "", None
 
     def add(self, signal: Signal) -> None:
         self._signals.append(signal)
 
     def report(self, report: SignalReport) -> None:
-        self.has_told, self.told_last = True, report.kind
+        self.has_reported, self.last_kind = True, report.kind
         is_end = report.kind in (SignalKind.ANSWERED, SignalKind.FAILED)
         self.add(Signal(report.source, report.kind, report.text if is_end else report.detail, report))
 
     def say(self, saying: TextSoFar) -> bool:
-        """Take what it has said so far; True if everything before was passed on."""
+        """Keep what the program has said so far in its turn; True if everything before was passed on."""
         was_passed_on = self.said == self.passed_on
         self._saying = saying
         return was_passed_on
 
     @property
     def said(self) -> str:
-        """What it has said so far in our turn."""
+        """What the program has said so far in our turn."""
         if self._saying is None or len({self._turn, self._saying.turn} - {""}) > 1:
             return ""
         return self._saying.text
 
     def take_submission(self) -> Signal | None:
-        """What says that our message was taken; a prompt of a person's own is left aside."""
-        for told in tuple(self._signals):
-            if told.kind != SUBMITTED:
+        """Return and remove the signal that our message was taken; drop those about a person's own prompts."""
+        for signal in tuple(self._signals):
+            if signal.kind != SUBMITTED:
                 continue
-            self._signals.remove(told)
-            if told.report is None or told.report.is_about(self.typed):
-                self._turn = told.report.turn if told.report else ""
-                return told
+            self._signals.remove(signal)
+            if signal.report is None or signal.report.is_about(self.typed):
+                self._turn = signal.report.turn if signal.report else ""
+                return signal
         return None
 
     def end(self) -> Settled | None:
-        """What says that our turn is over."""
+        """Return the end of our turn, if a signal reports it."""
         self.take_submission()
-        return next((told.settled for told in self._signals if told.ends(self._turn)), None)
+        return next((signal.settled for signal in self._signals if signal.ends(self._turn)), None)
 
 
 @dataclass(slots=True, kw_only=True)
 class PtyContext:
-    """One program and everything that is known of it."""
+    """State shared by the parts of one PtyDriver."""
 
     program: RunningProgram
     profile: Profile
     clock: Clock
-    lookout: ScreenWatcher
-    asking: QuestionTracker
-    heard: SignalBuffer = field(default_factory=SignalBuffer)
-    insistence: InterruptRetry = field(default_factory=InterruptRetry)
-    """Whether the turn was interrupted, and has to be once more."""
+    watcher: ScreenWatcher
+    questions: QuestionTracker
+    signals: SignalBuffer = field(default_factory=SignalBuffer)
+    interrupt_retry: InterruptRetry = field(default_factory=InterruptRetry)
+    """Whether the turn was interrupted, and whether the keys must be pressed again."""
     expected: Source | None = None
-    """The source that should say something."""
+    """The source that should report the program's turns."""
     recheck: Callable[[], None] = lambda: None
-    """Reads what the program has told by now; called when it is typed into, and before its screen is believed to say
-    that a turn is over."""
-    _told_open: OpenQuestion | None = None
+    """Reads what the program has reported by now. Called when it was typed into, and before its screen is believed to
+    show the end of a turn."""
+    _last_open: OpenQuestion | None = None
 
     def now(self) -> float:
         return self.clock.monotonic()
@@ -135,28 +133,25 @@ class PtyContext:
         Raises AgentExited.
         """
         if self.program.exited.done():
-            raise AgentExited(end_of(self.program.exited.result()))
-        return self.lookout.look()
+            raise AgentExited(describe_exit(self.program.exited.result()))
+        return self.watcher.look()
 
-    def asked(self, look: Look) -> OpenQuestion | None:
-        """What is asked, by what is seen now."""
-        claims = self.lookout.evidence.claims
-        title_says_waiting = any(claim.source is Source.TITLE and claim.state == WAITING for claim in claims)
-        opened = self.asking.observe(look, self.now(), title_says_waiting=title_says_waiting)
-        self._note_closed(opened, look)
+    def open_question(self, look: Look) -> OpenQuestion | None:
+        """Return the question that is open according to `look`."""
+        evidence = self.watcher.evidence
+        title_says_waiting = any(claim.source is Source.TITLE and claim.state == WAITING for claim in evidence.claims)
+        opened = self.questions.observe(look, self.now(), title_says_waiting=title_says_waiting)
+        before, self._last_open = self._last_open, opened
+        if before is None or before.report is None or before.dialog is None:
+            return opened
+        if (opened is None or opened.dialog is None) and look.state == WAITING:
+            # No signal reports at once that a dialog was answered; the screen shows that it is gone.
+            evidence.report(before.report.source, "", "the dialog that it told of is gone", self.now())
         return opened
 
-    def _note_closed(self, opened: OpenQuestion | None, look: Look) -> None:
-        """That a dialog was answered is told by nobody at once; it is seen to be gone."""
-        before, self._told_open = self._told_open, opened
-        if before is None or before.report is None or before.dialog is None:
-            return
-        if (opened is None or opened.dialog is None) and look.state == WAITING:
-            self.lookout.evidence.report(before.report.source, "", "the dialog that it told of is gone", self.now())
 
-
-def end_of(status: int) -> str:
-    """How a program ended, as a sentence."""
+def describe_exit(status: int) -> str:
+    """Return a sentence about how a program ended."""
     if status > 128:
         return f"the program was ended by signal {status - 128}"
     return f"the program ended with status {status}"

@@ -1,4 +1,4 @@
-"""Takes turns with a CLI on a pseudo-terminal: what `terminal/` decides is done here."""
+"""Drives a CLI on a pseudo-terminal: does what the pure code in `terminal/` decides."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from synapse.core.driver import DEGRADED, AgentView, Sighting, StatusListener, S
 from synapse.core.question import Choice
 from synapse.core.types import Clock
 from synapse.drivers.pty.adapters.adapter import Sender
-from synapse.drivers.pty.answering import Answerer, OwnWay
-from synapse.drivers.pty.context import ANSWERED, SUBMITTED, PtyContext, Signal, end_of
+from synapse.drivers.pty.answering import Answerer, NativeAnswer
+from synapse.drivers.pty.context import SUBMITTED, PtyContext, Signal, describe_exit
 from synapse.drivers.pty.program import RunningProgram
 from synapse.drivers.pty.prompt_files import PromptFiles
 from synapse.drivers.pty.submit import ApiSubmitter, KeySubmitter
@@ -30,45 +30,44 @@ from synapse.terminal.questions import QuestionTracker
 from synapse.terminal.signals.report import SignalReport, TextSoFar
 from synapse.terminal.turn import InterruptRetry, TurnTracker
 
-__all__ = ["ANSWERED", "SUBMITTED", "PtyDriver"]
-
 _REACTION_SECONDS: Final = 0.15
-"""An idle program that says something to a signal does so within this time."""
+"""Within this time an idle program prints its reaction to a signal, if it has one."""
 
 
 class PtyDriver:
-    """Implements core.driver.Driver for a program that runs, and signals.adapter.Listener for what it says."""
+    """Implements core.driver.Driver for a running program, and adapters.adapter.Listener for its signals."""
 
-    def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, composer: PromptFiles) -> None:
+    def __init__(self, program: RunningProgram, profile: Profile, clock: Clock, prompt_files: PromptFiles) -> None:
         self.program = program
         self._profile = profile
         self._clock = clock
-        self._composer = composer
-        self._lookout = ScreenWatcher(profile, program.screen, program.pump, clock, program.has_unread)
-        self._station = PtyContext(
-            program=program, profile=profile, clock=clock, lookout=self._lookout, asking=QuestionTracker(profile)
+        self._prompt_files = prompt_files
+        self._watcher = ScreenWatcher(profile, program.screen, program.pump, clock, program.has_unread)
+        self._context = PtyContext(
+            program=program, profile=profile, clock=clock, watcher=self._watcher, questions=QuestionTracker(profile)
         )
-        self._typist = KeySubmitter(self._station)
-        self._answerer = Answerer(self._station)
-        self._on_its_way: Delivery | ApiSubmitter | None = None
+        self._key_submitter = KeySubmitter(self._context)
+        self._answerer = Answerer(self._context)
+        self._submission: Delivery | ApiSubmitter | None = None
+        """The message that is being submitted."""
         self._in_turn = self._is_dropped = False
         self._types_next = False
-        """Its API has refused a message: the next is typed, until one was."""
-        self._find_sender: Callable[[], Sender | None] = _no_sender
-        program.on_output = self._lookout.output_came
+        """Whether the API has refused a message: then messages are typed until one was submitted."""
+        self._find_sender: Callable[[], Sender | None] = lambda: None
+        program.on_output = self._watcher.output_came
         program.exited.add_done_callback(self._program_ended)
 
-    def use(self, recheck: Callable[[], None], own_way: OwnWay, sender: Callable[[], Sender | None]) -> None:
-        """Use what the program's adapter offers: its latest word, its way to be answered, its way to be sent to."""
-        self._station.recheck, self._answerer.own_way, self._find_sender = recheck, own_way, sender
+    def use(self, recheck: Callable[[], None], answer: NativeAnswer, sender: Callable[[], Sender | None]) -> None:
+        """Use the program's adapter: to read its latest signals, to answer its questions, and to send messages."""
+        self._context.recheck, self._answerer.native_answer, self._find_sender = recheck, answer, sender
 
     def view(self) -> AgentView:
-        """What is known of the agent now; see core.driver.Driver."""
-        look = self._lookout.latest()
-        asked = self._station.asked(look)
-        verdict = self._lookout.evidence.verdict
+        """Return what is known of the agent now; see core.driver.Driver."""
+        look = self._watcher.latest()
+        opened = self._context.open_question(look)
+        verdict = self._watcher.evidence.verdict
         closed = self._shut(look)
-        restless = None if look.is_told else self._lookout.evidence.restless_since
+        restless = None if look.is_told else self._watcher.evidence.restless_since
         return AgentView(
             state=verdict.state,
             why=verdict.why,
@@ -79,55 +78,55 @@ class PtyDriver:
             restless_since=None if restless is None else self._date(restless),
             sightings=tuple(
                 Sighting(source=claim.source, state=claim.state, detail=claim.detail, at=self._date(claim.at))
-                for claim in self._lookout.evidence.claims
+                for claim in self._watcher.evidence.claims
             ),
-            question=asked.question if asked else None,
+            question=opened.question if opened else None,
         )
 
     def watch(self, listener: StatusListener) -> Callable[[], None]:
         """Call `listener` with each change of the agent's state; see core.driver.Driver."""
-        return self._lookout.listeners.add(listener)
+        return self._watcher.listeners.add(listener)
 
     async def wait_ready(self) -> None:
-        """Return when a message can be taken.
+        """Return when the agent can take a message.
 
-        Raises AgentExited when that will never be.
+        Raises AgentExited when it never will.
         """
         while True:
-            closed = self._shut(self._station.look())
+            closed = self._shut(self._context.look())
             if closed is None:
                 return
-            await self._lookout.next_look(None if closed.opens_in is None else self._now() + closed.opens_in)
+            await self._watcher.next_look(None if closed.opens_in is None else self._now() + closed.opens_in)
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        """Type one message and yield what comes of it; see core.driver.Driver.
+        """Submit one message and yield the events of its turn; see core.driver.Driver.
 
         Raises AgentExited.
         """
         self._in_turn, self._is_dropped = True, False
         try:
             text = await self._compose(turn)
-            self._station.heard.begin(text)
-            self._station.insistence = InterruptRetry()
+            self._context.signals.begin(text)
+            self._context.interrupt_retry = InterruptRetry()
             if not self._is_dropped:
                 async with aclosing(self._take(text)) as events:
                     async for event in events:
                         yield event
         finally:
-            self._in_turn, self._on_its_way = False, None
+            self._in_turn, self._submission = False, None
 
     async def interrupt(self) -> bool:
-        """Ask the agent to drop its turn, by a signal or by keys as the profile says; never while a dialog is open.
+        """Interrupt the agent's turn, by a signal or by keys as the profile says; never while a dialog is open.
 
-        False when it was not asked.
+        Returns False when it did nothing.
         """
-        look = self._lookout.look()
+        look = self._watcher.look()
         if dialog_open(look) or self.program.exited.done():
             return False
         how = self._profile.interrupt
-        # At an empty prompt the same key does other things: it may open a menu or leave the program. A signal does not,
-        # but a turn that has just ended must not count as interrupted. Without a prompt rule a silent program only
-        # looks idle.
+        # At an empty prompt the key does other things: it may open a menu or leave the program. A signal does not, but
+        # a turn that has just ended must not count as interrupted. Without a prompt rule a silent program only looks
+        # idle.
         is_idle = look.state == READY and not self._in_turn
         if look.state != WORKING and not (how.signal and (is_idle or self._profile.prompt is None)):
             return False
@@ -137,128 +136,127 @@ class PtyDriver:
             if look.state != WORKING:
                 await self._see_reaction(begun)
             return True
-        return await press_interrupt(self._station)
+        return await press_interrupt(self._context)
 
     def drop(self) -> bool:
-        """Forget the message that is being typed: it was canceled; see core.driver.Driver."""
-        if self._on_its_way is None:
-            # Its files are being stored, or there is none.
+        """Drop the message that is being submitted, because it was canceled; see core.driver.Driver."""
+        if self._submission is None:
+            # Its files are being stored, or there is no message.
             self._is_dropped = True
             return self._in_turn
-        self._lookout.wake()
-        return self._on_its_way.drop(self._now())
+        self._watcher.wake()
+        return self._submission.drop(self._now())
 
     async def answer(self, question_id: str, choice: Choice) -> str:
-        """Answer what the program asks; see core.driver.Driver."""
+        """Answer the program's question; see core.driver.Driver."""
         return await self._answerer.answer(question_id, choice)
 
     def confirm(self) -> None:
-        """Go on with the turn: a person saw that the message was taken."""
+        """Go on with the turn: a person saw that the program took the message."""
         self.signal("person", SUBMITTED, "a person saw it delivered")
 
     def signal(self, source: str, kind: str, detail: str) -> None:
-        """Take what the program itself reports by a hook or a transcript; `source` is a word of `evidence.Source`.
+        """Take a signal about the agent or its turn; `source` is a value of `evidence.Source`.
 
         `kind` is a state of the agent, or SUBMITTED, or ANSWERED with the answer as `detail`.
         """
         if kind in AGENT_STATES:
-            self._lookout.evidence.report(Source(source), kind, detail, self._now())
-            self._lookout.tell_state()
+            self._watcher.evidence.report(Source(source), kind, detail, self._now())
+            self._watcher.tell_state()
         else:
-            self._station.heard.add(Signal(source, kind, detail))
-        self._lookout.wake()
+            self._context.signals.add(Signal(source, kind, detail))
+        self._watcher.wake()
 
     def report(self, report: SignalReport) -> None:
-        """Take what the program says of its turn; see `signals.adapter.Listener`."""
-        self._lookout.evidence.report(report.source, report.state, report.detail, self._now())
-        self._lookout.tell_state()
-        self._station.asking.receive(report)
-        self._station.heard.report(report)
-        self._lookout.wake()
+        """Take the program's report about its turn; see `adapters.adapter.Listener`."""
+        self._watcher.evidence.report(report.source, report.state, report.detail, self._now())
+        self._watcher.tell_state()
+        self._context.questions.receive(report)
+        self._context.signals.report(report)
+        self._watcher.wake()
 
     def say(self, saying: TextSoFar) -> None:
-        """Take what the program has said so far in its turn; see `signals.adapter.Listener`."""
-        if self._station.heard.say(saying):
-            # Later words wait for the next look, which comes by itself: not each of them is worth one.
-            self._lookout.wake()
+        """Take what the program has said so far in its turn; see `adapters.adapter.Listener`."""
+        if self._context.signals.say(saying):
+            # Later words wait for the next look, which comes anyway: not each of them is worth one.
+            self._watcher.wake()
 
     def quiet_for(self) -> float:
-        """Seconds since the program last printed; see `signals.adapter.Listener`."""
+        """Return the seconds since the program last printed; see `adapters.adapter.Listener`."""
         return self._now() - self.program.pump.last_output
 
     def typed(self) -> str:
-        """What was typed last; see `signals.adapter.Listener`."""
-        return self._station.heard.typed
+        """Return the last message that was typed; see `adapters.adapter.Listener`."""
+        return self._context.signals.typed
 
     def picture(self) -> Picture | None:
-        """What its terminal shows; see `signals.adapter.Listener`."""
-        return self._lookout.latest().picture
+        """Return what its terminal shows; see `adapters.adapter.Listener`."""
+        return self._watcher.latest().picture
 
     def seems_ready(self) -> bool:
-        """What its terminal shows; see `signals.adapter.Listener`."""
-        self._lookout.latest()
-        return self._lookout.evidence.seen == READY
+        """Return whether its terminal shows that it is ready; see `adapters.adapter.Listener`."""
+        self._watcher.latest()
+        return self._watcher.evidence.seen == READY
 
     def asks(self, question_id: str) -> bool:
-        """Whether it still asks that; see `signals.adapter.Listener`."""
-        self._station.asked(self._lookout.latest())
-        return self._station.asking.has(question_id)
+        """Return whether the program still asks that question; see `adapters.adapter.Listener`."""
+        self._context.open_question(self._watcher.latest())
+        return self._context.questions.has(question_id)
 
     def expect(self, source: Source, detail: str) -> None:
-        """A source should say something from now on; see `signals.adapter.Listener`."""
-        self._station.expected = source
-        self._lookout.evidence.report(source, "", detail, self._now())
+        """Expect reports of a source from now on; see `adapters.adapter.Listener`."""
+        self._context.expected = source
+        self._watcher.evidence.report(source, "", detail, self._now())
 
-    def lack(self, source: Source, detail: str) -> None:
-        """A source will say nothing; see `signals.adapter.Listener`."""
-        self._lookout.evidence.report(source, "", f"{DEGRADED}: {detail}", self._now())
+    def mark_missing(self, source: Source, detail: str) -> None:
+        """Note that a source will report nothing; see `adapters.adapter.Listener`."""
+        self._watcher.evidence.report(source, "", f"{DEGRADED}: {detail}", self._now())
 
     async def stop(self) -> None:
         """End the program."""
-        self._lookout.close()
+        self._watcher.close()
         await self.program.stop()
 
     async def _see_reaction(self, begun: float) -> None:
-        """Wait a moment for what the program prints; the gate then stays shut until it has finished."""
+        """Wait a moment for the program's reaction; the gate then stays shut until the output has ended."""
         end = begun + _REACTION_SECONDS
         while self.program.pump.last_output < begun and self._now() < end:
-            await self._lookout.next_look(end)
+            await self._watcher.next_look(end)
 
     async def _compose(self, turn: Turn) -> str:
-        if self._composer.stores_nothing(turn):
-            return self._composer.compose(turn)
-        return await asyncio.to_thread(self._composer.compose, turn)
+        if self._prompt_files.stores_nothing(turn):
+            return self._prompt_files.compose(turn)
+        return await asyncio.to_thread(self._prompt_files.compose, turn)
 
     async def _take(self, text: str) -> AsyncGenerator[TurnEvent, None]:
         event: TurnEvent | None = None
-        shown = ShownAnswer(self._station, text)
-        on_its_way, delivering = self._deliver(text)
-        self._on_its_way = on_its_way
-        async with aclosing(delivering) as events:
+        shown = ShownAnswer(self._context, text)
+        submission, submitting = self._submit(text)
+        self._submission = submission
+        async with aclosing(submitting) as events:
             async for event in events:
-                if isinstance(on_its_way, ApiSubmitter) and on_its_way.was_refused:
-                    # Before it is told: whoever hears that nothing was taken does not follow any further.
+                if isinstance(submission, ApiSubmitter) and submission.was_refused:
+                    # Before the event is yielded: after Deferred the worker may close this generator.
                     self._types_next = True
                 yield event
         if isinstance(event, Submitted):
             self._types_next = False
-            has_worked = isinstance(on_its_way, Delivery) and on_its_way.saw_work
+            has_worked = isinstance(submission, Delivery) and submission.saw_work
             tracker = TurnTracker(self._profile, self._now(), has_worked=has_worked)
-            partial = PartialText(self._station, text, shown, reads_screen=self._find_sender() is None)
-            async with aclosing(
-                TurnFollower(self._station, self._answerer, tracker, partial, shown).events()
-            ) as events:
+            partial = PartialText(self._context, text, shown, reads_screen=self._find_sender() is None)
+            follower = TurnFollower(self._context, self._answerer, tracker, partial, shown)
+            async with aclosing(follower.events()) as events:
                 async for event in events:
                     yield event
 
-    def _deliver(self, text: str) -> tuple[Delivery | ApiSubmitter, AsyncGenerator[TurnEvent, None]]:
-        """By its API if it has one that works, else by keys."""
+    def _submit(self, text: str) -> tuple[Delivery | ApiSubmitter, AsyncGenerator[TurnEvent, None]]:
+        """Submit by the program's API if it has one that works, otherwise by keys."""
         sender = self._sender()
         if sender is not None:
-            handover = ApiSubmitter(self._station, sender, text)
-            return handover, handover.events()
+            submitter = ApiSubmitter(self._context, sender, text)
+            return submitter, submitter.events()
         delivery = Delivery(text, self._profile)
-        return delivery, self._typist.deliver(delivery)
+        return delivery, self._key_submitter.deliver(delivery)
 
     def _sender(self) -> Sender | None:
         return None if self._types_next else self._find_sender()
@@ -269,16 +267,12 @@ class PtyDriver:
         return shut(look, self._profile)
 
     def _program_ended(self, exited: asyncio.Future[int]) -> None:
-        self._lookout.evidence.exited(end_of(exited.result()), self._now())
-        self._lookout.tell_state()
-        self._lookout.wake()
+        self._watcher.evidence.exited(describe_exit(exited.result()), self._now())
+        self._watcher.tell_state()
+        self._watcher.wake()
 
     def _now(self) -> float:
         return self._clock.monotonic()
 
     def _date(self, moment: float) -> datetime:
         return self._clock.now() - timedelta(seconds=self._now() - moment)
-
-
-def _no_sender() -> Sender | None:
-    return None

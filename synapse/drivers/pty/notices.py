@@ -1,12 +1,13 @@
-"""Words of ours on a person's screen, put there and taken away without breaking what the program has painted.
+"""Shows our notices on a person's screen without breaking what the program has painted.
 
-Three ways, by what the program is:
+Where a notice is shown depends on the program:
 
-    cooked lines     a line of its own above the prompt, which stays like any output
+    cooked lines     on a line of its own above the prompt, where it stays like any output
     full screen      over the bottom row; afterwards the screen is painted again as the program left it
-    anything else    in the blank cells right of the cursor; they are blank again before the next output or key
+    anything else    in the blank cells right of the cursor, until the next output or key
 
-On the ordinary screen a person's terminal may have begun further down than ours, so there nothing is done by position.
+On the ordinary screen a person's terminal may have begun further down than ours, so nothing is placed by position
+there.
 """
 
 from __future__ import annotations
@@ -17,71 +18,71 @@ from typing import Final, Protocol
 
 from synapse.core.text import sanitise
 from synapse.core.types import Clock
-from synapse.drivers.pty.pump import edits_lines
 from synapse.drivers.pty.screen import LockedScreen
+from synapse.drivers.pty.tty import edits_lines
 from synapse.terminal.picture import Picture
 from synapse.terminal.reading import cells
 
 _SHOWN_SECONDS: Final = 3.0
 _CALM_SECONDS: Final = 0.015
 """No output for this long: the program is probably not in the middle of a sequence."""
-_MOST_WAITING: Final = 8
+_MAX_WAITING: Final = 8
 
-# A sequence or a character that has begun and not ended: bytes of ours would become part of it.
+# A sequence or a character that has begun and not ended: our bytes would become part of it.
 _UNFINISHED: Final = re.compile(
     rb"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*|O)?"
     rb"|[\xc0-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf7][\x80-\xbf]{0,2})$"
 )
 
 
-class Shows(Protocol):
-    """Where notices are shown: the person's terminal and those who watch."""
+class NoticeOutput(Protocol):
+    """Where notices are shown: the person's terminal and the viewers. The pump is one."""
 
     last_output: float
 
     def show(self, data: bytes) -> None: ...
 
     def show_person(self, data: bytes) -> None:
-        """Show it at the person's terminal alone."""
+        """Write to the person's terminal alone."""
         ...
 
 
 class Notices:
-    """Shows one notice after the other. All calls come from the pump's thread."""
+    """Shows one notice after the other. Call it in the pump's thread."""
 
-    def __init__(self, terminal: int, screen: LockedScreen, clock: Clock, shows: Shows) -> None:
+    def __init__(self, terminal: int, screen: LockedScreen, clock: Clock, output: NoticeOutput) -> None:
         self._terminal = terminal
         self._screen = screen
         self._clock = clock
-        self._shows = shows
-        self._waiting: deque[str] = deque(maxlen=_MOST_WAITING)
+        self._output = output
+        self._waiting: deque[str] = deque(maxlen=_MAX_WAITING)
         self._shown = ""
         self._until = 0.0
         self._undo: bytes | None = None
-        """What takes the notice away; None when it is not on the screen, or lies over a full screen."""
+        """The bytes that remove the notice; None when it is not on the screen, or lies over a full screen."""
         self._is_overlay = False
         self._tail = b""
 
     def add(self, text: str) -> None:
-        """Show `text` as soon as it does no harm."""
+        """Show `text` as soon as that does no harm."""
         self._waiting.append(" ".join(sanitise(text).split()))
 
-    def output_comes(self) -> None:
-        """The program goes on where the cursor is: nothing of ours may stand there."""
+    def before_output(self) -> None:
+        """Remove a notice beside the cursor: the program's output goes there."""
         if self._undo is not None:
-            self._shows.show(self._undo)
+            self._output.show(self._undo)
             self._undo = None
 
-    def output_seen(self, data: bytes) -> None:
+    def after_output(self, data: bytes) -> None:
         self._tail = (self._tail + data[-256:])[-256:]
 
-    def key_seen(self) -> None:
-        """The person goes on, so they have read it."""
-        self.output_comes()
+    def key_typed(self) -> None:
+        """Remove the notice: a person who types has read it."""
+        self.before_output()
         self._until = 0.0
 
     def tick(self) -> float | None:
-        """Show and take away what is due; return in how many seconds the next is."""
+        """Show and remove notices that are due; return in how many seconds to call again, or None."""
         if not self._waiting and not self._shown:
             return None
         now = self._clock.monotonic()
@@ -89,7 +90,7 @@ class Notices:
         if calm > 0:
             return calm
         if self._shown and (self._waiting or now >= self._until):
-            self._take_away()
+            self._remove()
         if self._waiting:
             self._shown, self._until = self._waiting.popleft(), now + _SHOWN_SECONDS
         if self._shown and self._undo is None and not self._is_overlay:
@@ -99,7 +100,7 @@ class Notices:
     def _calm_in(self, now: float) -> float:
         if _UNFINISHED.search(self._tail):
             return _CALM_SECONDS
-        return self._shows.last_output + _CALM_SECONDS - now
+        return self._output.last_output + _CALM_SECONDS - now
 
     def _put(self) -> None:
         picture = self._screen.picture()
@@ -108,25 +109,25 @@ class Notices:
         if edits_lines(self._terminal):
             line = line_above(self._shown, picture)
             self._screen.feed(line)
-            self._shows.show_person(line)
+            self._output.show_person(line)
             self._shown = ""
         elif picture.alternate:
-            self._shows.show(over_bottom_row(self._shown, picture))
+            self._output.show(over_bottom_row(self._shown, picture))
             self._is_overlay = True
         else:
             words, self._undo = beside_cursor(self._shown, picture)
-            self._shows.show(words)
+            self._output.show(words)
 
-    def _take_away(self) -> None:
-        self.output_comes()
+    def _remove(self) -> None:
+        self.before_output()
         if self._is_overlay:
-            # Saved and restored around the painting: colours and position belong to the program's next words.
-            self._shows.show(b"\x1b7\x1b[?2026h" + self._screen.redraw() + b"\x1b[?2026l\x1b8")
+            # Saved and restored around the painting: the program goes on with its colours and position.
+            self._output.show(b"\x1b7\x1b[?2026h" + self._screen.redraw() + b"\x1b[?2026l\x1b8")
         self._shown, self._is_overlay = "", False
 
 
 def line_above(text: str, picture: Picture) -> bytes:
-    """Bytes that put `text` on a line of its own and the cursor's row below it, as it was."""
+    """Return bytes that put `text` on a line of its own and repaint the cursor's row below it."""
     row, column = picture.cursor
     below = picture.lines[row]
     below += " " * (column - cells(below))
@@ -134,13 +135,13 @@ def line_above(text: str, picture: Picture) -> bytes:
 
 
 def over_bottom_row(text: str, picture: Picture) -> bytes:
-    """Bytes that lay `text` over the bottom row and leave the cursor and the colours as they are."""
+    """Return bytes that paint `text` over the bottom row and leave the cursor and the colours as they are."""
     words = _cut(text, picture.columns - 1)
     return f"\x1b7\x1b[{picture.rows};1H\x1b[0;7m{words}\x1b[0m\x1b[K\x1b8".encode()
 
 
 def beside_cursor(text: str, picture: Picture) -> tuple[bytes, bytes]:
-    """Bytes that put `text` right of the cursor, and bytes that put back what was there: blanks, or a faint hint."""
+    """Return bytes that put `text` right of the cursor, and bytes that restore the blanks or the faint hint there."""
     row, column = picture.cursor
     _, there = _split(picture.lines[row], column)
     words = _cut(" " + text, picture.columns - 1 - column)

@@ -1,4 +1,4 @@
-"""A person's keys on their way to the program: `@agent` lines are found here, everything else passes."""
+"""Passes a person's keys to the program, except `@agent` lines, which go to the named agent."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Final, assert_never
 
 from synapse.core.types import Clock
 from synapse.drivers.pty.notices import Notices
-from synapse.drivers.pty.pump import Pump, edits_lines
+from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.screen import LockedScreen
-from synapse.drivers.pty.suspend import Suspending
+from synapse.drivers.pty.suspend import SuspendHandler
+from synapse.drivers.pty.tty import edits_lines
 from synapse.terminal.mention import Action, ClearLine, Forward, MentionLine, Notify, Resolve, Send
 from synapse.terminal.picture import Picture
 from synapse.terminal.profile import Profile
 from synapse.terminal.reading import cursor_line, read_prompt
 
-_MAY_BEGIN_LINE: Final = re.compile(rb"@|64")
-"""An at sign, plain or as the number that the newer encodings have for it."""
+_AT_SIGN: Final = re.compile(rb"@|64")
+"""An at sign, plain or as its number in the newer encodings."""
 _LOAD_SECONDS: Final = 1.0
 _ERASED_SECONDS: Final = 0.02
 """No output for this long after the clearing keys: the terminal has erased what it erases."""
@@ -28,7 +29,7 @@ _LOOK_SECONDS: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class LineRouting:
-    """Where `@agent` lines go. Both are called in the pump's thread, so they must not wait."""
+    """Where `@agent` lines go. Both functions are called in the pump's thread, so they must not wait."""
 
     resolve: Resolve
     send: Callable[[str, str], None]
@@ -37,17 +38,20 @@ class LineRouting:
 
 @dataclass(frozen=True, slots=True)
 class _Remnant:
-    """A line that is being cleared: the screen's version before that, its first row, and what stands in front of it."""
+    """A line that is being cleared, and what may remain of it on the screen."""
 
     version: int
+    """The version of the screen before."""
     row: int
+    """The first row of the line."""
     label: str
+    """The text before the input in that row."""
     until: float
-    """What has not been erased by then is not erased."""
+    """When the terminal has had enough time to erase."""
 
 
 class PersonInput:
-    """Implements the pump's InputHandler. Without a routing no line is looked at."""
+    """Implements the pump's InputHandler. Without a routing all keys go to the program."""
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class PersonInput:
         clock: Clock,
         profile: Profile,
         routing: LineRouting | None,
-        suspending: Suspending,
+        suspend: SuspendHandler,
     ) -> None:
         self._pump = pump
         self._screen = screen
@@ -64,17 +68,17 @@ class PersonInput:
         self._profile = profile
         self._routing = routing
         self._notices = Notices(pump.terminal, screen, clock, pump)
-        self._at_line = MentionLine(self._resolve, profile.clear_keys) if routing else None
+        self._mention = MentionLine(self._resolve, profile.clear_keys) if routing else None
         self._looked_at = (-1, 0.0)
         self._remnant: _Remnant | None = None
-        self._suspending = suspending
+        self._suspend = suspend
 
     def say(self, text: str) -> None:
-        """Tell the person something. Any thread."""
+        """Show the person a notice. Call it in any thread."""
         self._pump.call_soon(lambda: self._notices.add(text))
 
     def clear(self, pressed: Callable[[], None]) -> None:
-        """Press the keys that clear the input, and see to it that the screen shows it empty. Any thread.
+        """Press the keys that clear the input, and erase what remains of it on the screen. Call it in any thread.
 
         Calls `pressed` afterwards, in the pump's thread.
         """
@@ -86,50 +90,50 @@ class PersonInput:
         self._pump.call_soon(press)
 
     def typed(self, data: bytes) -> None:
-        self._notices.key_seen()
-        if self._at_line is None:
+        self._notices.key_typed()
+        if self._mention is None:
             self._forward(data)
             return
-        if _MAY_BEGIN_LINE.search(data):
-            # A line that is typed in the first moments is worth a short wait.
+        if _AT_SIGN.search(data):
+            # For a line that is typed in the first moments, wait a little for the screen.
             self._screen.wait_loaded(_LOAD_SECONDS)
-        self._perform(self._at_line.typed(data, self._prompt, self._clock.monotonic()))
+        self._perform(self._mention.typed(data, self._prompt, self._clock.monotonic()))
 
-    def output_comes(self) -> None:
-        self._notices.output_comes()
+    def before_output(self) -> None:
+        self._notices.before_output()
 
-    def output_seen(self, data: bytes) -> None:
-        self._notices.output_seen(data)
+    def after_output(self, data: bytes) -> None:
+        self._notices.after_output(data)
 
     def tick(self) -> float | None:
-        self._wipe_remnant(self._clock.monotonic())
+        self._erase_remnant(self._clock.monotonic())
         erasing = _LOOK_SECONDS if self._remnant is not None else None
-        moments = (self._notices.tick(), self._look(), erasing, self._suspending.tick())
+        moments = (self._notices.tick(), self._look(), erasing, self._suspend.tick())
         waits = [wait for wait in moments if wait is not None]
         return min(waits, default=None)
 
     def _look(self) -> float | None:
-        """Let an `@agent` line that is being decided see the screen; return in how many seconds to come again."""
-        if self._at_line is None:
+        """Show the screen to an undecided `@agent` line; return in how many seconds to call again, or None."""
+        if self._mention is None:
             return None
         now = self._clock.monotonic()
-        deadline = self._at_line.deadline
+        deadline = self._mention.deadline
         if deadline is None:
             return None
         version, at = self._looked_at
-        is_changed = self._at_line.watches_screen and (version != self._screen.version or self._remnant is not None)
+        is_changed = self._mention.watches_screen and (version != self._screen.version or self._remnant is not None)
         if now < deadline and (not is_changed or now < at + _LOOK_SECONDS):
             return min(deadline - now, _LOOK_SECONDS if is_changed else deadline - now)
-        self._wipe_remnant(now)
+        self._erase_remnant(now)
         self._looked_at = self._screen.version, now
-        self._perform(self._at_line.look(self._prompt(), now))
-        return _LOOK_SECONDS if self._at_line.deadline is not None else None
+        self._perform(self._mention.look(self._prompt(), now))
+        return _LOOK_SECONDS if self._mention.deadline is not None else None
 
     def _resolve(self, name: str) -> str:
         try:
             return self._routing.resolve(name) if self._routing else ""
         except OSError:
-            # Who is here cannot be read: then the line is the program's. The pump must not end for it.
+            # The registry cannot be read: then the line is the program's. The pump must not end because of it.
             return ""
 
     def _prompt(self) -> str | None:
@@ -140,7 +144,7 @@ class PersonInput:
         return None if prompt is None else prompt.text
 
     def _find_remnant(self) -> _Remnant | None:
-        """What may stay on the screen when the input is cleared.
+        """Return what may remain on the screen when the input is cleared, if the kernel edits the line.
 
         A cooked terminal erases one column for each character, and only on the last row: wide characters and wrapped
         lines stay on the screen although the input is empty.
@@ -150,7 +154,7 @@ class PersonInput:
         return _Remnant(self._screen.version, *found, self._clock.monotonic() + _LOAD_SECONDS) if found else None
 
     def _find_label(self, picture: Picture) -> tuple[int, str] | None:
-        """The row that the input begins on, and what stands in front of it there."""
+        """Return the row in which the input begins, and the text before it there."""
         prompt = read_prompt(picture, self._profile)
         if prompt is not None:
             row, line = cursor_line(picture, self._profile)
@@ -160,7 +164,7 @@ class PersonInput:
         matches = ((row, rule.pattern.search(picture.lines[row])) for row in rows) if rule else ()
         return next(((row, match.string[: match.start("text")]) for row, match in matches if match), None)
 
-    def _wipe_remnant(self, now: float) -> None:
+    def _erase_remnant(self, now: float) -> None:
         if self._remnant is None or now < self._pump.last_output + _ERASED_SECONDS:
             return
         remnant, picture = self._remnant, self._screen.picture()
@@ -169,14 +173,14 @@ class PersonInput:
         self._remnant = None
         if self._prompt() == "":
             return
-        # By steps from where the cursor is: the person's terminal may have begun further down than our screen.
+        # Relative to the cursor: the person's terminal may have begun further down than our screen.
         rows_up = picture.cursor[0] - remnant.row
         painting = (f"\x1b[{rows_up}A" if rows_up > 0 else "") + f"\r\x1b[J{remnant.label}"
         self._screen.feed(painting.encode())
         self._pump.show_person(painting.encode())
 
     def _forward(self, data: bytes) -> None:
-        self._suspending.forwarding(data)
+        self._suspend.before_forward(data)
         self._pump.input.write(data)
 
     def _perform(self, actions: list[Action]) -> None:

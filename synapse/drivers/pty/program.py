@@ -1,4 +1,4 @@
-"""A program on its terminal, from start to end: what a driver, a person and those who watch share."""
+"""Runs a program on a pseudo-terminal, from its start to its end, for the driver, the person and attached viewers."""
 
 from __future__ import annotations
 
@@ -13,52 +13,51 @@ from typing import Final
 
 from synapse.core.types import Clock
 from synapse.drivers.pty.person_input import LineRouting, PersonInput
-from synapse.drivers.pty.process import Launch, ProcessWaiter, Program, count_unread, drop_unread, set_size, spawn
+from synapse.drivers.pty.process import Launch, ProcessWaiter, Program, spawn
 from synapse.drivers.pty.pump import PersonStreams, Pump
-from synapse.drivers.pty.screen import LockedScreen, Watcher
-from synapse.drivers.pty.suspend import Suspending
+from synapse.drivers.pty.screen import LockedScreen, Viewer
+from synapse.drivers.pty.suspend import SuspendHandler
+from synapse.drivers.pty.tty import count_unread, drop_unread, set_size
 from synapse.terminal.profile import Profile
 
 _DRAIN_SECONDS: Final = 2.0
-"""How long the last output may take to reach the person before the end is told anyway."""
-_GOODBYES: Final = ((signal.SIGTERM, 1.5), (signal.SIGHUP, 1.0), (signal.SIGKILL, 1.0))
-"""What a program is sent to make it end, and how long it has for it. Shells ignore the first."""
+"""How long the last output may take to reach the person before the program counts as ended anyway."""
+_STOP_SIGNALS: Final = ((signal.SIGTERM, 1.5), (signal.SIGHUP, 1.0), (signal.SIGKILL, 1.0))
+"""The signals that end a program, and how many seconds it has after each. Shells ignore the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalUsers:
-    """Who is at the program's terminal besides the driver. Empty for an agent in the background."""
+    """The people at the program's terminal, besides the driver. Empty for an agent in the background."""
 
     person: PersonStreams | None = None
     routing: LineRouting | None = None
-    """Where `@agent` lines of a person go; None when nobody looks for them."""
+    """Where a person's `@agent` lines go; None to pass them to the program like any other."""
     suspend: Callable[[bytes], None] | None = None
-    """Called when the program has stopped itself (Ctrl-Z), with bytes that make the terminal plain: gives the person
-    their shell, and returns when they are back."""
+    """Called when the program has stopped itself (Ctrl-Z), with bytes that reset the terminal: gives the person their
+    shell, and returns when they are back."""
 
 
 class RunningProgram:
-    """Starts a program and ends it. `exited` gets its exit status, as a shell would report it."""
+    """A program that runs. `exited` gets its exit status, as a shell would report it."""
 
-    def __init__(
-        self, program: Program, launch: Launch, profile: Profile, clock: Clock, company: TerminalUsers
-    ) -> None:
+    def __init__(self, program: Program, launch: Launch, profile: Profile, clock: Clock, users: TerminalUsers) -> None:
         self._program = program
-        self._company = company
+        self._users = users
         self._status: int | None = None
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self.screen = LockedScreen(launch.columns, launch.rows, launch.theme)
-        self.on_output: Callable[[], None] = _nothing
-        self.pump = Pump(program.terminal, self.screen, clock, person=company.person, on_output=self._output_came)
-        resume = self._resume if company.suspend is None else None
-        suspending = Suspending(self.pump, self.screen, clock, profile, resume)
-        self._desk = PersonInput(self.pump, self.screen, clock, profile, company.routing, suspending)
-        self._lifeline = ProcessWaiter(
+        self.on_output: Callable[[], None] = lambda: None
+        self.pump = Pump(program.terminal, self.screen, clock, person=users.person, on_output=self._output_came)
+        self._waiter = ProcessWaiter(
             program,
             stopped=lambda: self._from_thread(self._program_stopped),
             exited=lambda status: self._from_thread(lambda: self._program_ended(status)),
         )
+        resume = self._waiter.resume if users.suspend is None else None
+        suspend = SuspendHandler(self.pump, self.screen, clock, profile, resume)
+        self._input = PersonInput(self.pump, self.screen, clock, profile, users.routing, suspend)
 
     @property
     def pid(self) -> int:
@@ -67,43 +66,43 @@ class RunningProgram:
 
     @property
     def exit_status(self) -> int | None:
-        """The status that it ended with, or None while it runs."""
+        """The status that the program ended with; None while it runs."""
         return self.exited.result() if self.exited.done() else None
 
     def begin(self) -> None:
-        """Let bytes flow."""
-        self.pump.start(self._desk)
-        self._lifeline.start()
+        """Start to move bytes."""
+        self.pump.start(self._input)
+        self._waiter.start()
 
     def load_screen(self) -> None:
-        """Bring the emulator up. It takes a fifth of a second of the interpreter, so a host serves first."""
+        """Load the emulator. It takes a fifth of a second of the interpreter, so a host serves first."""
         self.pump.load_screen()
 
     async def stop(self) -> None:
-        """End the program, gently first, and give its terminal back."""
-        for number, patience in _GOODBYES:
+        """End the program, gently first, and close its terminal."""
+        for number, seconds in _STOP_SIGNALS:
             if self.exited.done():
                 break
-            self._lifeline.send(number)
-            self._lifeline.resume()
-            await asyncio.wait((self.exited,), timeout=patience)
+            self._waiter.send(number)
+            self._waiter.resume()
+            await asyncio.wait((self.exited,), timeout=seconds)
         self.pump.finish()
         await asyncio.to_thread(self.pump.close, _DRAIN_SECONDS)
 
     def write(self, data: bytes) -> None:
-        """Type for the driver."""
+        """Type bytes into the program."""
         self.pump.input.write(data)
 
     def drop_unread(self) -> bool:
-        """Drop what was typed and not read yet; False if it may be in the line that the program edits itself."""
+        """Drop typed bytes that were not read yet; False if they may be in a line that the program edits itself."""
         try:
             return drop_unread(self._program.tty)
         except (OSError, termios.error):
-            # The program is gone, and all that was typed with it.
+            # The program is gone, and its input too.
             return True
 
     def has_unread(self) -> bool:
-        """Return whether the program has yet to read something that was typed."""
+        """Return whether there are typed bytes that the program has not read yet."""
         try:
             return self.pump.input.pending > 0 or count_unread(self._program.tty) > 0
         except OSError:
@@ -111,30 +110,30 @@ class RunningProgram:
             return False
 
     async def clear_input(self) -> None:
-        """Press the keys that clear the input; returns once they are written, or the program has ended.
+        """Press the keys that clear the input; return once they are written, or the program has ended.
 
-        The pump presses them, and it may hang behind a person's terminal that is stopped. What the driver types must
-        not overtake them: they would clear that instead.
+        The pump presses them, and it may hang because a person's terminal is stopped. The driver's next text must not
+        overtake them, or they would clear that text.
         """
         pressed: asyncio.Future[None] = self._loop.create_future()
-        self._desk.clear(lambda: self._from_thread(lambda: pressed.set_result(None)))
+        self._input.clear(lambda: self._from_thread(lambda: pressed.set_result(None)))
         await asyncio.wait((pressed, self.exited), return_when=asyncio.FIRST_COMPLETED)
 
     def type_keys(self, data: bytes) -> None:
-        """Type for a person who watches from elsewhere; their `@agent` lines are found too."""
+        """Type keys of a person who is attached; their `@agent` lines are found too."""
         self.pump.type_keys(data)
 
     @property
     def takes_keys(self) -> bool:
-        """False while keys that are typed from elsewhere would be dropped."""
+        """False while `type_keys` would drop keys."""
         return self.pump.takes_keys
 
     def say(self, text: str) -> None:
-        """Show a person a line of ours, without breaking what the program has painted."""
-        self._desk.say(text)
+        """Show the person a notice without breaking what the program has painted."""
+        self._input.say(text)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give the terminal another size; the program is told by the kernel."""
+        """Change the terminal's size; the kernel tells the program."""
         if columns < 1 or rows < 1 or self.exited.done():
             return
         self.screen.resize(columns, rows)
@@ -148,25 +147,25 @@ class RunningProgram:
 
     @property
     def has_person(self) -> bool:
-        """True if a person's own terminal shows it; its size then counts."""
-        return self._company.person is not None
+        """True if a person's own terminal shows the program; its size then counts."""
+        return self._users.person is not None
 
-    def watch(self, watcher: Watcher, begin: Callable[[bytes], None]) -> None:
-        """Have the program's output from now on, after a picture of what is there; see `LockedScreen.watch`."""
-        self.screen.watch(watcher, begin)
+    def watch(self, viewer: Viewer, begin: Callable[[bytes], None]) -> None:
+        """Pass the screen as it is now to `begin` and all later output to `viewer`; see `LockedScreen.watch`."""
+        self.screen.watch(viewer, begin)
 
-    def unwatch(self, watcher: Watcher) -> None:
-        self.screen.unwatch(watcher)
+    def unwatch(self, viewer: Viewer) -> None:
+        self.screen.unwatch(viewer)
 
     def leaving_bytes(self) -> bytes:
-        """Bytes that undo what the program has left in its person's terminal; none if it cleaned up itself."""
+        """Return bytes that undo the terminal modes that the program has left on; empty if it cleaned up itself."""
         return self.screen.leaving_bytes()
 
     def signal_foreground(self, number: int) -> None:
-        """Send a signal to whatever is in the foreground of the terminal, as its keys would."""
+        """Send a signal to the foreground process group of the terminal, as its keys would."""
         with contextlib.suppress(OSError):
             group = os.tcgetpgrp(self._program.terminal)
-            # Without a foreground the kernel says 0, and to a signal that means our own group.
+            # Without a foreground group the kernel returns 0, which killpg takes for our own group.
             if group > 1:
                 os.killpg(group, number)
 
@@ -176,50 +175,43 @@ class RunningProgram:
             self._from_thread(self._pump_ended)
 
     def _from_thread(self, call: Callable[[], None]) -> None:
-        # The loop may be closed by now: the host is on its way out and nobody wants to know.
+        # The loop may be closed by now: the host is shutting down.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
-    def _resume(self) -> None:
-        self._lifeline.resume()
-
     def _program_stopped(self) -> None:
-        if self._company.suspend is not None:
+        if self._users.suspend is not None:
             leaving, picture = self.leaving_bytes(), self.screen.picture()
-            self._company.suspend(leaving)
+            self._users.suspend(leaving)
             if picture is not None and picture.alternate:
-                # It did not leave its screen by itself, so it does not know that somebody else used the terminal.
+                # The program did not leave its screen, so it does not know that the shell used the terminal.
                 self.pump.call_soon(lambda: self.pump.show(self.screen.redraw()))
-        self._lifeline.resume()
+        self._waiter.resume()
 
     def _program_ended(self, status: int) -> None:
         self._status = status
         self.pump.finish()
-        # A terminal that does not drain must not hide the end.
-        self._loop.call_later(_DRAIN_SECONDS, self._tell_end, status)
+        # A person's terminal that does not drain must not hide the end.
+        self._loop.call_later(_DRAIN_SECONDS, self._announce_end, status)
         if self.pump.ended.is_set():
-            self._tell_end(status)
+            self._announce_end(status)
 
     def _pump_ended(self) -> None:
         if self._status is not None:
-            self._tell_end(self._status)
+            self._announce_end(self._status)
 
-    def _tell_end(self, status: int) -> None:
+    def _announce_end(self, status: int) -> None:
         if not self.exited.done():
             self.exited.set_result(status)
             self.on_output()
 
 
-async def start_program(launch: Launch, profile: Profile, clock: Clock, company: TerminalUsers) -> RunningProgram:
-    """Start a program; bytes flow once `begin` is called.
+async def start_program(launch: Launch, profile: Profile, clock: Clock, users: TerminalUsers) -> RunningProgram:
+    """Start a program; its output is read once `begin` is called.
 
     Raises:
-        CommandMissing: it is not installed.
-        AgentFailed: it cannot be run.
+        CommandMissing: the program is not installed.
+        AgentFailed: the program cannot be run.
     """
     program = await asyncio.to_thread(spawn, launch)
-    return RunningProgram(program, launch, profile, clock, company)
-
-
-def _nothing() -> None:
-    """Nobody listens yet."""
+    return RunningProgram(program, launch, profile, clock, users)

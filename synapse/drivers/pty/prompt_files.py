@@ -1,4 +1,4 @@
-"""What is typed for a message that is more than a short text: files lie beside it, and the text says where."""
+"""Makes the text that is typed for a message: stores files and long texts in a folder, and names their paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from synapse.core.message import DataPart, FilePart, Part, TextPart, media_type_
 from synapse.core.text import neutralise, one_line, sanitise
 
 _LONGEST_NAME_BYTES: Final = 80
-"""File systems count bytes (255 at most); the rest is room for a number in front."""
+"""File systems allow 255 bytes; the rest is room for a number in front."""
 _HEADER: Final = re.compile(r"\[A2A:[^\]\n]*\] ")
 _SUFFIXES: Final[dict[str, tuple[str, ...]]] = {
     "application/json": (".json",),
@@ -34,21 +34,21 @@ _SUFFIXES: Final[dict[str, tuple[str, ...]]] = {
     "text/markdown": (".md",),
     "text/plain": (".txt",),
 }
-"""The types that assistants read, by the ends of their names. `mimetypes` would ask the files of the machine."""
+"""The types that assistants read, with their suffixes. `mimetypes` would read the machine's files."""
 _READ_THE_FILE: Final = "The message is long, so it is in a file. Read it and do what it says: "
 
 
 class PromptFiles:
-    """Makes the text of a turn. `folder` gets a private folder for each task that brings files."""
+    """Makes the text of a turn. Each task with files gets a private folder in `folder`."""
 
     def __init__(self, folder: Path, limit_bytes: int, *, envelope: bool = True) -> None:
-        """Without `envelope` the header is left out: for programs that take every line for their own language."""
+        """`envelope=False` leaves the header out, for programs that take every line for their own language."""
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._envelope = envelope
 
     def stores_nothing(self, turn: Turn) -> bool:
-        """True for a short text, the common case: then `compose` touches no disk."""
+        """Return whether `compose` will not touch the disk: the message is a short text, the common case."""
         is_text = all(isinstance(part, TextPart) for part in turn.message.parts)
         return is_text and len(turn.text.encode()) <= self._limit_bytes
 
@@ -56,9 +56,10 @@ class PromptFiles:
         """Return the text to type; store what does not belong into a prompt.
 
         Raises:
-            FileNotStored: there is no room for it, or no right to it.
+            FileNotStored: the disk is full, or the folder cannot be written.
         """
-        text = " ".join((turn.text, *self._additions(turn))).strip()
+        additions = [added for part in turn.message.parts if (added := self._addition(turn, part))]
+        text = " ".join((turn.text, *additions)).strip()
         header = _HEADER.match(text)
         begin = header[0] if header else ""
         body = text[len(begin) :]
@@ -67,9 +68,6 @@ class PromptFiles:
         if len(text.encode()) <= self._limit_bytes:
             return text
         return f"{begin}{_READ_THE_FILE}{self._store(turn, 'message.txt', body.encode())}"
-
-    def _additions(self, turn: Turn) -> list[str]:
-        return [added for part in turn.message.parts if (added := self._addition(turn, part))]
 
     def _addition(self, turn: Turn, part: Part) -> str:
         match part:
@@ -91,7 +89,7 @@ class PromptFiles:
         try:
             make_private(self._folder)
             make_private(folder)
-            path = _free(folder, name)
+            path = _free_path(folder, name)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with open(descriptor, "wb") as file:  # noqa: PTH123  # opened above with its mode, which a path cannot give
                 file.write(content)
@@ -102,33 +100,33 @@ class PromptFiles:
 
 
 def forget_files_before(folder: Path, moment: float) -> None:
-    """Remove the files of all tasks that have brought none since `moment`, in seconds since the epoch."""
+    """Remove the files of all tasks that have got none since `moment`, in seconds since the epoch."""
     try:
         old = [task for task in folder.iterdir() if task.lstat().st_mtime < moment]
     except OSError:
-        # There is no such folder, or somebody else removes from it right now.
+        # There is no such folder, or another process is removing files from it.
         return
     for task in old:
         shutil.rmtree(task, ignore_errors=True)
 
 
 def _file_name(part: FilePart) -> str:
-    """The name of a file; one without a suffix gets that of its type, because programs tell files by it."""
+    """Return the name of a file; without a suffix it gets that of its type, by which programs recognise files."""
     name = part.name.rpartition("/")[2] or "file"
     return name if "." in name.strip(".") else name + _SUFFIXES.get(media_type_of(part), ("",))[0]
 
 
 def _label(part: FilePart | DataPart, name: str) -> str:
-    """The type of a part, to be read where its name does not tell it."""
+    """Return the type of a part, if its name does not show it."""
     media_type = media_type_of(part)
-    is_told = name.lower().endswith(_SUFFIXES.get(media_type, ()))
-    return f" {_one_line(media_type)}" if media_type and not is_told else ""
+    is_shown = name.lower().endswith(_SUFFIXES.get(media_type, ()))
+    return f" {_one_line(media_type)}" if media_type and not is_shown else ""
 
 
-def _free(folder: Path, name: str) -> Path:
-    """A path for `name` that nothing has yet; what could leave the folder or act on a prompt is replaced."""
+def _free_path(folder: Path, name: str) -> Path:
+    """Return an unused path for `name`; replaces characters that could leave the folder or act on a prompt."""
     plain = re.sub(r"[^\w.-]+", "_", sanitise(name).rpartition("/")[2]).lstrip(".")
-    plain = _ending(plain, _LONGEST_NAME_BYTES) or "file"
+    plain = _tail(plain, _LONGEST_NAME_BYTES) or "file"
     path, number = folder / plain, 1
     while path.exists() or path.is_symlink():
         number += 1
@@ -136,9 +134,9 @@ def _free(folder: Path, name: str) -> Path:
     return path
 
 
-def _ending(name: str, most_bytes: int) -> str:
-    """As much of the end of a name as there is room for: it has the suffix."""
-    return name.encode()[-most_bytes:].decode(errors="ignore").lstrip(".")
+def _tail(name: str, max_bytes: int) -> str:
+    """Return as much of the end of a name as there is room for: the end has the suffix."""
+    return name.encode()[-max_bytes:].decode(errors="ignore").lstrip(".")
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,7 @@
-"""The screen of a running program behind its one lock: the pump feeds it, everybody else asks here.
+"""The screen of a running program behind a lock: the pump feeds it, and other threads read it.
 
-The emulator takes about a fifth of a second to import. So the program is started first; what it prints until then is
-kept, and fed when the emulator is there.
+The emulator takes about a fifth of a second to import. So the program is started first, and its output is kept until
+the emulator is loaded.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from synapse.terminal.picture import Picture
     from synapse.terminal.screen import Screen
 
-_MOST_KEPT: Final = 1024 * 1024
+_MAX_KEPT: Final = 1024 * 1024
 _LOAD_SECONDS: Final = 1.0
 _FRAME_END: Final = b"\x1b[?2026l"
-_ENDING: Final = 64
-"""Behind a frame there is hardly more than where the cursor goes."""
+_FRAME_TAIL: Final = 64
+"""Hardly more than a cursor movement follows a frame."""
 
-Watcher = Callable[[bytes], None]
+Viewer = Callable[[bytes], None]
 """Gets every byte that the program prints, in the pump's thread and under the lock: it must not wait."""
 
 
 class LockedScreen:
-    """A `Screen` for several threads."""
+    """A `Screen` that several threads may use."""
 
     def __init__(self, columns: int, rows: int, theme: Theme = Theme.DARK) -> None:
         self._lock = threading.Lock()
@@ -36,11 +36,11 @@ class LockedScreen:
         self._columns, self._rows = columns, rows
         self._theme = theme
         self._kept = bytearray()
-        self._watchers: tuple[Watcher, ...] = ()
+        self._viewers: tuple[Viewer, ...] = ()
         self._version = 0
         self._picture: tuple[int, Picture] | None = None
         self.paints_frames = False
-        """The program was seen to paint in synchronized updates, so that half a frame is known as such."""
+        """Whether the program was seen to paint in synchronized updates: then half a frame is recognised as such."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -49,11 +49,11 @@ class LockedScreen:
 
     @property
     def version(self) -> int:
-        """A number that changes with whatever may change the picture."""
+        """A number that changes whenever the picture may have changed."""
         return self._version
 
     def load(self) -> None:
-        """Bring the emulator up; slow, so it has a thread of its own."""
+        """Load the emulator; slow, so call it in a thread of its own."""
         from synapse.terminal.screen import Screen  # noqa: PLC0415  # its import costs 0.2 s, see above
 
         with self._lock:
@@ -64,31 +64,31 @@ class LockedScreen:
         self._loaded.set()
 
     def wait_loaded(self, timeout: float) -> None:
-        """Wait until the emulator is up, if it is not."""
+        """Wait until the emulator is loaded."""
         self._loaded.wait(timeout)
 
     def feed(self, data: bytes) -> None:
-        """Take what the program printed. Waits for the emulator when too much would have to be kept."""
-        if len(self._kept) > _MOST_KEPT:
+        """Take output of the program. Waits for the emulator when too much would have to be kept."""
+        if len(self._kept) > _MAX_KEPT:
             self._loaded.wait()
-        self.paints_frames = self.paints_frames or _FRAME_END in data[-_ENDING:]
+        self.paints_frames = self.paints_frames or _FRAME_END in data[-_FRAME_TAIL:]
         with self._lock:
             self._version += 1
             if self._screen is None:
                 self._kept += data
             else:
                 self._screen.feed(data)
-            for watcher in self._watchers:
-                watcher(data)
+            for viewer in self._viewers:
+                viewer(data)
 
-    def show_watchers(self, data: bytes) -> None:
-        """Pass bytes to the watchers alone; the screen keeps what the program has painted."""
+    def show_viewers(self, data: bytes) -> None:
+        """Pass bytes to the viewers alone; the screen keeps what the program has painted."""
         with self._lock:
-            for watcher in self._watchers:
-                watcher(data)
+            for viewer in self._viewers:
+                viewer(data)
 
     def take_replies(self) -> bytes:
-        """Return, once, what a terminal would have answered to the program's queries."""
+        """Return a terminal's replies to the program's queries, each only once."""
         with self._lock:
             return self._screen.take_replies() if self._screen else b""
 
@@ -100,7 +100,7 @@ class LockedScreen:
                 self._screen.resize(columns, rows)
 
     def picture(self) -> Picture | None:
-        """Return what is on the screen, or None while the emulator is not up yet."""
+        """Return what is on the screen, or None until the emulator is loaded."""
         with self._lock:
             if self._screen is None:
                 return None
@@ -119,25 +119,25 @@ class LockedScreen:
             return self._screen.redraw() if self._screen else bytes(self._kept)
 
     def leaving_bytes(self) -> bytes:
-        """Return bytes that undo the modes that the program has left on; none if it has left none."""
+        """Return bytes that undo the terminal modes that the program has left on; empty if it has left none."""
         self._loaded.wait(_LOAD_SECONDS)
         picture = self.picture()
         if picture is None or not (picture.alternate or picture.bracketed_paste or not picture.cursor_visible):
             return b""
         from synapse.terminal.screen import PLAIN_TERMINAL  # noqa: PLC0415  # loaded by now, see above
 
-        # Leaving an alternate screen that one is not in would move the cursor.
+        # To leave the alternate screen without being in it would move the cursor.
         return PLAIN_TERMINAL if picture.alternate else PLAIN_TERMINAL.replace(b"\x1b[?1049l", b"")
 
-    def watch(self, watcher: Watcher, begin: Callable[[bytes], None]) -> None:
-        """Give `begin` the bytes that paint the screen now; `watcher` gets all that comes after, with no gap.
+    def watch(self, viewer: Viewer, begin: Callable[[bytes], None]) -> None:
+        """Give `begin` the bytes that paint the screen now; `viewer` gets all output after that, with no gap.
 
-        A watcher that has fallen behind may call this again.
+        A viewer that has fallen behind may call this again.
         """
         with self._lock:
             begin(self._screen.redraw() if self._screen else bytes(self._kept))
-            self._watchers = (*(known for known in self._watchers if known != watcher), watcher)
+            self._viewers = (*(known for known in self._viewers if known != viewer), viewer)
 
-    def unwatch(self, watcher: Watcher) -> None:
+    def unwatch(self, viewer: Viewer) -> None:
         with self._lock:
-            self._watchers = tuple(known for known in self._watchers if known != watcher)
+            self._viewers = tuple(known for known in self._viewers if known != viewer)

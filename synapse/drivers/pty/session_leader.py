@@ -3,11 +3,11 @@
     host ── session_leader (owns the session, never reads or writes) ── CLI (a job of its own, in the foreground)
 
 A process whose parent is outside its session is never stopped by Ctrl-Z: the kernel drops SIGTSTP for such groups. So a
-parent inside the session is needed, as a shell would be. It tells the host what becomes of the CLI, one line each:
+parent inside the session is needed, as a shell would be. It reports to the host in lines:
 
     pid N · stopped · exited STATUS · error ERRNO
 
-Run as a script of its own (`python -I -S`), so it imports nothing of ours and nothing slow.
+The host runs it as a script (`python -I -S`), so it imports none of our modules and nothing slow.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _NOT_STARTED: Final = 127
 
 
 def main(arguments: list[str]) -> int:
-    """Run `PATH ARGV…` as the foreground job of this session; report to a pipe, guard the person's terminal."""
+    """Run `PATH ARGV…` as the foreground job of this session; report to a pipe, restore the person's terminal."""
     report, person = int(arguments[0]), int(arguments[1])
     path, argv = arguments[2], arguments[3:]
-    # The host gave the new terminal the settings that the person's terminal had: they are what is put back.
+    # The host gave the new terminal the settings of the person's terminal, so these are the ones to restore.
     settings = termios.tcgetattr(0)
 
     def host_is_gone(number: int, _frame: FrameType | None) -> None:
-        _put_back(person, settings)
-        # Ended like any session leader that lost its terminal: the kernel then hangs up the CLI.
+        _restore(person, settings)
+        # End like any session leader that lost its terminal: the kernel then hangs up the CLI.
         os._exit(128 + number)
 
     signal.signal(signal.SIGHUP, host_is_gone)
@@ -43,15 +43,15 @@ def main(arguments: list[str]) -> int:
     started, failed = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(path, argv, failed)
+        _exec(path, argv, failed)
     os.close(failed)
-    # Closed unwritten by the exec, or told why there is none.
+    # The exec closes the pipe; if it fails, the pipe has the error.
     error = os.read(started, 16)
-    _say(report, f"error {error.decode()}" if error else f"pid {pid}")
+    _report(report, f"error {error.decode()}" if error else f"pid {pid}")
     return _watch(pid, report)
 
 
-def _become(path: str, argv: list[str], failed: int) -> None:
+def _exec(path: str, argv: list[str], failed: int) -> None:
     os.setpgid(0, 0)
     os.tcsetpgrp(0, os.getpid())
     for number in (*_IGNORED_BY_PYTHON, signal.SIGTTOU, signal.SIGHUP):
@@ -67,22 +67,22 @@ def _watch(pid: int, report: int) -> int:
     while True:
         _, status = os.waitpid(pid, os.WUNTRACED)
         if os.WIFSTOPPED(status):
-            _say(report, "stopped")
+            _report(report, "stopped")
             continue
         code = os.waitstatus_to_exitcode(status)
-        _say(report, f"exited {code}")
+        _report(report, f"exited {code}")
         return code if code >= 0 else 128 - code
 
 
-def _say(report: int, line: str) -> None:
+def _report(pipe: int, line: str) -> None:
     try:
-        os.write(report, line.encode() + b"\n")
+        os.write(pipe, line.encode() + b"\n")
     except BrokenPipeError:
         # The host is gone; the hang-up that follows ends us.
         return
 
 
-def _put_back(person: int, settings: list[object]) -> None:
+def _restore(person: int, settings: list[object]) -> None:
     """Undo raw mode, unless the host or the person's shell has done so already."""
     try:
         now = termios.tcgetattr(person)

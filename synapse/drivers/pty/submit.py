@@ -1,8 +1,7 @@
-"""Brings a message into the program by keys, as `terminal.delivery` decides.
+"""Brings a message into the program, by keys or by its API: durable intent first, and never twice.
 
-Hands a message to the program by its API instead of typing it, with the same promises: intent first, never twice.
-
-What is seen of a delivery and of a turn, in the words of core.driver.
+Both ways yield `Typing` before anything reaches the program, and end with `Deferred` (nothing was taken) or `Submitted`
+(there is proof). `DeliveryUncertain` in between means that the message may have been taken: nothing is sent again.
 """
 
 from __future__ import annotations
@@ -12,16 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import Final, assert_never
 
 from synapse.core.agent import WORKING
-from synapse.core.driver import (
-    DEGRADED,
-    Deferred,
-    DeliveryUncertain,
-    Progress,
-    Submitted,
-    TurnEvent,
-    TurnStarted,
-    Typing,
-)
+from synapse.core.driver import DEGRADED, Deferred, DeliveryUncertain, Submitted, TurnEvent, Typing
 from synapse.drivers.pty.adapters.adapter import NotTaken, Sender
 from synapse.drivers.pty.context import PtyContext
 from synapse.terminal.delivery import (
@@ -39,98 +29,93 @@ from synapse.terminal.delivery import (
 )
 from synapse.terminal.evidence import Source
 from synapse.terminal.gate import shut_for_sending
-from synapse.terminal.turn import Waiting, Working
+
+log = logging.getLogger(__name__)
 
 _DRAIN_SECONDS: Final = 0.05
-"""How often to look whether a program has read what was written."""
+"""How often to check whether the program has read what was written."""
+_FIRST_SIGNAL_SECONDS: Final = 30.0
+_SILENT: Final = f"{DEGRADED}: its server took the message and has said nothing since"
 
 
 class KeySubmitter:
-    """Types for one driver."""
+    """Types messages for one driver, as `terminal.delivery` decides."""
 
-    def __init__(self, station: PtyContext) -> None:
-        self._station = station
+    def __init__(self, context: PtyContext) -> None:
+        self._context = context
         self._is_unread = False
         self._may_leave_text = False
 
     async def deliver(self, delivery: Delivery) -> AsyncGenerator[TurnEvent, None]:
-        """Bring the text into the program; ends with Deferred or Submitted, or silently when it is dropped."""
+        """Type the text; ends with Deferred or Submitted, or without an event when the delivery is dropped.
+
+        Raises AgentExited.
+        """
         while True:
             for step in await self._next_steps(delivery):
                 if isinstance(step, Write):
                     self._write(step.data, is_text=delivery.phase is Phase.TYPED)
                     continue
                 if isinstance(step, Clear):
-                    await self._station.program.clear_input()
+                    await self._context.program.clear_input()
                     continue
                 if isinstance(step, Dropped):
                     return
-                yield delivery_event(step)
+                yield _event(step)
                 if isinstance(step, Closed | Withdrawn | Proven):
                     self._may_leave_text = self._may_leave_text and not isinstance(step, Proven)
                     return
                 if isinstance(step, Intend):
-                    delivery.intent_recorded(self._station.now())
-
-    def _write(self, data: bytes, *, is_text: bool) -> None:
-        station = self._station
-        # A line that was typed and never proven would be submitted together with this one. It is in the terminal of a
-        # line program, or in its line editor, and what the program has printed since may hide it.
-        is_hidden = is_text and self._may_leave_text and station.profile.reads_lines
-        if is_hidden and not station.program.drop_unread():
-            station.program.write(station.profile.clear_keys)
-        station.program.write(data)
-        self._is_unread = self._may_leave_text = True
-        station.recheck()
+                    delivery.intent_recorded(self._context.now())
 
     async def _next_steps(self, delivery: Delivery) -> tuple[Step, ...]:
-        """Look until there is something to do for the delivery."""
-        station = self._station
+        """Look at the screen until the delivery has something to do."""
+        context = self._context
         while True:
-            if self._is_unread and station.program.pump.input.pending == 0:
+            if self._is_unread and context.program.pump.input.pending == 0:
                 self._is_unread = False
-                delivery.written(station.now())
-            told = station.heard.take_submission()
-            if told is not None:
-                steps = delivery.signalled(told.source, told.detail, station.now())
+                delivery.written(context.now())
+            signal = context.signals.take_submission()
+            if signal is not None:
+                steps = delivery.signalled(signal.source, signal.detail, context.now())
             else:
-                steps = delivery.advance(station.look(), station.now())
+                steps = delivery.advance(context.look(), context.now())
             if steps:
                 return steps
-            drained = station.now() + _DRAIN_SECONDS if self._is_unread else None
-            await station.lookout.next_look(sooner(delivery.deadline, drained))
+            drained = context.now() + _DRAIN_SECONDS if self._is_unread else None
+            await context.watcher.next_look(delivery.deadline, drained)
 
-
-def sooner(one: float | None, other: float | None) -> float | None:
-    """The earlier of two moments, if there is one."""
-    return min((moment for moment in (one, other) if moment is not None), default=None)
-
-
-log = logging.getLogger(__name__)
-
-_FIRST_WORD_SECONDS: Final = 30.0
-_SILENT: Final = f"{DEGRADED}: its server took the message and has said nothing since"
+    def _write(self, data: bytes, *, is_text: bool) -> None:
+        context = self._context
+        # A line that was typed and never proven would be submitted together with this one. It is in the terminal of a
+        # line program, or in its line editor, and later output of the program may hide it.
+        is_hidden = is_text and self._may_leave_text and context.profile.reads_lines
+        if is_hidden and not context.program.drop_unread():
+            context.program.write(context.profile.clear_keys)
+        context.program.write(data)
+        self._is_unread = self._may_leave_text = True
+        context.recheck()
 
 
 class ApiSubmitter:
-    """One message on its way by the API."""
+    """Sends one message by the program's API."""
 
-    def __init__(self, station: PtyContext, sender: Sender, text: str) -> None:
-        self._station = station
+    def __init__(self, context: PtyContext, sender: Sender, text: str) -> None:
+        self._context = context
         self._sender = sender
         self._text = text
         self._has_begun = False
         self._is_dropped = False
         self.was_refused = False
-        """The program certainly has not taken it; it may be typed."""
+        """The program has certainly not taken the message, so it may be typed."""
 
     def drop(self, _now: float) -> bool:
-        """The message was canceled; False when it is too late."""
+        """Cancel the message; False when it is too late."""
         self._is_dropped = not self._has_begun
         return self._is_dropped
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
-        """Hand it over; ends behind Deferred or Submitted, or silently when it was dropped.
+        """Send the message; ends with Deferred or Submitted, or without an event when the message was dropped.
 
         Raises AgentExited.
         """
@@ -146,12 +131,12 @@ class ApiSubmitter:
         event = await self._send()
         yield event
         if isinstance(event, DeliveryUncertain):
-            yield await self._proof()
+            yield await self._wait_for_proof()
         elif isinstance(event, Submitted):
-            await self._hear_first_word(event.evidence)
+            await self._wait_for_first_signal(event.evidence)
 
     def _closed(self) -> str:
-        closed = shut_for_sending(self._station.look(), self._station.profile)
+        closed = shut_for_sending(self._context.look(), self._context.profile)
         return closed.why if closed else ""
 
     async def _send(self) -> Submitted | Deferred | DeliveryUncertain:
@@ -168,34 +153,33 @@ class ApiSubmitter:
             )
         return Submitted(Source.SIGNAL, evidence)
 
-    async def _hear_first_word(self, evidence: str) -> None:
-        """Its server has the message: until it says more, it works.
+    async def _wait_for_first_signal(self, evidence: str) -> None:
+        """Report that the agent works until its server reports something itself.
 
         The TUI may show an empty prompt for many seconds more (OpenCode, at its first turn on a busy machine), which
         looks like the end of the turn. A server that stays silent is not believed for ever: then the terminal counts.
         """
-        station, end = self._station, self._station.now() + _FIRST_WORD_SECONDS
-        if not station.heard.has_told:
-            station.lookout.evidence.report(Source.SIGNAL, WORKING, evidence, station.now())
-        while not station.heard.has_told:
-            if station.now() >= end:
-                station.lookout.evidence.report(Source.SIGNAL, "", _SILENT, station.now())
+        context, end = self._context, self._context.now() + _FIRST_SIGNAL_SECONDS
+        if not context.signals.has_reported:
+            context.watcher.evidence.report(Source.SIGNAL, WORKING, evidence, context.now())
+        while not context.signals.has_reported:
+            if context.now() >= end:
+                context.watcher.evidence.report(Source.SIGNAL, "", _SILENT, context.now())
                 return
-            station.look()
-            await station.lookout.next_look(end)
+            context.look()
+            await context.watcher.next_look(end)
 
-    async def _proof(self) -> Submitted:
-        """In doubt: wait until the program says that it has the message, or a person does."""
+    async def _wait_for_proof(self) -> Submitted:
+        """Wait until the program, or a person, says that the program has the message."""
         while True:
-            self._station.look()
-            told = self._station.heard.take_submission()
-            if told is not None:
-                return Submitted(told.source, told.detail)
-            await self._station.lookout.next_look(None)
+            self._context.look()
+            signal = self._context.signals.take_submission()
+            if signal is not None:
+                return Submitted(signal.source, signal.detail)
+            await self._context.watcher.next_look()
 
 
-def delivery_event(step: Closed | Withdrawn | Intend | Proven | Doubt) -> TurnEvent:
-    """What a step of a delivery tells the worker."""
+def _event(step: Closed | Withdrawn | Intend | Proven | Doubt) -> TurnEvent:
     match step:
         case Closed(why) | Withdrawn(why):
             return Deferred(why)
@@ -205,16 +189,5 @@ def delivery_event(step: Closed | Withdrawn | Intend | Proven | Doubt) -> TurnEv
             return Submitted(source, evidence)
         case Doubt(why):
             return DeliveryUncertain(why)
-        case _:
-            assert_never(step)
-
-
-def turn_event(step: Working | Waiting, *, has_started: bool) -> TurnEvent:
-    """What a step of a turn tells the worker; `has_started` if it was told of its start."""
-    match step:
-        case Working(source, evidence):
-            return Progress("the dialog was answered") if has_started else TurnStarted(source, evidence)
-        case Waiting(dialog, hint):
-            return Progress(f"a dialog waits for a person: {dialog}" + (f" ({hint})" if hint else ""))
         case _:
             assert_never(step)

@@ -1,7 +1,7 @@
-"""When to look at the screen, and what was seen: the loop's side of the pump.
+"""Decides when to look at the screen, and keeps the result: the loop's side of the pump.
 
-Looking costs milliseconds, so it is done on edges (output came, output stopped), a little after them, and never for
-each chunk. Whoever awaits `next_look` is woken at once; when nobody does, one look a second keeps the verdict current.
+A look costs milliseconds, so the watcher looks a little after edges (output came, output stopped), never for each
+chunk. A caller of `next_look` is woken at once; without one, a look each second keeps the verdict current.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Final
 
 from synapse.core.driver import AgentStatus, StatusListeners
 from synapse.core.types import Clock
-from synapse.drivers.pty.pump import Pump, edits_lines
+from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.screen import LockedScreen
+from synapse.drivers.pty.tty import edits_lines
 from synapse.terminal.evidence import Evidence, Look, Source
 from synapse.terminal.profile import Profile
 
@@ -24,18 +25,18 @@ log = logging.getLogger(__name__)
 _AWAITED_SECONDS: Final = 0.002
 _IDLE_SECONDS: Final = 1.0
 _SHARE: Final = 16
-"""Looking takes about one part in so many of the time, however much the program prints."""
+"""Looks take about one part in so many of the time, however much the program prints."""
 _LONGEST_PAUSE: Final = 0.05
-"""On a busy machine a look takes long because others had the processor; the next one does not wait for that."""
+"""On a busy machine a look takes long because others had the processor; that must not delay the next one."""
 _FRESH_SECONDS: Final = 0.05
 _SWEEP_SECONDS: Final = 2.0
-"""So often somebody who waits looks anyway: it finds what no edge told."""
+"""How often a caller that waits looks anyway, to find what no edge announced."""
 _LOG_BURST: Final = 10.0
-"""So many changes of state are logged at once, then one a second: a program that flickers must not fill the log."""
+"""How many changes of state are logged at once, then one a second: a program that flickers must not fill the log."""
 
 
 class ScreenWatcher:
-    """Looks for one driver. All calls come from the loop's thread, except `output_came`."""
+    """Looks at the screen for one driver. Call it in the loop's thread, except `output_came`."""
 
     def __init__(
         self, profile: Profile, screen: LockedScreen, pump: Pump, clock: Clock, has_unread: Callable[[], bool]
@@ -48,32 +49,32 @@ class ScreenWatcher:
         self._loop = asyncio.get_running_loop()
         self.evidence = Evidence(profile, clock.monotonic())
         self._waiters: set[asyncio.Future[None]] = set()
-        self._is_told = False
-        """The loop knows that there is something to see: a look is planned, or will be."""
+        self._is_notified = False
+        """Whether the loop knows of new output: a look is planned, or will be."""
         self._timer: asyncio.TimerHandle | None = None
         self._looked_version = -1
         self._looked_at = clock.monotonic()
         self._costs = (0.0, 0.0)
-        """What the last two looks at something new took."""
+        """How long the last two looks at something new took."""
         self._latest: Look | None = None
         self.listeners = StatusListeners()
         self._told_state = ""
         self._logged_state = ""
         self._log_budget = (_LOG_BURST, clock.monotonic())
-        """How many changes of state may be logged, as of when."""
+        """How many changes of state may be logged, and when that was counted."""
 
     def output_came(self) -> None:
-        """Tell the loop that there is something to see, at most once for each look. Any thread.
+        """Notify the loop of new output, at most once for each look. Call it in any thread.
 
-        A program that floods its terminal would else wake the loop a thousand times a second.
+        Otherwise a program that floods its terminal would wake the loop a thousand times a second.
         """
-        if self._is_told:
+        if self._is_notified:
             return
-        self._is_told = True
+        self._is_notified = True
         try:
             self._loop.call_soon_threadsafe(self._plan)
         except RuntimeError:
-            # The loop is closed: the host is on its way out.
+            # The loop is closed: the host is shutting down.
             return
 
     def look(self) -> Look:
@@ -99,12 +100,12 @@ class ScreenWatcher:
         self.tell_state()
         if is_new:
             self._costs = (self._costs[1], self._clock.monotonic() - begun)
-            # Whoever looks takes the edge that the others wait for.
+            # This look takes the edge that the other callers wait for.
             self.wake()
         return look
 
     def tell_state(self) -> None:
-        """Tell the listeners if the agent's state is another than the last time."""
+        """Tell the listeners if the agent's state has changed since the last time."""
         if self.evidence.verdict.state != self._told_state:
             self._told_state = self.evidence.verdict.state
             self.listeners.tell(self._status)
@@ -114,41 +115,27 @@ class ScreenWatcher:
         since = self._clock.now() - timedelta(seconds=self._clock.monotonic() - verdict.since)
         return AgentStatus(state=verdict.state, why=verdict.why, source=verdict.source, since=since)
 
-    def _log_state(self, now: float) -> None:
-        verdict = self.evidence.verdict
-        left, counted_at = self._log_budget
-        left = min(_LOG_BURST, left + now - counted_at)
-        if verdict.state == self._logged_state or left < 1.0:
-            return
-        self._logged_state = verdict.state
-        self._log_budget = (left - 1.0, now)
-        # A title is the program's own summary of the conversation, and no log has those.
-        why = "the title says so" if verdict.source == Source.TITLE else verdict.why
-        log.info("agent_state", extra={"state": verdict.state, "source": str(verdict.source), "why": why})
-
     def latest(self) -> Look:
-        """Return what was seen a moment ago, or look anew."""
+        """Return the last look if it is still true, or look again."""
         age = self._clock.monotonic() - self._looked_at
         if self._latest is None or age > _FRESH_SECONDS or self.is_stale():
             return self.look()
         return self._latest
 
     def is_stale(self) -> bool:
-        """True if the last look no longer tells what is there."""
+        """Return whether something has changed since the last look."""
         quiet_at = self._pump.last_output + self._profile.times.quiet
         now = self._clock.monotonic()
         return self._looked_version != self._screen.version or self._looked_at < quiet_at <= now
 
-    async def next_look(self, deadline: float | None) -> None:
-        """Wait until it is worth looking again: something was printed, output has stopped, or the deadline has come."""
+    async def next_look(self, *deadlines: float | None) -> None:
+        """Wait until a new look is worthwhile: output came or stopped, or the first of the deadlines has passed."""
         now = self._clock.monotonic()
         quiet_at = self._pump.last_output + self._profile.times.quiet
-        moments = [now + _SWEEP_SECONDS]
+        moments = [now + _SWEEP_SECONDS, *(deadline for deadline in deadlines if deadline is not None)]
         if quiet_at > self._looked_at:
-            # Also when that is past: since the last look, it has become quiet.
+            # Also when that is past: since the last look, the program has become quiet.
             moments.append(quiet_at)
-        if deadline is not None:
-            moments.append(deadline)
         wake_at = min(moments)
         waiter = self._loop.create_future()
         timer = self._loop.call_later(max(wake_at - now, 0.001), _resolve, waiter)
@@ -161,41 +148,51 @@ class ScreenWatcher:
             self._waiters.discard(waiter)
 
     def wake(self) -> None:
-        """Let everybody who waits look now."""
+        """Let all callers of `next_look` look now."""
         for waiter in self._waiters:
             _resolve(waiter)
 
     def close(self) -> None:
-        """Look no more by itself."""
+        """Plan no more looks."""
         if self._timer is not None:
             self._timer.cancel()
+
+    def _log_state(self, now: float) -> None:
+        verdict = self.evidence.verdict
+        left, counted_at = self._log_budget
+        left = min(_LOG_BURST, left + now - counted_at)
+        if verdict.state == self._logged_state or left < 1.0:
+            return
+        self._logged_state = verdict.state
+        self._log_budget = (left - 1.0, now)
+        # A title is the program's own summary of the conversation, which must not be logged.
+        why = "the title says so" if verdict.source == Source.TITLE else verdict.why
+        log.info("agent_state", extra={"state": verdict.state, "source": str(verdict.source), "why": why})
 
     def _plan(self) -> None:
         """Set the timer for the next look, if there will be anything new to see."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Before the screen is asked: what comes after that is told anew.
-        self._is_told = False
+        # Before the screen is asked: later output notifies the loop again.
+        self._is_notified = False
         if not self._is_look_due():
             return
-        self._is_told = True
-        # The smaller one: a single look that was held up by others says nothing of what the next will take.
-        dear = min(min(self._costs) * _SHARE, _LONGEST_PAUSE)
-        pause = max(_AWAITED_SECONDS, dear) if self._waiters else _IDLE_SECONDS
+        self._is_notified = True
+        # The smaller cost: a single look that other processes held up does not say what the next one takes.
+        rest = min(min(self._costs) * _SHARE, _LONGEST_PAUSE)
+        pause = max(_AWAITED_SECONDS, rest) if self._waiters else _IDLE_SECONDS
         due_in = self._looked_at + pause - self._clock.monotonic()
         self._timer = self._loop.call_later(max(due_in, 0.0), self._due)
 
     def _is_look_due(self) -> bool:
         if self._waiters:
             return self._looked_version != self._screen.version
-        return self.is_stale() or not self._is_quiet()
-
-    def _is_quiet(self) -> bool:
-        return self._clock.monotonic() >= self._pump.last_output + self._profile.times.quiet
+        is_quiet = self._clock.monotonic() >= self._pump.last_output + self._profile.times.quiet
+        return self.is_stale() or not is_quiet
 
     def _due(self) -> None:
-        self._timer, self._is_told = None, False
+        self._timer, self._is_notified = None, False
         if self._waiters:
             self.wake()
             return

@@ -1,10 +1,10 @@
-"""Plays a script as an agent: takes a message, finds its rule, and yields what the steps say.
+"""Runs an agent whose behaviour is a script: finds the rule for a message and plays its steps.
 
     waiting (a question at its start) → ready → (a turn) working → ready
                                                    ↕           ↘ exited   (`exit`)
                                                 waiting (a question)
 
-It types nothing, so there is no gate and no doubt: a message that it is given is taken.
+It types nothing, so there is no gate and no doubt: the agent takes every message that it is given.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ from synapse.core.question import Choice, Question, chosen, label_of
 from synapse.core.task import TaskId
 from synapse.core.types import Clock
 from synapse.drivers.scripted.script import Script
-from synapse.drivers.scripted.steps import Answer, Ask, AskPerson, Exit, Fail, Hand, Reject, Say, Step, Wait
+from synapse.drivers.scripted.steps import Answer, Ask, AskPerson, Exit, Fail, Produce, Reject, Say, Step, Wait
 
 SOURCE: Final = "script"
-MOST_OPEN_QUESTIONS: Final = 1000
-"""Questions whose follow-up never came are forgotten, oldest first; then a late one is matched as a new message."""
+MAX_OPEN_QUESTIONS: Final = 1000
+"""Beyond that the oldest unanswered questions are forgotten; a late follow-up is then matched as a new message."""
 
-_AT_ONCE: Final = (Say, Answer, Hand, Reject, Fail)
-"""What is played in no time, without anybody else."""
+_AT_ONCE: Final = (Say, Answer, Produce, Reject, Fail)
+"""Steps that take no time and need no person."""
 _IDLE: Final = "the script waits for a message"
 
 Pause = Callable[[asyncio.Event, float], Awaitable[None]]
-"""Returns after so many seconds, or as soon as the event is set."""
+"""Returns after a number of seconds, or as soon as the event is set."""
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
-    """Wait, on the loop's clock."""
+    """Wait on the loop's clock."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
 
 
 class ScriptedDriver:
-    """An agent whose behaviour is a file."""
+    """Implements core.driver.Driver for a script."""
 
     def __init__(self, script: Script, clock: Clock, *, pause: Pause = pause) -> None:
         self._script = script
@@ -74,16 +74,16 @@ class ScriptedDriver:
         self._stop = asyncio.Event()
         self._open_questions: OrderedDict[TaskId, tuple[Step, ...]] = OrderedDict()
         self.exit_status: int | None = None
-        """What the script exited with, or None while it plays."""
+        """The status that the script exited with; None until then."""
         self._is_stopped = False
         self._numbers = itertools.count(1)
         self._answered = asyncio.Event()
         self._answer = ""
         self._listeners = StatusListeners()
-        self._view = self._before = _Sight(READY, _IDLE, clock.now())
-        self._admitted = asyncio.Event()
+        self._view = self._before_question = _View(READY, _IDLE, clock.now())
+        self._ready = asyncio.Event()
         if script.startup is None:
-            self._admitted.set()
+            self._ready.set()
         else:
             self._pose(script.startup)
 
@@ -96,11 +96,11 @@ class ScriptedDriver:
         return self._listeners.add(listener)
 
     async def wait_ready(self) -> None:
-        await self._admitted.wait()
+        await self._ready.wait()
         self._require_alive()
 
     async def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        """Play the steps for this message, or go on behind the question that it answers."""
+        """Play the steps for this message, or the steps after the question that it answers."""
         self._require_alive()
         steps, evidence = self._steps_for(turn)
         self._stop.clear()
@@ -126,16 +126,16 @@ class ScriptedDriver:
                 self._enter(READY, _IDLE)
 
     def answer_at_once(self, message: Message) -> Sequence[TurnEvent] | None:
-        """All that comes of a message whose rule needs neither time nor a person; else, and while it plays, None."""
+        """Return all events of a message whose rule needs neither time nor a person; None otherwise or if not ready."""
         if self._view.state != READY or self._is_stopped:
             return None
-        words = _Words(message.text, "")
-        # That it was taken and begun is told by nothing but its answer: nobody could see one without the other.
+        values = _Values(message.text, "")
+        # Submitted and TurnStarted are left out: no reader could see them without the answer.
         events: list[TurnEvent] = []
         for step in self._script.rule_for(message).steps:
             if not isinstance(step, _AT_ONCE):
                 return None
-            events.append(_event(step, words))
+            events.append(_event(step, values))
         if not isinstance(events[-1], Answered | Refused | Failed):
             events.append(Answered(parts=(), source=SOURCE))
         return events
@@ -143,53 +143,50 @@ class ScriptedDriver:
     async def interrupt(self) -> bool:
         if self._view.question is not None:
             return False
-        # Without a turn this has no effect: each turn begins by clearing it.
+        # Without a turn this has no effect: each turn begins by clearing the event.
         self._stop.set()
         return self._view.state == WORKING
 
     def stop(self) -> None:
-        """End the turn that runs, whatever it waits for, and begin no other: what waits is for the next start."""
+        """End the current turn, whatever it waits for, and take no other; queued messages wait for the next start."""
         self._is_stopped = True
         self._stop.set()
         self._answered.set()
-        self._admitted.set()
+        self._ready.set()
 
     async def answer(self, question_id: str, choice: Choice) -> str:
         question = self._view.question
         if question is None or question.id != question_id:
             raise QuestionGone
         self._answer = label_of(question, chosen(question, option=choice.option, text=choice.text))
-        self._show(self._before)
-        self._admitted.set()
+        self._show(self._before_question)
+        self._ready.set()
         self._answered.set()
         return "signal"
 
     def drop(self) -> bool:
-        """A script takes its message at once, so it is always too late."""
+        """Return False: a script takes its message at once, so it is always too late."""
         return False
 
     def confirm(self) -> None:
-        """A script always takes its message, so there is never doubt."""
+        """Do nothing: a script always takes its message, so it is never in doubt."""
 
     async def _play(self, step: Step, turn: Turn, rest: tuple[Step, ...]) -> TurnEvent | None:
-        """Do one step; None when there is nothing to tell of it."""
+        """Play one step; return its event, if it has one."""
         if isinstance(step, Wait):
             await self._pause(self._stop, step.seconds)
         if self._stop.is_set():
             return Failed("interrupted", "the turn was interrupted")
-        match step:
-            case Wait() | AskPerson():
-                return None
-            case Exit(status=status):
-                raise self._exit(status)
-            case Ask():
-                self._remember(turn.task_id, rest)
-                return _event(step, _Words(turn.message.text, self._answer))
-            case _:
-                return _event(step, _Words(turn.message.text, self._answer))
+        if isinstance(step, Wait | AskPerson):
+            return None
+        if isinstance(step, Exit):
+            raise self._exit(step.status)
+        if isinstance(step, Ask):
+            self._remember(turn.task_id, rest)
+        return _event(step, _Values(turn.message.text, self._answer))
 
     def _steps_for(self, turn: Turn) -> tuple[tuple[Step, ...], str]:
-        """The steps and, for the receipt, where they stand."""
+        """Return the steps and, for the receipt, the name of their place in the script."""
         rest = self._open_questions.pop(turn.task_id, ())
         if rest and not turn.first:
             return rest, "the steps after the question"
@@ -200,7 +197,7 @@ class ScriptedDriver:
         if not rest:
             return
         self._open_questions[task_id] = rest
-        if len(self._open_questions) > MOST_OPEN_QUESTIONS:
+        if len(self._open_questions) > MAX_OPEN_QUESTIONS:
             self._open_questions.popitem(last=False)
 
     def _require_alive(self) -> None:
@@ -216,23 +213,23 @@ class ScriptedDriver:
         return gone
 
     def _pose(self, question: Question) -> Question:
-        """Ask a person; until the answer comes there is nothing to do."""
+        """Ask a person, and wait in state `waiting` until the answer comes."""
         posed = replace(question, id=f"{SOURCE}-{next(self._numbers)}")
         self._answered.clear()
-        self._before = self._view
-        self._show(_Sight(WAITING, f"asks: {posed.title}", self._clock.now(), posed))
+        self._before_question = self._view
+        self._show(_View(WAITING, f"asks: {posed.title}", self._clock.now(), posed))
         return posed
 
     def _enter(self, state: str, why: str) -> None:
-        self._show(_Sight(state, why, self._clock.now()))
+        self._show(_View(state, why, self._clock.now()))
 
-    def _show(self, sight: _Sight) -> None:
-        self._view = sight
+    def _show(self, view: _View) -> None:
+        self._view = view
         self._listeners.tell(lambda: self.view().status)
 
 
-class _Sight(NamedTuple):
-    """What there is to see of the agent, since when."""
+class _View(NamedTuple):
+    """The state of the agent and since when it has it."""
 
     state: str
     why: str
@@ -240,42 +237,42 @@ class _Sight(NamedTuple):
     question: Question | None = None
 
 
-class _Words(NamedTuple):
-    """What the script's texts are filled with."""
+class _Values(NamedTuple):
+    """The values of the placeholders in a script's texts."""
 
-    said: str
+    text: str
+    """The text of the message."""
     answer: str
+    """The last answer of a person."""
 
     def fill(self, text: str) -> str:
-        """`{text}` becomes what the message said, `{answer}` what a person last answered."""
-        return text.replace("{answer}", self.answer).replace("{text}", self.said)
+        return text.replace("{answer}", self.answer).replace("{text}", self.text)
 
 
-def _event(step: Say | Answer | Hand | Ask | Reject | Fail, words: _Words) -> TurnEvent:
-    """What a step tells the worker."""
+def _event(step: Say | Answer | Produce | Ask | Reject | Fail, values: _Values) -> TurnEvent:
     match step:
         case Say(text=text):
-            return Progress(words.fill(text))
+            return Progress(values.fill(text))
         case Answer(text=text, direct=direct):
-            return Answered(parts=_parts(text, words), source=SOURCE, direct=direct)
-        case Hand(artifact=artifact, append=append, last=last):
-            return ArtifactProduced(artifact=_filled_artifact(artifact, words), append=append, last_chunk=last)
+            return Answered(parts=_parts(text, values), source=SOURCE, direct=direct)
+        case Produce(artifact=artifact, append=append, last=last):
+            return ArtifactProduced(artifact=_filled_artifact(artifact, values), append=append, last_chunk=last)
         case Ask(text=text, authorization=authorization):
-            return InputRequested(_parts(text, words), authorization)
+            return InputRequested(_parts(text, values), authorization)
         case Reject(note=note):
-            return Refused(words.fill(note))
+            return Refused(values.fill(note))
         case Fail(reason=reason, note=note):
-            return Failed(reason, words.fill(note))
+            return Failed(reason, values.fill(note))
         case _:
             assert_never(step)
 
 
-def _parts(text: str, words: _Words) -> tuple[Part, ...]:
-    return (TextPart(text=words.fill(text)),) if text else ()
+def _parts(text: str, values: _Values) -> tuple[Part, ...]:
+    return (TextPart(text=values.fill(text)),) if text else ()
 
 
-def _filled_artifact(artifact: Artifact, words: _Words) -> Artifact:
+def _filled_artifact(artifact: Artifact, values: _Values) -> Artifact:
     parts = tuple(
-        replace(part, text=words.fill(part.text)) if isinstance(part, TextPart) else part for part in artifact.parts
+        replace(part, text=values.fill(part.text)) if isinstance(part, TextPart) else part for part in artifact.parts
     )
     return replace(artifact, parts=parts)

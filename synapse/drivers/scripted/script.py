@@ -1,4 +1,4 @@
-"""A script: rules that say which message gets which steps.
+"""Reads a script: rules that say which steps the agent plays for which message.
 
     [[rule]]
     message_id = "complete-*"            # a glob over the whole id …
@@ -11,12 +11,15 @@
     [startup]                            # asked before the first message is taken; most scripts have none
     question = "Do you trust this folder?"
 
-Above all tables, and rarely needed: `cue_ids`, a pattern of message ids that are cues, so that the same one again is
-another message; `strict_types = true`, which refuses parts of types that the agent's card does not name;
-`extensions`, those of A2A that the agent declares, as `core.extension` reads them; and `streaming = false` or
-`push_notifications = false`, which switch a capability off, in the card and for its callers.
-
 The first rule that fits wins; a rule with both patterns fits when both do.
+
+Rarely needed, above all tables:
+
+    repeatable_ids       a pattern of message ids that may come again for another message; `cue_ids` in older scripts
+    strict_types         `true` refuses parts of types that the agent's card does not name
+    extensions           the A2A extensions that the agent declares, as `core.extension` reads them
+    streaming            `false` switches the capability off, in the card and for callers
+    push_notifications   likewise
 """
 
 from __future__ import annotations
@@ -36,10 +39,22 @@ from synapse.core.requests import lacking
 from synapse.core.tables import ScriptTable
 from synapse.drivers.scripted.steps import QUESTION_OPTIONS, Answer, Reject, Step, Wait, parse_question, parse_steps
 
+_KEYS: Final = (
+    "rule",
+    "default",
+    "startup",
+    "repeatable_ids",
+    "cue_ids",
+    "strict_types",
+    "extensions",
+    "streaming",
+    "push_notifications",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Which messages, and what is done with them. A rule without patterns fits all."""
+    """The steps for the messages that fit its patterns. A rule without patterns fits every message."""
 
     name: str
     steps: tuple[Step, ...]
@@ -52,6 +67,10 @@ class Rule:
         return self.text is None or self.text.search(message.text) is not None
 
 
+NO_RULE: Final = Rule(name="no rule", steps=(Reject("no rule of the script fits this message"),))
+"""The default of a script that has none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """The behaviour of one agent."""
@@ -59,35 +78,27 @@ class Script:
     rules: tuple[Rule, ...]
     default: Rule
     startup: Question | None = None
-    """What it asks a person before it is ready."""
-    cue_ids: re.Pattern[str] | None = None
-    """Message ids that name no message: the same one again is another message."""
+    """The question that the agent asks a person before it is ready."""
+    repeatable_ids: re.Pattern[str] | None = None
+    """Message ids that do not identify a message: a second message with such an id is a new message."""
     strict_types: bool = False
-    """Whether it takes only parts of the types that its card names."""
+    """Whether the agent takes only parts of the types that its card names."""
     extensions: Extensions = ()
-    """The extensions of A2A that it declares."""
+    """The A2A extensions that the agent declares."""
     lacks: tuple[str, ...] = ()
-    """The capabilities of A2A that are switched off."""
+    """The A2A capabilities that are switched off."""
 
     def rule_for(self, message: Message) -> Rule:
-        """The first rule that fits, else the default."""
-        for rule in self.rules:
-            if rule.fits(message):
-                return rule
-        return self.default
+        """Return the first rule that fits, or the default."""
+        return next((rule for rule in self.rules if rule.fits(message)), self.default)
 
     def answers_directly(self, message: Message) -> bool:
-        """Whether a new message gets a plain message and nothing else: whoever follows is shown no task then."""
+        """Return whether a new message gets a plain message and nothing else, so that followers are shown no task."""
         match self.rule_for(message).steps:
             case (*waits, Answer(direct=True)):
                 return all(isinstance(step, Wait) for step in waits)
             case _:
                 return False
-
-
-_SWITCHES: Final = ("streaming", "push_notifications")
-NO_RULE: Final = Rule(name="no rule", steps=(Reject("no rule of the script fits this message"),))
-"""The default of a script that has none."""
 
 
 def read_script(path: Path) -> Script:
@@ -97,10 +108,10 @@ def read_script(path: Path) -> Script:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as wrong:
-        raise InvalidScript(f"{path.name}: not UTF-8 text: {wrong.reason} at byte {wrong.start}") from wrong
-    except OSError as wrong:
-        raise InvalidScript(f"cannot read the script {path}: {wrong.strerror}") from wrong
+    except UnicodeDecodeError as error:
+        raise InvalidScript(f"{path.name}: not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except OSError as error:
+        raise InvalidScript(f"cannot read the script {path}: {error.strerror}") from error
     return parse_script(text, path.name)
 
 
@@ -110,78 +121,81 @@ def parse_script(text: str, source: str = "script") -> Script:
     Raises InvalidScript with the rule, the step and the key that are wrong.
     """
     try:
-        fields = ScriptTable(tomllib.loads(text), source)
-    except tomllib.TOMLDecodeError as wrong:
-        raise InvalidScript(f"{source}: not TOML: {wrong}") from wrong
-    fields.refuse_unknown(("rule", "default", "startup", "cue_ids", "strict_types", "extensions", *_SWITCHES))
-    rules = tuple(_parse_rule(table, f"{source}: rule {number}") for number, table in enumerate(_tables(fields), 1))
-    if not rules and "default" not in fields:
+        table = ScriptTable(tomllib.loads(text), source)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidScript(f"{source}: not TOML: {error}") from error
+    table.refuse_unknown(_KEYS)
+    rules = _parse_rules(table)
+    if not rules and "default" not in table:
         raise InvalidScript(f"{source}: a script has at least one [[rule]] or a [default]")
     return Script(
         rules=rules,
-        default=_parse_default(fields),
-        startup=_parse_startup(fields),
-        cue_ids=_pattern(fields, "cue_ids"),
-        strict_types=fields.flag("strict_types", default=False),
-        extensions=_parse_extensions(fields),
+        default=_parse_default(table),
+        startup=_parse_startup(table),
+        repeatable_ids=_parse_repeatable_ids(table),
+        strict_types=table.flag("strict_types"),
+        extensions=(read_extensions(table.value("extensions"), source, InvalidScript) if "extensions" in table else ()),
         lacks=lacking(
-            streaming=fields.flag("streaming", default=True),
-            push_notifications=fields.flag("push_notifications", default=True),
+            streaming=table.flag("streaming", default=True),
+            push_notifications=table.flag("push_notifications", default=True),
         ),
     )
 
 
-def _tables(fields: ScriptTable) -> list[object]:
-    if "rule" not in fields:
-        return []
-    tables = fields.raw("rule")
-    if not isinstance(tables, list):
-        raise InvalidScript(f"{fields.where}: write rules with two brackets: [[rule]]")
-    return cast("list[object]", tables)
+def _parse_rules(table: ScriptTable) -> tuple[Rule, ...]:
+    rules = table.value("rule", [])
+    if not isinstance(rules, list):
+        raise InvalidScript(f"{table.where}: write rules with two brackets: [[rule]]")
+    return tuple(
+        _parse_rule(ScriptTable(rule, f"{table.where}: rule {number}"), f"rule {number}")
+        for number, rule in enumerate(cast("list[object]", rules), 1)
+    )
 
 
-def _parse_rule(table: object, where: str) -> Rule:
-    fields = ScriptTable(table, where)
-    name = fields.text("name", where.rpartition(": ")[2])
-    fields.where = where if "name" not in fields else f"{where} ({name})"
-    fields.refuse_unknown(("name", "message_id", "text", "steps"))
-    message_id, text = _pattern(fields, "message_id"), _pattern(fields, "text")
+def _parse_rule(table: ScriptTable, place: str) -> Rule:
+    name = table.text("name", place)
+    if "name" in table:
+        table.where = f"{table.where} ({name})"
+    table.refuse_unknown(("name", "message_id", "text", "steps"))
+    message_id, text = _parse_pattern(table, "message_id"), _parse_pattern(table, "text")
     if message_id is None and text is None:
         raise InvalidScript(
-            f"{fields.where}: a rule has a `message_id` or a `text` pattern", hint="what fits all messages is [default]"
+            f"{table.where}: a rule has a `message_id` or a `text` pattern", hint="what fits all messages is [default]"
         )
-    return Rule(name=name, steps=parse_steps(fields.raw("steps"), fields.where), message_id=message_id, text=text)
+    return Rule(name=name, steps=parse_steps(table.value("steps"), table.where), message_id=message_id, text=text)
 
 
-def _parse_default(fields: ScriptTable) -> Rule:
-    if "default" not in fields:
+def _parse_default(table: ScriptTable) -> Rule:
+    if "default" not in table:
         return NO_RULE
-    default = ScriptTable(fields.raw("default"), f"{fields.where}: default")
+    default = ScriptTable(table.value("default"), f"{table.where}: default")
     default.refuse_unknown(("steps",))
-    return Rule(name="default", steps=parse_steps(default.raw("steps"), default.where))
+    return Rule(name="default", steps=parse_steps(default.value("steps"), default.where))
 
 
-def _parse_startup(fields: ScriptTable) -> Question | None:
-    if "startup" not in fields:
+def _parse_startup(table: ScriptTable) -> Question | None:
+    if "startup" not in table:
         return None
-    startup = ScriptTable(fields.raw("startup"), f"{fields.where}: startup")
+    startup = ScriptTable(table.value("startup"), f"{table.where}: startup")
     startup.refuse_unknown(("question", *QUESTION_OPTIONS))
     return parse_question(startup, QuestionKind.STARTUP)
 
 
-def _parse_extensions(fields: ScriptTable) -> Extensions:
-    if "extensions" not in fields:
-        return ()
-    return read_extensions(fields.raw("extensions"), fields.where, InvalidScript)
+def _parse_repeatable_ids(table: ScriptTable) -> re.Pattern[str] | None:
+    if "repeatable_ids" not in table:
+        return _parse_pattern(table, "cue_ids")
+    table.forbid("cue_ids", "it is the old name of `repeatable_ids`")
+    return _parse_pattern(table, "repeatable_ids")
 
 
-def _pattern(fields: ScriptTable, key: str) -> re.Pattern[str] | None:
-    if key not in fields:
+def _parse_pattern(table: ScriptTable, key: str) -> re.Pattern[str] | None:
+    """Return a regular expression from `/…/`, or from a glob over the whole text; None if the key is missing."""
+    if key not in table:
         return None
-    given = fields.text(key)
+    given = table.required_text(key)
     if len(given) < 2 or not (given.startswith("/") and given.endswith("/")):
         return re.compile(rf"\A{fnmatch.translate(given)}")
     try:
         return re.compile(given[1:-1])
-    except re.error as wrong:
-        raise InvalidScript(f"{fields.where}: `{key}` is not a regular expression: {wrong}") from wrong
+    except re.error as error:
+        raise InvalidScript(f"{table.where}: `{key}` is not a regular expression: {error}") from error

@@ -50,7 +50,7 @@ async def host(mode: str, notes: Path, command: tuple[str, ...]) -> int:
         person_terminal=person.source if person.is_terminal else None,
         settings=person.settings,
     )
-    company = TerminalUsers(
+    users = TerminalUsers(
         person=PersonStreams(person.source, person.sink),
         routing=LineRouting(lambda name: name if name == "codex" else "", send) if person.is_terminal else None,
         suspend=person.suspend if person.is_terminal else None,
@@ -58,7 +58,7 @@ async def host(mode: str, notes: Path, command: tuple[str, ...]) -> int:
     person.enter()
     leaving = b""
     try:
-        program = await start_program(launch, profile, clock, company)
+        program = await start_program(launch, profile, clock, users)
         driver = PtyDriver(program, profile, clock, PromptFiles(notes.parent, profile.limit_bytes))
         program.begin()
         program.load_screen()

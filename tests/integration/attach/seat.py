@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from synapse.drivers.pty.process import Launch, Program, set_size, spawn
+from synapse.drivers.pty.process import Launch, Program, spawn
+from synapse.drivers.pty.tty import set_size
 from tests.integration.pty.terminals import BOUND, environment
 
 SHELL_PROMPT = "sh$ "

@@ -73,9 +73,9 @@ class Room:
 
 @asynccontextmanager
 async def room(
-    command: tuple[str, ...], folder: Path, *, caller: Caller | None = None, company: TerminalUsers | None = None
+    command: tuple[str, ...], folder: Path, *, caller: Caller | None = None, users: TerminalUsers | None = None
 ) -> AsyncGenerator[Room, None]:
-    async with staged(command, line_program(), company=company) as stage:
+    async with staged(command, line_program(), users=users) as stage:
         server = AttachServer(stage.program)
 
         async def serve(connection: ServerConnection) -> None:
@@ -209,7 +209,7 @@ async def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_ove
     sink = os.open(os.devnull, os.O_WRONLY)
     person = PersonStreams(keys, sink)
     try:
-        async with room(dummy().command, tmp_path, company=TerminalUsers(person=person)) as here:
+        async with room(dummy().command, tmp_path, users=TerminalUsers(person=person)) as here:
             await here.stage.ready()
             here.stage.program.resize(120, 40)
             await visit(here, story=story)
@@ -285,7 +285,7 @@ async def test_a_line_for_another_agent_is_found_in_a_visitors_terminal_too(tmp_
         seat.sees("echo: hello")
 
     routing = LineRouting(lambda name: name, lambda target, text: sent.append((target, text)))
-    async with room(dummy().command, tmp_path, company=TerminalUsers(routing=routing)) as here:
+    async with room(dummy().command, tmp_path, users=TerminalUsers(routing=routing)) as here:
         await here.stage.ready()
         await visit(here, story=story)
 

@@ -134,16 +134,16 @@ async def staged(
     command: tuple[str, ...],
     profile: Profile,
     *,
-    company: TerminalUsers | None = None,
+    users: TerminalUsers | None = None,
     launch: Launch | None = None,
 ) -> AsyncGenerator[Stage, None]:
     """Start a program with its driver, and end both."""
     clock = SystemClock()
     launch = launch or Launch(command=command, env=environment(), columns=100, rows=30)
     with tempfile.TemporaryDirectory() as folder:
-        program = await start_program(launch, profile, clock, company or TerminalUsers())
-        composer = PromptFiles(Path(folder), profile.limit_bytes, envelope=profile.envelope)
-        driver, adapter = PtyDriver(program, profile, clock, composer), FakeAdapter()
+        program = await start_program(launch, profile, clock, users or TerminalUsers())
+        files = PromptFiles(Path(folder), profile.limit_bytes, envelope=profile.envelope)
+        driver, adapter = PtyDriver(program, profile, clock, files), FakeAdapter()
         driver.use(adapter.look, adapter.answer, adapter.sender)
         program.begin()
         program.load_screen()

@@ -153,8 +153,8 @@ async def test_with_a_person_only_their_own_terminal_answers_queries() -> None:
     source, keys = os.pipe()
     shown, sink = os.pipe()
 
-    company = TerminalUsers(person=PersonStreams(source, sink))
-    async with staged(agent("asker"), line_program(), company=company) as stage:
+    users = TerminalUsers(person=PersonStreams(source, sink))
+    async with staged(agent("asker"), line_program(), users=users) as stage:
         seen = b""
         while b"\x1b[6n" not in seen:
             seen += await asyncio.to_thread(os.read, shown, 100)
@@ -204,8 +204,8 @@ async def test_every_byte_reaches_the_persons_terminal_unchanged_and_in_order() 
 
     reader = threading.Thread(target=read)
     reader.start()
-    company = TerminalUsers(person=PersonStreams(source, sink))
-    async with staged((sys.executable, "-c", script), line_program(), company=company) as stage:
+    users = TerminalUsers(person=PersonStreams(source, sink))
+    async with staged((sys.executable, "-c", script), line_program(), users=users) as stage:
         await asyncio.wait_for(stage.program.exited, BOUND)
     os.close(sink)
     reader.join(BOUND)
@@ -217,8 +217,8 @@ async def test_a_terminal_that_does_not_drain_stalls_the_pump_and_nothing_else()
     source, _ = os.pipe()
     shown, sink = os.pipe()
 
-    company = TerminalUsers(person=PersonStreams(source, sink))
-    async with staged(agent("flooder", "5"), line_program(), company=company) as stage:
+    users = TerminalUsers(person=PersonStreams(source, sink))
+    async with staged(agent("flooder", "5"), line_program(), users=users) as stage:
         # Nobody reads: the pipe fills and the pump waits in it. The loop and the driver live on.
         await until(lambda: stage.program.screen.picture() is not None and stage.screen() != "", "output")
         await asyncio.sleep(0.1)  # longer than the profile's quiet time

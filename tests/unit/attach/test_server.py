@@ -23,10 +23,10 @@ class FakeTerminal:
         self.takes_keys = True
         self.typed: asyncio.Queue[bytes] = asyncio.Queue()
 
-    def watch(self, watcher: Callable[[bytes], None], begin: Callable[[bytes], None]) -> None:
+    def watch(self, viewer: Callable[[bytes], None], begin: Callable[[bytes], None]) -> None:
         begin(b"picture of %d columns" % self.size[0])
 
-    def unwatch(self, watcher: Callable[[bytes], None]) -> None:
+    def unwatch(self, viewer: Callable[[bytes], None]) -> None:
         """Nothing was kept."""
 
     def type_keys(self, data: bytes) -> None:

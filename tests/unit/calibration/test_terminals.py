@@ -11,7 +11,7 @@ from itertools import combinations
 import pytest
 
 from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind
-from synapse.drivers.pty.process import set_size
+from synapse.drivers.pty.tty import set_size
 from synapse.terminal.theme import Theme
 
 ASK = """

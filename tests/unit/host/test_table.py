@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from synapse.core.errors import InvalidProfile
-from synapse.drivers.pty.adapters.transcript import can_tell, open_files
+from synapse.drivers.pty.adapters.transcript import open_files, shows_open_files
 from synapse.host.pty import adapter_for
 from synapse.terminal.profile import parse_profile
-from tests.unit.drivers.pty.adapters.surroundings import around
+from tests.unit.drivers.pty.adapters.launches import launch_in
 from tests.unit.terminal.bundled import bundled, bundled_names
 
 
 @pytest.mark.parametrize("name", bundled_names())
 def test_every_bundled_cli_but_the_line_programs_is_heard(tmp_path: Path, name: str) -> None:
-    adapter = adapter_for(bundled(name), around(tmp_path))
+    adapter = adapter_for(bundled(name), launch_in(tmp_path))
 
     assert (adapter is None) == (bundled(name).prompt is None or bundled(name).reads_lines)
 
@@ -26,10 +26,10 @@ def test_a_profile_that_names_an_unknown_adapter_is_refused(tmp_path: Path) -> N
     profile = parse_profile({"command": ["x"], "signals": {"adapter": "claud"}}, "x")
 
     with pytest.raises(InvalidProfile, match=r"signals\.adapter must be one of claude"):
-        adapter_for(profile, around(tmp_path))
+        adapter_for(profile, launch_in(tmp_path))
 
 
-@pytest.mark.skipif(not can_tell(), reason="this system does not show open files")
+@pytest.mark.skipif(not shows_open_files(), reason="this system does not show open files")
 def test_a_process_has_the_files_open_that_it_has_open(tmp_path: Path) -> None:
     with (tmp_path / "transcript").open("w", encoding="utf-8"):
         assert tmp_path / "transcript" in set(open_files(os.getpid()))

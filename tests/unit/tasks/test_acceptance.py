@@ -14,7 +14,7 @@ from synapse.tasks.admission import ANYTHING, MODES, TEXT, Acceptance, message_d
 from tests.fakes.desk import say
 
 STRICT = Acceptance(media_types=MODES)
-CUED = Acceptance(cue_ids=re.compile(r"\Atck-"))
+REPEATABLE = Acceptance(repeatable_ids=re.compile(r"\Atck-"))
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_a_card_says_that_everything_is_taken_only_where_it_is() -> None:
     assert shown_modes(ANYTHING.as_text.split()) == (*MODES, "*/*")
 
 
-def test_a_message_is_known_again_by_what_it_says_unless_its_id_is_a_cue() -> None:
+def test_a_message_is_known_again_by_what_it_says_unless_its_id_is_repeatable() -> None:
     assert ANYTHING.digest(say("hello", "tck-1")) == ANYTHING.digest(say("hello", "tck-1")) != ""
     assert ANYTHING.digest(say("hello", "tck-1")) != ANYTHING.digest(say("other", "tck-1"))
-    assert CUED.digest(say("hello", "tck-1")) == ""
-    assert CUED.digest(say("hello", "my-tck-1")) == ANYTHING.digest(say("hello", "my-tck-1"))
+    assert REPEATABLE.digest(say("hello", "tck-1")) == ""
+    assert REPEATABLE.digest(say("hello", "my-tck-1")) == ANYTHING.digest(say("hello", "my-tck-1"))
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What each CLI needs so that it reports its own state, without changing the person's configuration."""
+"""One adapter for each CLI: switches on its own signals without changing the person's configuration."""

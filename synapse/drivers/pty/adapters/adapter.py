@@ -1,6 +1,7 @@
-"""What listens to one CLI's own signals, as the driver and the runtime see it.
+"""The port between a CLI's adapter and its driver and host, and the flags that a CLI's version knows.
 
-Which flags a CLI's version knows: asked once for each version, because a flag that it does not know ends it.
+An adapter makes the CLI report its own state, answers its questions where it has an API for that, and sends messages
+to it. A CLI exits when it gets a flag that it does not know, so `knows_flag` asks its help, once for each version.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from synapse.terminal.evidence import Source
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import Record, SignalReport, TextSoFar
 
+_HELP_SECONDS: Final = 15.0
+_MAX_REMEMBERED: Final = 50
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchContext:
-    """What an adapter may use of one launch."""
+    """What an adapter knows of one launch of its CLI."""
 
     folder: Path
-    """Private to the launch. Whoever writes into it makes it and removes it."""
+    """Private to the launch. An adapter that writes into it makes it and removes it."""
     url: str
     """Where hooks report to, over HTTP on loopback."""
     secret_header: str
@@ -36,16 +40,16 @@ class LaunchContext:
     command: str
     """The CLI."""
     env: Mapping[str, str]
-    """What it is started with."""
+    """The environment of the CLI."""
     working_dir: Path
     flags_file: Path
-    """Where it is remembered which flags the CLI knows."""
+    """Remembers which flags the CLI knows."""
     new_session: str
-    """A name for its conversation: a UUID that nobody else has."""
+    """A unique name for its session: a UUID."""
     start_command: str
     """How a person starts such an agent again, as `synapse codex --name reviewer`."""
     started: str
-    """When it is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
+    """When the CLI is started, as transcripts write times: `2026-01-31T10:30:00.000Z`."""
 
     @property
     def home(self) -> Path:
@@ -55,137 +59,132 @@ class LaunchContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """How the CLI is to be started so that it tells what it does."""
+    """How to start the CLI so that it reports its state."""
 
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class NotTaken(Exception):
-    """The CLI has certainly not taken a message: it may be typed, or tried again."""
+    """The CLI has certainly not taken a message, which may be typed or sent again."""
 
 
 class Sender(Protocol):
-    """Hands messages over by the CLI's API instead of typing them."""
+    """Sends messages by the CLI's API, so that they need not be typed."""
 
     async def send(self, text: str) -> str:
-        """Hand one over; return what proves that it was taken.
+        """Send one message; return the proof that the CLI took it.
 
-        Raises NotTaken; any other failure leaves doubt.
+        Raises NotTaken. After any other error the message is in doubt.
         """
         ...
 
 
 class Listener(Protocol):
-    """Takes what a CLI says. The driver is one."""
+    """Takes a CLI's signals from its adapter, and tells the adapter what its terminal shows. The driver is one."""
 
     def quiet_for(self) -> float:
-        """Seconds since the CLI last printed anything."""
+        """Return the seconds since the CLI last printed anything."""
         ...
 
     def typed(self) -> str:
-        """The message that was typed last, whole; empty before the first."""
+        """Return the last message that was typed, whole; empty before the first."""
         ...
 
     def picture(self) -> Picture | None:
-        """What its terminal shows now; None before it has shown anything."""
+        """Return what its terminal shows now; None before it has shown anything."""
         ...
 
     def seems_ready(self) -> bool:
-        """True if its terminal, by title and screen, shows that it is ready, whatever it said of itself."""
+        """Return whether its terminal, by title and screen, shows that it is ready, whatever it reported."""
         ...
 
     def asks(self, question_id: str) -> bool:
-        """True while the question that was reported under this id is asked, as far as its terminal shows."""
+        """Return whether the question that was reported under this id is still asked, by what its terminal shows."""
         ...
 
     def report(self, report: SignalReport) -> None: ...
 
     def say(self, saying: TextSoFar) -> None:
-        """Take what it has said so far in its turn."""
+        """Take what the CLI has said so far in its turn."""
         ...
 
     def expect(self, source: Source, detail: str) -> None:
-        """From now on `source` should say something; `detail` stands in its place until it does."""
+        """Expect reports of `source` from now on; `detail` is shown in its place until the first."""
         ...
 
-    def lack(self, source: Source, detail: str) -> None:
-        """Nothing will come from `source`; `detail` says why, and `--explain` shows it."""
+    def mark_missing(self, source: Source, detail: str) -> None:
+        """Note that `source` will report nothing; `detail` says why, and `--explain` shows it."""
         ...
 
 
 class Adapter(Protocol):
-    """Listens to one CLI. Everything but `prepare` is called in the loop's thread."""
+    """Connects one CLI. All methods but `prepare` are called in the loop's thread."""
 
-    def prepare(self, arguments: tuple[str, ...]) -> Prepared: ...
+    def prepare(self, arguments: tuple[str, ...]) -> Prepared:
+        """Return how to start the CLI with these arguments."""
+        ...
 
     def start(self, listener: Listener, pid: int, /) -> None:
-        """The CLI runs, as this process."""
+        """Begin to report: the CLI runs as this process."""
         ...
 
     def look(self) -> None:
-        """Report what can be known by now; what it has written meanwhile may not have been read yet."""
+        """Read and report what the CLI has written by now."""
         ...
 
     def receive(self, payload: Record) -> asyncio.Future[Json] | None:
-        """One of its hooks reported; what the hook is answered, where it waits for that.
+        """Take a report of a hook; return the answer that the hook waits for, if it does.
 
-        Whoever waits for it may leave, and then cancels it.
+        The caller cancels the future when the hook leaves.
         """
         ...
 
     async def answer(self, question_id: str, choice: Choice, /) -> bool:
-        """Answer a question of its; True when the CLI took it its own way, False when it has none for this one.
+        """Answer a question by the CLI's API or hook; False when it has none for this question.
 
-        Raises QuestionGone when it was answered meanwhile, OSError, EOFError or ValueError when it may have been told.
+        Raises QuestionGone when it was answered meanwhile; OSError, EOFError or ValueError when it is not certain that
+        the CLI got the answer.
         """
         ...
 
     def sender(self) -> Sender | None:
-        """What hands messages over without typing, where and while the CLI has that."""
+        """Return what sends messages without typing; None while the CLI has no such way."""
         ...
 
     def correction(self, shown: str, /) -> str:
-        """What a person has to know whom the CLI's last words mislead; empty when they do not.
+        """Return a correction of the CLI's last output where that misleads a person; empty where it does not.
 
         `shown` is the end of what its terminal showed, without line breaks.
         """
         ...
 
     def stop(self) -> None:
-        """The CLI has ended: take away what was made for it."""
+        """Remove what was made for the CLI, which has ended."""
         ...
 
 
-_HELP_SECONDS: Final = 15.0
-_MOST_REMEMBERED: Final = 50
-
-
-def knows_flag(flag: str, around: LaunchContext) -> bool:
-    """True if the CLI's help names the flag; what it said is remembered until the program changes."""
-    path = locate(around.command, around.env.get("PATH"))
+def knows_flag(flag: str, launch: LaunchContext) -> bool:
+    """Return whether the CLI's help names the flag; the result is remembered until the program changes."""
+    path = locate(launch.command, launch.env.get("PATH"))
     if path is None:
         return False
-    key = _version_key(Path(path), flag)
-    remembered = _read(around.flags_file)
+    program = Path(path).resolve()
+    facts = program.stat()
+    key = f"{program} {facts.st_mtime_ns} {facts.st_size} {flag}"
+    remembered = _read_flags(launch.flags_file)
     if key not in remembered:
-        remembered[key] = flag in _help(path, around)
-        _write(around.flags_file, dict(list(remembered.items())[-_MOST_REMEMBERED:]))
+        remembered[key] = flag in _read_help(path, launch)
+        _write_flags(launch.flags_file, dict(list(remembered.items())[-_MAX_REMEMBERED:]))
     return remembered[key]
 
 
-def _version_key(path: Path, flag: str) -> str:
-    program = path.resolve()
-    facts = program.stat()
-    return f"{program} {facts.st_mtime_ns} {facts.st_size} {flag}"
-
-
-def _help(path: str, around: LaunchContext) -> str:
+def _read_help(path: str, launch: LaunchContext) -> str:
     try:
         done = subprocess.run(  # noqa: S603  # the program that is about to be started anyway
             (path, "--help"),
-            env=dict(around.env),
-            cwd=around.working_dir,
+            env=dict(launch.env),
+            cwd=launch.working_dir,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_HELP_SECONDS,
@@ -196,7 +195,7 @@ def _help(path: str, around: LaunchContext) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def _read(file: Path) -> dict[str, bool]:
+def _read_flags(file: Path) -> dict[str, bool]:
     try:
         value: object = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -206,10 +205,10 @@ def _read(file: Path) -> dict[str, bool]:
     return {str(key): known is True for key, known in cast("Mapping[object, object]", value).items()}
 
 
-def _write(file: Path, known: Mapping[str, bool]) -> None:
+def _write_flags(file: Path, known: Mapping[str, bool]) -> None:
     try:
         make_folders(file.parent)
         write_private(file, json.dumps(known, indent=1))
     except OSError:
-        # It is asked again the next time.
+        # The next launch asks the CLI again.
         return

@@ -1,24 +1,14 @@
-"""Codex: its rollout file, followed while it grows. Nothing is switched on, so nobody's hooks need to be trusted.
-
-A shared background server would live on after the agent and write the rollout in Codex's place: it is left out.
-
-Codex: a server of its own for this launch, whose clients are its TUI and we.
+"""Codex: an app-server for this launch, whose clients are its TUI and we; otherwise its rollout file.
 
     host ── guard ── codex app-server ◄── Unix socket ──► codex --remote, in its terminal
-                            ▲──────────── Unix socket ──► host: hears everything, answers, hands messages over
+                            ▲──────────── Unix socket ──► host: hears everything, answers, sends messages
 
-Where that cannot be (an older version, arguments that such a TUI does not know), its rollout is followed instead.
-
-Which arguments mean the same to a Codex TUI that has an app-server (tried on 0.166), and which that needs too.
-
-Whether Codex would ask if a folder's own settings are trusted: a TUI with a server leaves them out unasked.
-
-A server of a CLI's own that runs beside it, and never longer than we do; see `server_guard`.
+Where that does not work (an older version, or arguments that such a TUI does not know), its rollout is followed while
+it grows. No hook is switched on, so a person need not trust any.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -36,26 +26,140 @@ from synapse.config.private_files import make_private
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender, knows_flag
 from synapse.drivers.pty.adapters.codex_client import CodexClient
-from synapse.drivers.pty.adapters.transcript import TranscriptFollower, can_tell, first_record, open_files
+from synapse.drivers.pty.adapters.transcript import TranscriptFollower, first_record, open_files, shows_open_files
 from synapse.drivers.pty.process import locate
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals import codex
 from synapse.terminal.signals.report import Record, table_at, text_at
 
 NO_DAEMON: Final = "--no-daemon"
+"""Without it Codex uses a shared background server, which lives on after the agent and writes the rollout itself."""
+_REMOTE: Final = "--remote"
+_REMOTE_FORM: Final = "unix://PATH"
+"""In the help of a version whose TUI can use a server."""
+_RESUMED: Final = re.compile(r"\bresume ([0-9a-f-]{36})")
+
+# Arguments that mean the same to a TUI on an app-server (tried on 0.166). It refuses `--add-dir` and `--no-daemon`, and
+# drops `--profile`; other verbs have no TUI, or no server.
+_CONFIG_FLAGS: Final = ("-c", "--config", "--enable", "--disable")
+_VALUE_FLAGS: Final = (*_CONFIG_FLAGS, "-m", "--model", "-s", "--sandbox", "-a", "--ask-for-approval")
+_PLAIN_FLAGS: Final = ("--search", "--no-alt-screen", "--last", "--all")
+_VERBS: Final = ("resume", "fork")
+
+_GUARD: Final = Path(__file__).with_name("server_guard.py")
+_LOOK_SECONDS: Final = 0.005
+_MAX_LOOKS: Final = 2000
+
+
+class CodexAppServerSignals:
+    """Implements Adapter with an app-server, and with the rollout where that does not work."""
+
+    def __init__(self, launch: LaunchContext) -> None:
+        self._launch = launch
+        self._rollout = CodexSignals(launch)
+        self._missing = ""
+        self._pid = 0
+        self._socket = Path()
+        self._server: GuardedServer | None = None
+        self._client: CodexClient | None = None
+
+    def prepare(self, arguments: tuple[str, ...]) -> Prepared:
+        """Start the server, and let the TUI use it."""
+        # A TUI that has a server does not know the shared one, and refuses to be told to do without it.
+        remote = tuple(argument for argument in arguments if argument != NO_DAEMON)
+        self._missing = self._start_server(remote)
+        if self._missing:
+            return self._rollout.prepare(arguments)
+        return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remote))
+
+    def start(self, listener: Listener, pid: int, /) -> None:
+        if self._server is None:
+            self._rollout.start(listener, pid)
+            listener.mark_missing(Source.SIGNAL, self._missing)
+            return
+        listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
+        self._pid = pid
+        self._client = CodexClient(self._socket.resolve(), listener.report, self._is_over, listener.say)
+        self._client.start()
+
+    def look(self) -> None:
+        # A server reports by itself.
+        if self._server is None:
+            self._rollout.look()
+
+    def receive(self, payload: Record) -> None:
+        """Do nothing: we give Codex no hooks."""
+
+    async def answer(self, question_id: str, choice: Choice) -> bool:
+        """Answer by the server; see `adapters.adapter.Adapter`."""
+        return self._client is not None and await self._client.answer(question_id, choice)
+
+    def sender(self) -> Sender | None:
+        """Return the client once the TUI has a conversation: then the server takes messages."""
+        return self._client if self._client is not None and self._client.is_ready else None
+
+    def correction(self, shown: str, /) -> str:
+        """Correct the TUI, which says how to come back to a server that has ended with it."""
+        if self._server is None or str(self._socket) not in shown:
+            return ""
+        conversation = _RESUMED.search(shown)
+        again = f"{self._launch.start_command} -- resume{f' {conversation[1]}' if conversation else ''}"
+        return f"The server that Codex names has ended together with it, and nothing runs on. To go on: {again}"
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.stop()
+        if self._server is not None:
+            self._server.stop()
+            shutil.rmtree(self._launch.folder, ignore_errors=True)
+        else:
+            self._rollout.stop()
+
+    def _is_over(self) -> bool:
+        """Return whether the server has ended; then end the TUI too, which would wait for the server for ever."""
+        if self._server is None or not self._server.has_ended():
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGTERM)
+        return True
+
+    def _start_server(self, arguments: tuple[str, ...]) -> str:
+        """Start the server; return why it cannot be started, or an empty text."""
+        launch = self._launch
+        path = locate(launch.command, launch.env.get("PATH"))
+        if path is None or not knows_flag(_REMOTE_FORM, launch):
+            return "this version has no server that its terminal can use: its rollout is followed"
+        if not works_remotely(arguments):
+            return "its arguments are not for a terminal with a server: its rollout is followed"
+        if would_ask_for_trust(launch.working_dir, _codex_home(launch)):
+            return "this folder has settings for it that are not trusted yet: its rollout is followed"
+        # A name that no launch had: after a crash the server before this one may still be shutting down.
+        self._socket = launch.folder / f"codex-{launch.new_session[:8]}.sock"
+        command = (path, "app-server", *server_arguments(arguments), "--listen", f"unix://{self._socket}")
+        try:
+            make_private(launch.folder)
+            server = GuardedServer(command, launch.env, launch.working_dir)
+        except OSError as error:
+            return f"its server cannot be started ({error.strerror}): its rollout is followed"
+        if not server.wait_for(self._socket):
+            server.stop()
+            shutil.rmtree(launch.folder, ignore_errors=True)
+            return "its server did not start: its rollout is followed"
+        self._server = server
+        return ""
 
 
 class CodexSignals:
-    """Implements Adapter."""
+    """Implements Adapter with the rollout file."""
 
-    def __init__(self, around: LaunchContext) -> None:
-        self._around = around
+    def __init__(self, launch: LaunchContext) -> None:
+        self._launch = launch
         self._listener: Listener | None = None
         self._pid = 0
         self._follower: TranscriptFollower | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        if NO_DAEMON in arguments or not knows_flag(NO_DAEMON, self._around):
+        if NO_DAEMON in arguments or not knows_flag(NO_DAEMON, self._launch):
             return Prepared(arguments=arguments)
         return Prepared(arguments=(NO_DAEMON, *arguments))
 
@@ -70,14 +174,14 @@ class CodexSignals:
             self._follower.look()
 
     def receive(self, payload: Record) -> None:
-        """It has no hooks of ours."""
+        """Do nothing: we give Codex no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice) -> bool:
-        """Its rollout is read only."""
+        """Return False: a rollout is only read."""
         return False
 
     def sender(self) -> Sender | None:
-        """Its messages are typed."""
+        """Return None: its messages are typed."""
         return None
 
     def correction(self, _shown: str, /) -> str:
@@ -88,212 +192,94 @@ class CodexSignals:
             self._follower.stop()
 
     def _find(self) -> Path | None:
-        """The rollout that this Codex writes; where open files cannot be told, the newest of this folder."""
-        if can_tell():
-            rollouts = [path for path in open_files(self._pid) if _is_rollout(path)]
+        """Return the rollout that this Codex writes; where open files are not shown, the newest of this folder."""
+        if shows_open_files():
+            files = open_files(self._pid)
+            rollouts = [path for path in files if path.name.startswith("rollout-") and path.suffix == ".jsonl"]
             return next((path for path in rollouts if codex.is_conversation(first_record(path))), None)
-        return next((path for path in self._new_rollouts() if self._is_here(first_record(path))), None)
+        day = self._launch.started[:10].replace("-", "/")
+        rollouts = sorted((_codex_home(self._launch) / "sessions" / day).glob("rollout-*.jsonl"), reverse=True)
+        return next((path for path in rollouts if self._is_ours(first_record(path))), None)
 
-    def _new_rollouts(self) -> list[Path]:
-        sessions = Path(self._around.env.get("CODEX_HOME") or self._around.home / ".codex") / "sessions"
-        day = self._around.started[:10].replace("-", "/")
-        return sorted((sessions / day).glob("rollout-*.jsonl"), reverse=True)
-
-    def _is_here(self, first: Record) -> bool:
-        is_new = text_at(first, "timestamp") >= self._around.started
-        return codex.is_conversation(first) and is_new and codex.working_dir(first) == str(self._around.working_dir)
+    def _is_ours(self, first: Record) -> bool:
+        is_new = text_at(first, "timestamp") >= self._launch.started
+        return codex.is_conversation(first) and is_new and codex.working_dir(first) == str(self._launch.working_dir)
 
     def _take(self, record: Record) -> None:
-        # A conversation that is resumed begins with what was said before.
-        if self._listener is None or text_at(record, "timestamp") < self._around.started:
+        # The rollout of a resumed conversation begins with the earlier turns.
+        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
         report = codex.read_record(record)
         if report is not None:
             self._listener.report(report)
 
 
-def _is_rollout(path: Path) -> bool:
-    return path.name.startswith("rollout-") and path.suffix == ".jsonl"
-
-
-_REMOTE: Final = "--remote"
-_RESUMED: Final = re.compile(r"\bresume ([0-9a-f-]{36})")
-_FORM: Final = "unix://PATH"
-"""How the help of a version says that it can do this."""
-
-
-class CodexAppServerSignals:
-    """Implements Adapter."""
-
-    def __init__(self, around: LaunchContext) -> None:
-        self._around = around
-        self._rollout = CodexSignals(around)
-        self._missing = ""
-        self._pid = 0
-        self._socket = Path()
-        self._server: GuardedServer | None = None
-        self._client: CodexClient | None = None
-
-    def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Start its server, and have the TUI use it."""
-        # A TUI that has a server knows nothing of the shared one, and refuses to be told to do without.
-        remotely = tuple(argument for argument in arguments if argument != NO_DAEMON)
-        self._missing = self._start_server(remotely)
-        if self._missing:
-            return self._rollout.prepare(arguments)
-        return Prepared(arguments=(_REMOTE, f"unix://{self._socket}", *remotely))
-
-    def start(self, listener: Listener, pid: int, /) -> None:
-        if self._server is None:
-            self._rollout.start(listener, pid)
-            listener.lack(Source.SIGNAL, self._missing)
-            return
-        listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
-        self._pid = pid
-        self._client = CodexClient(self._socket.resolve(), listener.report, self._is_over, listener.say)
-        self._client.start()
-
-    def look(self) -> None:
-        """Its server tells by itself."""
-        if self._server is None:
-            self._rollout.look()
-
-    def receive(self, payload: Record) -> None:
-        """It has no hooks of ours."""
-
-    async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Tell its server; see `signals.adapter.Adapter`."""
-        return self._client is not None and await self._client.answer(question_id, choice)
-
-    def sender(self) -> Sender | None:
-        """Its server takes messages as soon as its TUI has a conversation."""
-        return self._client if self._client is not None and self._client.is_ready else None
-
-    def correction(self, shown: str, /) -> str:
-        """Its TUI says how to come back to a server that has ended with it."""
-        if self._server is None or str(self._socket) not in shown:
-            return ""
-        conversation = _RESUMED.search(shown)
-        again = f"{self._around.start_command} -- resume{f' {conversation[1]}' if conversation else ''}"
-        return f"The server that Codex names has ended together with it, and nothing runs on. To go on: {again}"
-
-    def stop(self) -> None:
-        if self._client is not None:
-            self._client.stop()
-        if self._server is not None:
-            self._server.stop()
-            shutil.rmtree(self._around.folder, ignore_errors=True)
-        else:
-            self._rollout.stop()
-
-    def _is_over(self) -> bool:
-        """True if the server has ended. Its TUI would wait for it for ever; both end together, as one program would."""
-        if self._server is None or not self._server.has_ended():
-            return False
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGTERM)
-        return True
-
-    def _start_server(self, arguments: tuple[str, ...]) -> str:
-        """Start it; return why it cannot be, or nothing."""
-        around = self._around
-        path = locate(around.command, around.env.get("PATH"))
-        if path is None or not knows_flag(_FORM, around):
-            return "this version has no server that its terminal can use: its rollout is followed"
-        if not is_known_remotely(arguments):
-            return "its arguments are not for a terminal with a server: its rollout is followed"
-        if would_ask(around.working_dir, Path(around.env.get("CODEX_HOME") or around.home / ".codex")):
-            return "this folder has settings for it that are not trusted yet: its rollout is followed"
-        # A name that no launch had: after a crash the server before this one may still be on its way out.
-        self._socket = around.folder / f"codex-{around.new_session[:8]}.sock"
-        command = (path, "app-server", *for_server(arguments), "--listen", f"unix://{self._socket}")
-        try:
-            make_private(around.folder)
-            server = GuardedServer(command, around.env, around.working_dir)
-        except OSError as error:
-            return f"its server cannot be started ({error.strerror}): its rollout is followed"
-        if not server.wait_for(self._socket):
-            server.stop()
-            shutil.rmtree(around.folder, ignore_errors=True)
-            return "its server did not start: its rollout is followed"
-        self._server = server
-        return ""
-
-
-_CONFIGURING: Final = ("-c", "--config", "--enable", "--disable")
-_VALUED: Final = (*_CONFIGURING, "-m", "--model", "-s", "--sandbox", "-a", "--ask-for-approval")
-_PLAIN: Final = ("--search", "--no-alt-screen", "--last", "--all")
-_VERBS: Final = ("resume", "fork")
-
-
-def is_known_remotely(arguments: tuple[str, ...]) -> bool:
-    """True if a TUI on an app-server takes all of them.
-
-    It refuses `--add-dir` and `--no-daemon`, and drops `--profile`; other commands have no TUI, or no server.
-    """
+def works_remotely(arguments: tuple[str, ...]) -> bool:
+    """Return whether a TUI on an app-server takes all arguments."""
     rest = list(arguments)
-    is_verb_known = False
+    has_verb = False
     while rest:
         argument = rest.pop(0)
-        if argument in _VALUED and rest:
+        if argument in _VALUE_FLAGS and rest:
             rest.pop(0)
-        elif argument in _VERBS and not is_verb_known:
-            is_verb_known = True
+        elif argument in _VERBS and not has_verb:
+            has_verb = True
         elif argument.startswith("-"):
-            if argument not in _PLAIN and not _is_joined(argument, _VALUED):
+            if argument not in _PLAIN_FLAGS and not _is_joined(argument, _VALUE_FLAGS):
                 return False
-        elif not is_verb_known:
+        elif not has_verb:
             return False
     return True
 
 
-def for_server(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that configure the server as well as the TUI."""
+def server_arguments(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments that configure the server as well as the TUI."""
     kept: list[str] = []
     for index, argument in enumerate(arguments):
-        if argument in _CONFIGURING:
+        if argument in _CONFIG_FLAGS:
             kept += arguments[index : index + 2]
-        elif _is_joined(argument, _CONFIGURING):
+        elif _is_joined(argument, _CONFIG_FLAGS):
             kept.append(argument)
     return tuple(kept)
 
 
 def _is_joined(argument: str, flags: tuple[str, ...]) -> bool:
-    """True for `--flag=value`."""
+    """Return whether the argument is `--flag=value` for one of the flags."""
     flag, equals, _ = argument.partition("=")
     return bool(equals) and flag.startswith("--") and flag in flags
 
 
-def would_ask(working_dir: Path, codex_home: Path) -> bool:
-    """True if the folder, or one around it, has settings for Codex, and nobody has said yet whether they count."""
+def would_ask_for_trust(working_dir: Path, codex_home: Path) -> bool:
+    """Return whether Codex would ask a person to trust the settings of the folder, or of one above it.
+
+    A TUI with a server ignores such settings without asking.
+    """
     folders = (working_dir, *working_dir.parents)
-    own = (folder / ".codex" for folder in folders)
-    if not any(settings.is_dir() and settings != codex_home for settings in own):
+    settings = (folder / ".codex" for folder in folders)
+    if not any(folder.is_dir() and folder != codex_home for folder in settings):
         return False
-    projects = table_at(_config(codex_home), "projects")
+    try:
+        config: Record = tomllib.loads((codex_home / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        config = {}
+    projects = table_at(config, "projects")
     return not any(table_at(projects, str(folder)) for folder in folders)
 
 
-def _config(codex_home: Path) -> Record:
-    try:
-        return tomllib.loads((codex_home / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-
-
-_GUARD: Final = Path(__file__).with_name("server_guard.py")
-_LOOK_SECONDS: Final = 0.005
-_MOST_LOOKS: Final = 2000
+def _codex_home(launch: LaunchContext) -> Path:
+    return Path(launch.env.get("CODEX_HOME") or launch.home / ".codex")
 
 
 class GuardedServer:
-    """Started in a thread that may wait; ended from anywhere."""
+    """A CLI's own server, which never runs longer than this process; see `server_guard`.
+
+    Start it in a thread that may wait; `stop` may be called in any thread.
+    """
 
     def __init__(self, command: tuple[str, ...], env: Mapping[str, str], working_dir: Path) -> None:
-        """Start it.
+        """Start the server.
 
-        Raises:
-            OSError: it cannot be.
+        Raises OSError when it cannot be started.
         """
         self._guard = subprocess.Popen(  # noqa: S603  # the CLI that is about to be started anyway
             (sys.executable, "-I", "-S", str(_GUARD), *command),
@@ -306,22 +292,21 @@ class GuardedServer:
         )
 
     def wait_for(self, socket: Path) -> bool:
-        """Wait until it listens there; False if it has ended, or takes too long."""
-        for _ in range(_MOST_LOOKS):
+        """Wait until the server listens on its socket; False if it has ended, or takes too long."""
+        for _ in range(_MAX_LOOKS):
             if socket.exists():
                 return True
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired):
                 self._guard.wait(_LOOK_SECONDS)
                 return False
         return False
 
     def has_ended(self) -> bool:
-        """True once it runs no more."""
         return self._guard.poll() is not None
 
     def stop(self) -> None:
-        """Let it end; it takes a moment, which is waited for in a thread."""
+        """Tell the server to end; a thread waits for its end."""
         if self._guard.stdin is not None:
             self._guard.stdin.close()
-        # Not a daemon: this process does not leave before the server has.
+        # Not a daemon thread: this process does not exit before the server has.
         threading.Thread(target=self._guard.wait, name="server-guard").start()

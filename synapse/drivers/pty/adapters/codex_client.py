@@ -1,4 +1,4 @@
-"""A client of Codex's app-server beside its TUI: hears what happens, answers what is asked, hands messages over."""
+"""A client of Codex's app-server beside its TUI: takes its events, answers its questions, sends messages."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from synapse.net.jsonrpc import Refused, RpcClient, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
 from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, table_at, tables_at, text_at
 
-_NAME: Final = {"name": "synapse", "title": "Synapse", "version": "1"}
+_CLIENT_INFO: Final = {"name": "synapse", "title": "Synapse", "version": "1"}
 _PAUSE_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 0.03
-_LONGEST_RETRY_SECONDS: Final = 1.0
-_MOST_THREADS: Final = 20
+_MAX_RETRY_SECONDS: Final = 1.0
+_MAX_THREADS: Final = 20
 _RESOLVED_SECONDS: Final = 2.0
 _TUI_SECONDS: Final = 15.0
 _BLIND_SECONDS: Final = 1.5
-"""How long the TUI has for connecting first, where connections cannot be seen."""
-_SOCKETS: Final = Path("/proc/net/unix")
+"""How long the TUI has to connect first, where the system does not show connections."""
+_SOCKET_TABLE: Final = Path("/proc/net/unix")
 _CONNECTED: Final = "03"
 
 
 class CodexClient:
-    """Implements Sender. `take` gets what is heard; `is_over` says whether the server has ended for good."""
+    """Implements Sender. `take` and `say` get the server's reports; `is_over` says whether the server has ended."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CodexClient:
         self._events = AppServerEvents()
         self._rpc: RpcClient | None = None
         self._subscribed = ""
-        self._heard = asyncio.Event()
+        self._received = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -57,22 +57,22 @@ class CodexClient:
 
     @property
     def is_ready(self) -> bool:
-        """True once it can hand messages over: the TUI has a conversation."""
+        """True once the TUI has a conversation, so that messages can be sent."""
         return self._rpc is not None and bool(self._events.thread)
 
     async def send(self, text: str) -> str:
-        """Begin a turn in the conversation that the TUI shows; see `signals.adapter.Sender`."""
+        """Begin a turn in the conversation that the TUI shows; see `adapters.adapter.Sender`."""
         if self._rpc is None or not self._events.thread:
             raise NotTaken("its server has no conversation yet")
-        told = {"threadId": self._events.thread, "input": [{"type": "text", "text": sanitise(text).strip()}]}
+        params = {"threadId": self._events.thread, "input": [{"type": "text", "text": sanitise(text).strip()}]}
         try:
-            result = await self._rpc.call("turn/start", told)
+            result = await self._rpc.call("turn/start", params)
         except Refused as error:
             raise NotTaken(f"its server refused the message: {sanitise(str(error))}") from error
         return f"its server began the turn {text_at(result, 'turn', 'id')}"
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Answer a request of the server; False when it is not open, or cannot be answered so."""
+        """Answer a request of the server; False when it is not open, or cannot be answered with this choice."""
         found = self._events.result_for(question_id, choice)
         if found is None or self._rpc is None:
             return False
@@ -80,12 +80,12 @@ class CodexClient:
         with suppress(TimeoutError):
             async with asyncio.timeout(_RESOLVED_SECONDS):
                 while self._events.is_asking(question_id):
-                    self._heard.clear()
-                    await self._heard.wait()
+                    self._received.clear()
+                    await self._received.wait()
         return True
 
     async def _run(self) -> None:
-        # The first client to come gives the server its name, by which the model's vendor knows it: that is the TUI.
+        # The first client gives the server the name by which the model's vendor knows it: that must be the TUI.
         await self._wait_for_tui()
         while not self._is_over():
             with suppress(OSError, Refused):
@@ -93,7 +93,7 @@ class CodexClient:
             await _pause(_PAUSE_SECONDS)
 
     async def _wait_for_tui(self) -> None:
-        if not await asyncio.to_thread(_SOCKETS.exists):
+        if not await asyncio.to_thread(_SOCKET_TABLE.exists):
             await _pause(_BLIND_SECONDS)
             return
         with suppress(TimeoutError):
@@ -102,12 +102,12 @@ class CodexClient:
                     await _pause(_RETRY_SECONDS)
 
     async def _follow(self) -> None:
-        """Listen until the server goes away."""
+        """Follow the server until the connection ends."""
         rpc = await open_rpc(self._socket, self._receive)
         tasks = [asyncio.create_task(rpc.follow())]
         try:
-            # Without the capability it tells less than it tells its TUI.
-            await rpc.call("initialize", {"clientInfo": _NAME, "capabilities": {"experimentalApi": True}})
+            # Without the capability the server reports less than it reports to its TUI.
+            await rpc.call("initialize", {"clientInfo": _CLIENT_INFO, "capabilities": {"experimentalApi": True}})
             await rpc.notify("initialized")
             await self._find_thread(rpc)
             self._rpc = rpc
@@ -120,32 +120,32 @@ class CodexClient:
             await rpc.close()
 
     async def _find_thread(self, rpc: RpcClient) -> None:
-        """Learn of the conversation that was begun before we came."""
+        """Find the conversation that began before we connected."""
         loaded: object = (await rpc.call("thread/loaded/list", {})).get("data")
         threads = cast("list[object]", loaded) if isinstance(loaded, list) else []
-        for thread in threads[-_MOST_THREADS:]:
+        for thread in threads[-_MAX_THREADS:]:
             with suppress(Refused):
-                told = await rpc.call("thread/read", {"threadId": thread})
-                self._events.note_thread(table_at(told, "thread"))
+                result = await rpc.call("thread/read", {"threadId": thread})
+                self._events.note_thread(table_at(result, "thread"))
 
     def _receive(self, message: Record) -> None:
         for report in self._events.read(message):
             self._take(report)
         if (saying := self._events.take_text()) is not None:
             self._say(saying)
-        self._heard.set()
+        self._received.set()
 
     async def _keep_subscribed(self, rpc: RpcClient) -> None:
-        """Be told of the turns of the conversation, whichever it is. Before its first is on disk the server says no."""
+        """Stay subscribed to the current conversation. The server refuses until its first turn is on disk."""
         pause, tried = _RETRY_SECONDS, ""
         with suppress(OSError):
             while True:
-                self._heard.clear()
+                self._received.clear()
                 thread = self._events.thread
                 if thread == self._subscribed or (thread == tried and not self._events.has_begun):
-                    await self._heard.wait()
+                    await self._received.wait()
                     continue
-                pause = _RETRY_SECONDS if thread != tried else min(pause * 1.2, _LONGEST_RETRY_SECONDS)
+                pause = _RETRY_SECONDS if thread != tried else min(pause * 1.2, _MAX_RETRY_SECONDS)
                 tried = thread
                 if not await self._subscribe(rpc, thread):
                     await _pause(pause)
@@ -161,8 +161,8 @@ class CodexClient:
         return True
 
     async def _catch_up(self, rpc: RpcClient, thread: str) -> None:
-        told = await rpc.call("thread/turns/list", {"threadId": thread, "limit": 1, "itemsView": "full"})
-        for turn in tables_at(told, "data"):
+        result = await rpc.call("thread/turns/list", {"threadId": thread, "limit": 1, "itemsView": "full"})
+        for turn in tables_at(result, "data"):
             for report in self._events.catch_up(turn):
                 self._take(report)
 
@@ -173,9 +173,9 @@ async def _pause(seconds: float) -> None:
 
 
 def _has_client(socket: Path) -> bool:
-    """True if somebody is connected to the socket, as the system's table of sockets shows."""
+    """Return whether a client is connected to the socket, by the system's table of sockets."""
     try:
-        rows = [row.split() for row in _SOCKETS.read_text(encoding="utf-8", errors="replace").splitlines()]
+        rows = [row.split() for row in _SOCKET_TABLE.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
         return True
     return any(len(row) > 7 and row[7] == str(socket) and row[5] == _CONNECTED for row in rows)

@@ -1,7 +1,7 @@
-"""Copilot CLI: the events of the session that it has open. Nothing else is switched on.
+"""Copilot CLI: the events file of the session that it has open. Nothing else is switched on.
 
 We choose the name of its first session. A person may begin another in its terminal, or resume one; Copilot keeps a file
-open in the folder of whichever it is in.
+open in the folder of its current session.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.adapter import LaunchContext, Listener, Prepared, Sender
-from synapse.drivers.pty.adapters.transcript import TranscriptFollower, can_tell, name_session, open_files
+from synapse.drivers.pty.adapters.transcript import TranscriptFollower, name_session, open_files, shows_open_files
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.copilot import CopilotEvents
 from synapse.terminal.signals.report import Record, text_at
@@ -22,10 +22,10 @@ _OLD_CONVERSATION: Final = ("--resume", "-r", "--continue", "--connect")
 
 
 class CopilotSignals:
-    """Implements Adapter."""
+    """Implements Adapter for Copilot CLI."""
 
-    def __init__(self, around: LaunchContext) -> None:
-        self._around = around
+    def __init__(self, launch: LaunchContext) -> None:
+        self._launch = launch
         self._session = ""
         self._pid = 0
         self._events = CopilotEvents()
@@ -33,16 +33,16 @@ class CopilotSignals:
         self._follower: TranscriptFollower | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        named, self._session = name_session(arguments, self._around, _OLD_CONVERSATION)
+        named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
         return Prepared(arguments=named)
 
     def start(self, listener: Listener, pid: int, /) -> None:
         self._listener, self._pid = listener, pid
-        if self._session or can_tell():
+        if self._session or shows_open_files():
             listener.expect(Source.TRANSCRIPT, "its events have said nothing yet")
         else:
-            listener.lack(
-                Source.TRANSCRIPT, "its session has no name of ours, and this system does not tell which it is"
+            listener.mark_missing(
+                Source.TRANSCRIPT, "its session has no name of ours, and this system does not show which it is"
             )
         self._follower = TranscriptFollower(self._find, self._take, listener.quiet_for)
         self._follower.start()
@@ -52,7 +52,7 @@ class CopilotSignals:
             self._follower.look()
 
     def receive(self, payload: Record) -> None:
-        """It has no hooks of ours."""
+        """Do nothing: we give Copilot no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
         return False
@@ -68,21 +68,16 @@ class CopilotSignals:
             self._follower.stop()
 
     def _find(self) -> Path | None:
-        held = next(
-            (file.parent for file in open_files(self._pid) if file.match(_HOLD) and self._is_session(file)), None
-        )
-        folder = held or (self._folder() / self._session if self._session else None)
+        home = self._launch.env.get("COPILOT_HOME")
+        sessions = (Path(home) if home else self._launch.home / ".copilot") / "session-state"
+        held = (file.parent for file in open_files(self._pid) if file.match(_HOLD))
+        folder = next((session for session in held if session.parent == sessions.resolve()), None)
+        if folder is None and self._session:
+            folder = sessions / self._session
         return folder / _EVENTS if folder is not None and (folder / _EVENTS).is_file() else None
 
-    def _is_session(self, file: Path) -> bool:
-        return file.parent.parent == self._folder().resolve()
-
-    def _folder(self) -> Path:
-        home = self._around.env.get("COPILOT_HOME")
-        return (Path(home) if home else self._around.home / ".copilot") / "session-state"
-
     def _take(self, record: Record) -> None:
-        if self._listener is None or text_at(record, "timestamp") < self._around.started:
+        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
         report = self._events.read(record)
         if report is not None:

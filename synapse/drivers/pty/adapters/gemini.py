@@ -1,12 +1,12 @@
 """Gemini CLI: the chat file of the session that it was started with.
 
 We choose the name of that session. Where a person goes on with an old one, it is the one that was opened in this folder
-while the program started; of two nobody knows which is whose, and then none is read. A chat is never chosen by what it
-says, because the same words may stand in another one. So the answers of a session that a person begins in the terminal
-(`/clear`) are read from the screen.
+while the program started; if there are two, it is not known which is whose, and none is read. A chat is never chosen by
+its content, because another one may have the same text. So the answers of a session that a person begins in the
+terminal (`/clear`) are read from the screen.
 
-Its hooks would have to be put into the person's own folder, and its AfterAgent hook repeats streamed text: neither is
-needed, because its title and its chat file together tell the same.
+We use no hooks: they would have to be put into the person's own folder, its AfterAgent hook repeats streamed text, and
+its title and its chat file together report as much.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _SEVERAL: Final = "several sessions were opened while it started, and which is i
 
 
 class GeminiSignals:
-    """Implements Adapter."""
+    """Implements Adapter for Gemini CLI."""
 
-    def __init__(self, around: LaunchContext) -> None:
-        self._around = around
+    def __init__(self, launch: LaunchContext) -> None:
+        self._launch = launch
         self._session = ""
         self._sizes: Mapping[Path, int] = {}
-        """The chats before the program was started, where its session has no name of ours."""
+        """The sizes of the chats before the program was started, where its session has no name of ours."""
         self._opened_by: float | None = None
-        """When the program has opened its session for certain."""
+        """When the program has certainly opened its session."""
         self._chat = GeminiChat()
         self._listener: Listener | None = None
         self._follower: TranscriptFollower | None = None
@@ -55,7 +55,7 @@ class GeminiSignals:
         self._path: Path | None = None
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        named, self._session = name_session(arguments, self._around, _OLD_CONVERSATION)
+        named, self._session = name_session(arguments, self._launch, _OLD_CONVERSATION)
         if not self._session:
             self._sizes = {chat: size_of(chat) for chat in self._chats("*")}
         return Prepared(arguments=named)
@@ -74,7 +74,7 @@ class GeminiSignals:
             self._conclude()
 
     def receive(self, payload: Record) -> None:
-        """It has no hooks of ours."""
+        """Do nothing: we give Gemini no hooks."""
 
     async def answer(self, _question_id: str, _choice: Choice, /) -> bool:
         return False
@@ -101,37 +101,37 @@ class GeminiSignals:
         return self._path
 
     def _opened_session(self, listener: Listener) -> str:
-        """Return the session that was begun or resumed in this folder while the program started, if it is just one."""
+        """Return the session that was begun or resumed in this folder while the program started, if only one was."""
         now = asyncio.get_running_loop().time()
         if self._opened_by is None:
             if not listener.seems_ready():
                 return ""
             self._opened_by = now + _OPENING_SECONDS
         if now >= self._opened_by:
-            # What is opened now may be anybody's.
+            # A session that is opened later may belong to another program.
             return ""
         opened = {session for chat in self._chats("*") if (session := self._opened_in(chat))}
         if len(opened) > 1:
             self._opened_by = now
-            listener.lack(Source.TRANSCRIPT, _SEVERAL)
+            listener.mark_missing(Source.TRANSCRIPT, _SEVERAL)
         return opened.pop() if len(opened) == 1 else ""
 
     def _opened_in(self, chat: Path) -> str:
         """Return the session that was begun or resumed in a chat of this folder since `prepare`; empty if none was."""
         before = self._sizes.get(chat, 0)
-        folder = hashlib.sha256(bytes(self._around.working_dir.resolve())).hexdigest()
+        folder = hashlib.sha256(bytes(self._launch.working_dir.resolve())).hexdigest()
         if size_of(chat) <= before or text_at(first_record(chat), "projectHash") != folder:
             return ""
-        # The first record of a new chat names its session; to the chat of one that is resumed its name is added again.
+        # The first record of a new chat names its session; a resumed session adds its name to its chat again.
         records = Tail(chat, before).read()
         named = (text_at(record, "sessionId") or text_at(record, "$set", "sessionId") for record in records)
         return next(filter(None, named), "")
 
     def _chats(self, name: str) -> Iterator[Path]:
-        return (self._around.home / ".gemini" / "tmp").glob(f"*/chats/session-{name}.jsonl")
+        return (self._launch.home / ".gemini" / "tmp").glob(f"*/chats/session-{name}.jsonl")
 
     def _take(self, record: Record) -> None:
-        if self._listener is None or text_at(record, "timestamp") < self._around.started:
+        if self._listener is None or text_at(record, "timestamp") < self._launch.started:
             return
         report = self._chat.read(record)
         if report is None:
@@ -143,7 +143,7 @@ class GeminiSignals:
             self._ticker.stop()
 
     def _look(self) -> float | None:
-        """While a turn runs: has the terminal shown its end?"""
+        """Report the end of a turn once the terminal shows it."""
         if self._listener is None or self._follower is None:
             return None
         if not self._listener.seems_ready():

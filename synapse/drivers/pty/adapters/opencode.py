@@ -1,10 +1,7 @@
-"""OpenCode: the server inside its TUI, on a port and with a password of this launch.
+"""OpenCode: the HTTP server inside its TUI, on a port and with a password of this launch.
 
-Hands a message to OpenCode by its server: no key is pressed, and what a person has begun to type stays.
-
-A stream of server-sent events from a CLI's own server, opened when it is up and again when it breaks.
-
-Talks to the HTTP server inside OpenCode's TUI, on a port of this machine.
+Its stream of server-sent events reports its turns; questions are answered and messages are sent by requests, so that no
+key is pressed and a person's half-typed text stays.
 """
 
 from __future__ import annotations
@@ -32,16 +29,26 @@ from synapse.terminal.signals.report import Record, SignalKind, SignalReport, te
 _PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"  # noqa: S105  # the variable's name
 _USER: Final = "OPENCODE_SERVER_USERNAME"
 _PROBES: Final = ("/global/health", "/session/status")
-_CONTINUES: Final = ("-c", "--continue", "-s", "--session", "--fork", "--prompt")
-_NOT_KNOWN: Final = "which conversation it goes on with is known after the first message"
+_CONTINUING_FLAGS: Final = ("-c", "--continue", "-s", "--session", "--fork", "--prompt")
+_UNKNOWN_SESSION: Final = "which conversation it goes on with is known after the first message"
+_OK: Final = 200
 _NOT_FOUND: Final = 404
+_CONNECT_SECONDS: Final = 2.0
+_HEAD_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 10.0
+_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_SEEN_SECONDS: Final = 2.0
+"""How long a message may take to appear among the server's events."""
+_PAUSE_SECONDS: Final = 0.2
+_SILENCE_SECONDS: Final = 25.0
+"""After that a stream counts as broken; the server sends a heartbeat every ten seconds."""
 
 
 class OpenCodeSignals:
-    """Implements Adapter."""
+    """Implements Adapter for OpenCode."""
 
-    def __init__(self, around: LaunchContext) -> None:
-        self._around = around
+    def __init__(self, launch: LaunchContext) -> None:
+        self._launch = launch
         self._port = 0
         self._events = OpenCodeEvents()
         self._listener: Listener | None = None
@@ -51,59 +58,59 @@ class OpenCodeSignals:
         self._arguments: tuple[str, ...] = ()
 
     def prepare(self, arguments: tuple[str, ...]) -> Prepared:
-        """Give its server a port and a password, unless the person has: other users reach the port too."""
+        """Give its server a port and a password, unless the person did: other users can reach the port too."""
         self._arguments = arguments
         chosen = _value_of("--port", arguments)
         is_chosen = chosen.isdigit() and int(chosen) > 0
         self._port = int(chosen) if is_chosen else _free_port()
         added = () if is_chosen else ("--port", str(self._port))
-        env = {} if self._around.env.get(_PASSWORD) else {_PASSWORD: self._around.secret}
+        env = {} if self._launch.env.get(_PASSWORD) else {_PASSWORD: self._launch.secret}
         return Prepared(arguments=(*arguments, *added), env=env)
 
     def start(self, listener: Listener, _pid: int, /) -> None:
         self._listener = listener
         listener.expect(Source.SIGNAL, "its server is switched on, and has said nothing yet")
         self._server = OpenCodeServer(self._port, self._authorization())
-        is_known = not any(argument.partition("=")[0] in _CONTINUES for argument in self._arguments)
+        continues = any(argument.partition("=")[0] in _CONTINUING_FLAGS for argument in self._arguments)
         self._sender = OpenCodeSender(
             self._server,
             self._events,
-            _way(self._arguments),
-            unknown="" if is_known else _NOT_KNOWN,
+            _agent_and_model(self._arguments),
+            unknown=_UNKNOWN_SESSION if continues else "",
             picture=listener.picture,
         )
         self._source = EventSource(self._server, "/event", _PROBES, self._take)
         self._source.start()
 
     def look(self) -> None:
-        """Its events come by themselves."""
+        """Do nothing: its events come by themselves."""
 
     def receive(self, payload: Record) -> None:
-        """It has no hooks of ours."""
+        """Do nothing: we give OpenCode no hooks."""
 
     def sender(self) -> Sender | None:
-        """Its server takes messages, once it is up."""
+        """Return the sender while the server is up."""
         return self._sender if self._source is not None and self._source.is_open else None
 
     async def answer(self, question_id: str, choice: Choice) -> bool:
-        """Tell its server; see `signals.adapter.Adapter`.
+        """Answer by the server; see `adapters.adapter.Adapter`.
 
         Raises:
             QuestionGone: it was answered meanwhile.
-            OSError: it may have been told, and did not say so.
+            OSError: the server may have got the answer, and did not confirm it.
         """
         request = self._events.asked.get(question_id)
         reply = None if request is None else reply_to(request, choice)
         if reply is None or self._server is None:
             return False
         try:
-            told = await self._server.ask("POST", reply.path, reply.body)
+            answer = await self._server.ask("POST", reply.path, reply.body)
         except NotReached:
             return False
-        if told.status == _NOT_FOUND:
+        if answer.status == _NOT_FOUND:
             self._events.asked.pop(question_id, None)
             raise QuestionGone("it was answered in its terminal first")
-        return told.is_success
+        return answer.is_success
 
     def correction(self, _shown: str, /) -> str:
         return ""
@@ -116,24 +123,24 @@ class OpenCodeSignals:
         report = self._events.read(event)
         if report is not None and self._listener is not None:
             if self._sender is not None:
-                self._sender.hear(report)
+                self._sender.take(report)
             self._listener.report(report)
         saying = self._events.take_text()
         if saying is not None and self._listener is not None:
             self._listener.say(saying)
 
     def _authorization(self) -> str:
-        env = self._around.env
-        pair = f"{env.get(_USER) or 'opencode'}:{env.get(_PASSWORD) or self._around.secret}"
+        env = self._launch.env
+        pair = f"{env.get(_USER) or 'opencode'}:{env.get(_PASSWORD) or self._launch.secret}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def _way(arguments: tuple[str, ...]) -> Record:
-    """The agent and the model that a person has named at the start, as its server wants them told."""
+def _agent_and_model(arguments: tuple[str, ...]) -> Record:
+    """Return the agent and the model that a person has named in the arguments, as the server takes them."""
     agent = _value_of("--agent", arguments)
     provider, _, model = (_value_of("--model", arguments) or _value_of("-m", arguments)).partition("/")
-    told: dict[str, object] = {"agent": agent} if agent else {}
-    return {**told, "model": {"providerID": provider, "modelID": model}} if model else told
+    fields: dict[str, object] = {"agent": agent} if agent else {}
+    return {**fields, "model": {"providerID": provider, "modelID": model}} if model else fields
 
 
 def _value_of(flag: str, arguments: tuple[str, ...]) -> str:
@@ -152,65 +159,64 @@ def _free_port() -> int:
         return port
 
 
-_SEEN_SECONDS: Final = 2.0
-"""How long the message may take to appear among its server's events."""
-
-
 class OpenCodeSender:
-    """Implements Sender.
+    """Implements Sender for OpenCode's server.
 
-    A message goes into the conversation that was last spoken in, with the agent and the model of its last message, and
-    the TUI is made to show that conversation. Where there is none yet, or the TUI shows its start page again, one is
-    begun; where it shows another one, the message is not taken, so that it is typed there.
+    A message goes into the conversation of the last message, with that message's agent and model, and the TUI is made
+    to show that conversation. If there is none yet, or the TUI shows its start page again, the sender begins one. If
+    the TUI shows another conversation, the message is not taken, so that it is typed there.
     """
 
     def __init__(
         self,
         server: OpenCodeServer,
         events: OpenCodeEvents,
-        first_way: Record,
+        first_settings: Record,
         *,
         unknown: str,
         picture: Callable[[], Picture | None],
     ) -> None:
         self._server = server
         self._events = events
-        self._first_way = first_way
+        self._first_settings = first_settings
+        """The agent and the model of the first message."""
         self._unknown = unknown
-        """Why the conversation that it shows cannot be known before its first message; empty if it shows none."""
+        """Why the conversation that the TUI shows is not known before its first message; empty if it shows none."""
         self._picture = picture
-        """What its terminal shows."""
+        """Returns what its terminal shows."""
         self._expected: tuple[str, asyncio.Future[None]] | None = None
 
     async def send(self, text: str) -> str:
-        """Hand one message over; see `signals.adapter.Sender`."""
+        """Send one message; see `adapters.adapter.Sender`."""
         text = sanitise(text).strip()
         before = self._events.session
-        session = await self._conversation(before)
-        way = self._events.way_of(session) or self._events.way_of(before) or self._first_way
+        session = await self._find_session(before)
+        settings = self._events.way_of(session) or self._events.way_of(before) or self._first_settings
         seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._expected = (text, seen)
         try:
             await self._ask("POST", "/tui/select-session", {"sessionID": session})
-            return await self._hand_over(session, {"parts": [{"type": "text", "text": text}], **way}, seen)
+            return await self._prompt(session, {"parts": [{"type": "text", "text": text}], **settings}, seen)
         finally:
             self._expected = None
 
-    def hear(self, report: SignalReport) -> None:
-        """Take what its events say: a message of ours may be among them."""
+    def take(self, report: SignalReport) -> None:
+        """Take a report of the server's events, which may be about our message."""
         if report.kind is not SignalKind.SUBMITTED or self._expected is None:
             return
         text, seen = self._expected
         if report.is_about(text) and not seen.done():
             seen.set_result(None)
 
-    async def _conversation(self, last: str) -> str:
-        """The conversation on its screen: the one that was last spoken in, or a new one."""
+    async def _find_session(self, last: str) -> str:
+        """Return the session of the conversation on the screen: the one of the last message, or a new one."""
         if not last:
             if self._unknown:
                 raise NotTaken(self._unknown)
             return await self._begin()
-        match conversation_shown(self._picture(), last, await self._sessions()):
+        picture, listed = self._picture(), json_of(await self._ask("GET", "/session"))
+        sessions = [_table(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
+        match conversation_shown(picture, last, sessions):
             case ShownConversation.SAME:
                 return last
             case ShownConversation.NONE:
@@ -218,18 +224,14 @@ class OpenCodeSender:
             case ShownConversation.ANOTHER:
                 raise NotTaken("its terminal shows another conversation: the message is typed there")
 
-    async def _sessions(self) -> list[Record]:
-        value = json_of(await self._ask("GET", "/session"))
-        return [_table(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
-
     async def _begin(self) -> str:
-        """Begin a conversation; it is in the list of its person's conversations like any other."""
+        """Begin a conversation, which the person finds in OpenCode's list like any other."""
         session = text_at(_table(json_of(await self._ask("POST", "/session", {}))), "id")
         if not session:
             raise NotTaken("its server began no conversation")
         return session
 
-    async def _hand_over(self, session: str, body: Mapping[str, Any], seen: asyncio.Future[None]) -> str:
+    async def _prompt(self, session: str, body: Mapping[str, Any], seen: asyncio.Future[None]) -> str:
         try:
             reply = await self._server.ask("POST", f"/session/{session}/prompt_async", body)
         except NotReached as error:
@@ -245,7 +247,7 @@ class OpenCodeSender:
         return "its server took the message"
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> HttpAnswer:
-        """Prepare its server for the message. Whatever goes wrong here, the message was not taken."""
+        """Send a request before the message itself: after any error here, the message was not taken."""
         try:
             reply = await self._server.ask(method, path, body)
         except (NotReached, HttpFailed) as error:
@@ -270,14 +272,11 @@ def _table(value: object) -> Record:
     return cast("Record", value) if isinstance(value, Mapping) else {}
 
 
-_PAUSE_SECONDS: Final = 0.2
-_SILENCE_SECONDS: Final = 25.0
-"""Its heart beats every ten seconds."""
-_OK: Final = 200
-
-
 class EventSource:
-    """Calls `take` for each event of `path`. `probes` are asked first: a stream opened too early stays silent."""
+    """Calls `take` for each event of the stream at `path`, which it opens again whenever it breaks.
+
+    Asks `probes` first: a stream that is opened too early stays silent.
+    """
 
     def __init__(
         self, server: OpenCodeServer, path: str, probes: tuple[str, ...], take: Callable[[Record], None]
@@ -288,7 +287,7 @@ class EventSource:
         self._take = take
         self._task: asyncio.Task[None] | None = None
         self.is_open = False
-        """It is being followed right now."""
+        """Whether the stream is open now."""
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -340,14 +339,8 @@ def _require_ok(response: HttpResponse) -> None:
         raise ConnectionError(f"its server answers {response.status}")
 
 
-_CONNECT_SECONDS: Final = 2.0
-_HEAD_SECONDS: Final = 2.0
-_ANSWER_SECONDS: Final = 10.0
-_LARGEST_ANSWER: Final = 64 * 1024 * 1024
-
-
 class NotReached(Exception):
-    """Nobody listens on the port: the server has not seen the request."""
+    """No server listens on the port, so none has seen the request."""
 
 
 class OpenCodeServer:
@@ -362,21 +355,21 @@ class OpenCodeServer:
         """Send a request and return the whole answer.
 
         Raises:
-            NotReached: nobody listens there.
+            NotReached: no server listens there.
             HttpFailed: the server may have seen the request, and did not answer.
         """
         try:
             return await self._client.fetch(
-                self._request(method, path, body), seconds=_ANSWER_SECONDS, limit=_LARGEST_ANSWER
+                self._request(method, path, body), seconds=_ANSWER_SECONDS, limit=_MAX_ANSWER_BYTES
             )
         except HttpFailed as failed:
             if failed.sent:
                 raise
-            raise NotReached(f"nobody answers on port {self._port}") from failed
+            raise NotReached(f"no server answers on port {self._port}") from failed
 
     @asynccontextmanager
     async def open(self, path: str) -> AsyncGenerator[HttpResponse, None]:
-        """Get a path; the head of its answer has two seconds, its body all the time it wants.
+        """Get a path. The head of the answer must come within two seconds; its body may take any time.
 
         Raises HttpFailed, or TimeoutError for a head that is late.
         """

@@ -1,13 +1,13 @@
-"""Runs a CLI's own server, and ends it with whoever wants it: not even a host that is killed leaves it behind.
+"""Runs a CLI's own server and ends it with the host: not even a host that is killed leaves it behind.
 
     host ──pipe── server_guard ── server (leads a session of its own)
 
-Nothing is ever written into the pipe. It closes when the host lets go of it, or dies of whatever; then the server is
-asked to end, and after a while killed with all of its process group. The commands that it runs lead sessions of their
-own and would go on: they are ended too, where the system shows them (Linux). What such a command has left behind on
-purpose, when it was over, is not the server's any more and stays.
+Nothing is ever written into the pipe. It closes when the host closes it or ends in any way; then the guard asks the
+server to end, and after a while kills it with its process group. The commands that the server runs lead sessions of
+their own and would go on: the guard ends them too, where the system shows them (Linux). Processes that a finished
+command has left behind on purpose no longer belong to the server and stay.
 
-Run as a script of its own (`python -I -S`), so it imports nothing of ours and nothing slow.
+The host runs it as a script (`python -I -S`), so it imports none of our modules and nothing slow.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from types import FrameType
 from typing import Final
 
 _ASK_SECONDS: Final = 0.5
-_MOST_ASKS: Final = 6
+_MAX_ASKS: Final = 6
 _LOOK_SECONDS: Final = 0.02
-_MOST_LOOKS: Final = 25
+_MAX_LOOKS: Final = 25
 _NOT_STARTED: Final = 127
 _START_FIELD: Final = 19
 _ENDED: Final = ("Z", "X")
@@ -31,7 +31,7 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def main(argv: list[str]) -> int:
-    """Run `PATH ARGUMENT…` until it ends, or until nobody holds the other end of the standard input."""
+    """Run `PATH ARGUMENT…` until it ends, or until the other end of the standard input is closed."""
     woken, wake = os.pipe()
     for end in (woken, wake):
         os.set_blocking(end, False)
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         signal.signal(number, _note)
     server = os.fork()
     if server == 0:
-        _become(argv)
+        _exec(argv)
     is_wanted = True
     while is_wanted and not _has_ended(server):
         ready, _, _ = select.select([0, woken], [], [])
@@ -51,10 +51,10 @@ def main(argv: list[str]) -> int:
 
 
 def _note(_number: int, _frame: FrameType | None) -> None:
-    """The signal is told by the pipe that wakes the loop."""
+    """Do nothing: the wakeup pipe has the signal's number."""
 
 
-def _become(argv: list[str]) -> None:
+def _exec(argv: list[str]) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -72,19 +72,19 @@ def _end(server: int, woken: int) -> None:
     signal.signal(signal.SIGALRM, _note)
     signal.setitimer(signal.ITIMER_REAL, _ASK_SECONDS, _ASK_SECONDS)
     asked = 0
-    while not _has_ended(server) and asked < _MOST_ASKS:
-        # Codex lets a turn run to its end when it is asked once, and cleans up in two seconds when it is asked again.
+    while not _has_ended(server) and asked < _MAX_ASKS:
+        # Codex finishes the current turn after the first SIGTERM, and cleans up in two seconds after the second.
         _send(server, signal.SIGTERM)
         asked += 1
         _sleep_until(signal.SIGALRM, server, woken)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    # What it has started in its own group goes with it, also when it has ended itself.
+    # Processes in its group end with it, also when the server has ended by itself.
     _send(server, signal.SIGKILL)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in _still(running):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-        for _ in range(_MOST_LOOKS if _still(running) else 0):
+        for _ in range(_MAX_LOOKS if _still(running) else 0):
             select.select([], [], [], _LOOK_SECONDS)
             if not _still(running):
                 break
@@ -99,7 +99,7 @@ def _sleep_until(number: int, server: int, woken: int) -> None:
 
 
 def _descendants(server: int) -> dict[int, str]:
-    """Whom the server has started, directly or not, each with the moment of its start: numbers are used again."""
+    """Return the server's descendants, each with the time of its start: process ids are reused."""
     found: dict[int, str] = {}
     waiting = [server]
     while waiting:
@@ -115,7 +115,7 @@ def _children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # pathlib is slow to load
         lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in threads]
     except OSError:
-        # It has ended, or this is no Linux.
+        # The process has ended, or this is not Linux.
         return []
     return [int(child) for line in lists for child in line.split()]
 
@@ -125,7 +125,7 @@ def _still(running: dict[int, str]) -> list[int]:
 
 
 def _started(pid: int) -> str:
-    """When a process was started, as the system counts; empty if it has ended."""
+    """Return when a process was started, in the system's count; empty if it has ended."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields[_START_FIELD] if len(fields) > _START_FIELD and fields[0] not in _ENDED else ""
 
@@ -142,7 +142,7 @@ def _has_ended(server: int) -> bool:
     try:
         return os.waitpid(server, os.WNOHANG)[0] == server
     except ChildProcessError:
-        # Seen before.
+        # It was reaped before.
         return True
 
 

@@ -1,12 +1,7 @@
-"""The end of a transcript: a file of JSON lines that its CLI goes on writing.
+"""Follows the transcript of a CLI: the file of JSON lines in which it keeps its conversation.
 
-Follows the transcript that a CLI writes while it runs, from its first line to its last.
-
-Does something again and again, as long as that is worth it: files tell nobody that they have grown.
-
-Which files a program and its children have open: the surest way to tell whose transcript it is.
-
-A conversation whose name is chosen by us, so that its transcript is known among all others of the folder.
+Finds the file, by a session name that we choose (`name_session`) or by the files that the CLI has open (`open_files`),
+and reads the lines that are added. Files do not announce that they have grown, so `Ticker` looks again and again.
 """
 
 from __future__ import annotations
@@ -20,84 +15,22 @@ from typing import Final, cast
 from synapse.drivers.pty.adapters.adapter import LaunchContext, knows_flag
 from synapse.terminal.signals.report import Record
 
-_LARGEST_READ: Final = 4 * 1024 * 1024
-_GLANCE: Final = 16 * 1024
-
-
-class Tail:
-    """Reads what was added to a file since the last time."""
-
-    def __init__(self, path: Path, begin: int = 0) -> None:
-        self.path = path
-        self._at = begin
-        self._rest = b""
-
-    def read(self) -> list[Record]:
-        """Return the new whole lines that are JSON objects; none while there is no file."""
-        try:
-            size = self.path.stat().st_size
-            if size < self._at:
-                # It was written anew.
-                self._at, self._rest = 0, b""
-            if size == self._at:
-                return []
-            with self.path.open("rb") as file:
-                file.seek(self._at)
-                data = file.read(_LARGEST_READ)
-        except OSError:
-            return []
-        self._at += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [record for line in lines if (record := read_record(line)) is not None]
-
-
-def size_of(path: Path) -> int:
-    """How many bytes a file has; none while there is no file."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def tail_from_now(path: Path) -> Tail:
-    """A tail that leaves out what is there already."""
-    return Tail(path, size_of(path))
-
-
-def last_records(path: Path, glance: int = _GLANCE) -> list[Record]:
-    """What was written last, in the last `glance` bytes."""
-    return Tail(path, max(size_of(path) - glance, 0)).read()
-
-
-def first_record(path: Path) -> Record:
-    """The first line of a transcript, or nothing: in most of them it says whose it is."""
-    try:
-        with path.open("rb") as file:
-            return read_record(file.readline(_LARGEST_READ)) or {}
-    except OSError:
-        return {}
-
-
-def read_record(line: bytes) -> Record | None:
-    """Return the JSON object that a line is, or None."""
-    try:
-        value: object = json.loads(line)
-    except ValueError:
-        return None
-    return cast("Record", value) if isinstance(value, Mapping) else None
-
-
 _BUSY_SECONDS: Final = 0.02
 _IDLE_SECONDS: Final = 0.5
 _TICKS_PER_SEARCH: Final = 10
 _QUIET_SECONDS: Final = 2.0
-"""A program that is silent for so long writes nothing that matters; its file is looked at less often."""
-_LARGEST_WHOLE: Final = 1024 * 1024
-"""A longer transcript is an old conversation that goes on: only what is added is of interest."""
+"""A program that has printed nothing for this long writes nothing that matters; its file is read less often."""
+_MAX_WHOLE_BYTES: Final = 1024 * 1024
+"""A longer transcript is an old conversation that goes on: only new lines matter."""
+_MAX_READ_BYTES: Final = 4 * 1024 * 1024
+_LAST_BYTES: Final = 16 * 1024
+_PROC: Final = Path("/proc")
+_MAX_PROCESSES: Final = 64
+_SESSION_FLAG: Final = "--session-id"
 
 
 class TranscriptFollower:
-    """Calls `take` for each record of the file that `find` names; another file there means another conversation."""
+    """Calls `take` for each record of the file that `find` returns; another file means another conversation."""
 
     def __init__(
         self, find: Callable[[], Path | None], take: Callable[[Record], None], quiet_for: Callable[[], float]
@@ -118,7 +51,7 @@ class TranscriptFollower:
         self._ticker.stop()
 
     def look(self) -> None:
-        """Read what is there now, and keep a close eye on it for a while."""
+        """Read what is there now, and read often for a while."""
         self._search()
         self._read()
         self._ticker.start()
@@ -138,7 +71,7 @@ class TranscriptFollower:
         if path is None or (self._tail is not None and self._tail.path == path):
             return
         if path not in self._tails:
-            self._tails[path] = Tail(path) if size_of(path) < _LARGEST_WHOLE else tail_from_now(path)
+            self._tails[path] = Tail(path) if size_of(path) < _MAX_WHOLE_BYTES else tail_from_now(path)
         self._tail = self._tails[path]
 
     def _read(self) -> None:
@@ -148,7 +81,7 @@ class TranscriptFollower:
 
 
 class Ticker:
-    """Calls `act` after `seconds` once started, and again after as many seconds as it returns; None ends it."""
+    """Calls `act` after `seconds` once started, and again after as many seconds as it returns, until that is None."""
 
     def __init__(self, seconds: float, act: Callable[[], float | None]) -> None:
         self._seconds = seconds
@@ -156,7 +89,7 @@ class Ticker:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin, or go on sooner."""
+        """Start, or restart with the first interval."""
         self.stop()
         self._plan(self._seconds)
 
@@ -175,18 +108,99 @@ class Ticker:
             self._plan(seconds)
 
 
-_PROC: Final = Path("/proc")
-_MOST_PROCESSES: Final = 64
+class Tail:
+    """Reads the lines that were added to a file since the last read."""
+
+    def __init__(self, path: Path, begin: int = 0) -> None:
+        self.path = path
+        self._at = begin
+        self._rest = b""
+
+    def read(self) -> list[Record]:
+        """Return the new whole lines that are JSON objects; none while there is no file."""
+        try:
+            size = self.path.stat().st_size
+            if size < self._at:
+                # The file was written anew.
+                self._at, self._rest = 0, b""
+            if size == self._at:
+                return []
+            with self.path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(_MAX_READ_BYTES)
+        except OSError:
+            return []
+        self._at += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [record for line in lines if (record := read_record(line)) is not None]
 
 
-def can_tell() -> bool:
-    """True where the system shows open files (Linux)."""
+def tail_from_now(path: Path) -> Tail:
+    """Return a tail that skips what is in the file already."""
+    return Tail(path, size_of(path))
+
+
+def last_records(path: Path, max_bytes: int = _LAST_BYTES) -> list[Record]:
+    """Return the records in the last `max_bytes` of a file."""
+    return Tail(path, max(size_of(path) - max_bytes, 0)).read()
+
+
+def first_record(path: Path) -> Record:
+    """Return the first record of a transcript, or an empty one; in most transcripts it names the session."""
+    try:
+        with path.open("rb") as file:
+            return read_record(file.readline(_MAX_READ_BYTES)) or {}
+    except OSError:
+        return {}
+
+
+def read_record(line: bytes) -> Record | None:
+    """Return the JSON object in a line, or None."""
+    try:
+        value: object = json.loads(line)
+    except ValueError:
+        return None
+    return cast("Record", value) if isinstance(value, Mapping) else None
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes; 0 while there is no file."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def name_session(
+    arguments: tuple[str, ...], launch: LaunchContext, continuing: tuple[str, ...]
+) -> tuple[tuple[str, ...], str]:
+    """Return the arguments with a session name, and the name, by which its transcript is found among all others.
+
+    A name that the person gave is kept. Without one, our name is added, unless the person goes on with an old session
+    (by one of the flags in `continuing`) or the CLI's version has no such flag: then the name is empty.
+    """
+    for index, argument in enumerate(arguments):
+        if argument == _SESSION_FLAG and index + 1 < len(arguments):
+            return arguments, arguments[index + 1]
+        if argument.startswith(_SESSION_FLAG + "="):
+            return arguments, argument.partition("=")[2]
+    is_old = any(argument.partition("=")[0] in continuing for argument in arguments)
+    if is_old or not knows_flag(_SESSION_FLAG, launch):
+        return arguments, ""
+    return (_SESSION_FLAG, launch.new_session, *arguments), launch.new_session
+
+
+def shows_open_files() -> bool:
+    """Return whether this system shows the open files of a process (Linux)."""
     return (_PROC / "self" / "fd").is_dir()
 
 
 def open_files(pid: int) -> Iterator[Path]:
-    """Yield what the process and its descendants have open; nothing where that cannot be told."""
-    for process in _tree(pid):
+    """Yield the files that a process and its descendants have open: the surest way to tell whose transcript it is.
+
+    Yields nothing where the system does not show open files.
+    """
+    for process in _process_tree(pid):
         try:
             links = list((_PROC / str(process) / "fd").iterdir())
         except OSError:
@@ -198,10 +212,10 @@ def open_files(pid: int) -> Iterator[Path]:
                 continue
 
 
-def _tree(pid: int) -> list[int]:
+def _process_tree(pid: int) -> list[int]:
     found = [pid]
     for process in found:
-        if len(found) > _MOST_PROCESSES:
+        if len(found) > _MAX_PROCESSES:
             break
         try:
             children = (_PROC / str(process) / "task" / str(process) / "children").read_text(encoding="ascii")
@@ -209,24 +223,3 @@ def _tree(pid: int) -> list[int]:
             continue
         found += [int(child) for child in children.split()]
     return found
-
-
-_FLAG: Final = "--session-id"
-
-
-def name_session(
-    arguments: tuple[str, ...], around: LaunchContext, others: tuple[str, ...]
-) -> tuple[tuple[str, ...], str]:
-    """Return the arguments with our name for the conversation, and the name.
-
-    A person's own name for it is kept. There is none, and nothing is added, when they go on with an old conversation
-    (by one of `others`) or when the version has no such flag.
-    """
-    for index, argument in enumerate(arguments):
-        if argument == _FLAG and index + 1 < len(arguments):
-            return arguments, arguments[index + 1]
-        if argument.startswith(_FLAG + "="):
-            return arguments, argument.partition("=")[2]
-    if any(argument.partition("=")[0] in others for argument in arguments) or not knows_flag(_FLAG, around):
-        return arguments, ""
-    return (_FLAG, around.new_session, *arguments), around.new_session

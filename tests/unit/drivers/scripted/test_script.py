@@ -10,6 +10,8 @@ from synapse.core.errors import InvalidScript
 from synapse.core.message import Message, MessageId, Role, TextPart
 from synapse.drivers.scripted.script import parse_script, read_script
 
+DEFAULT = "[default]\nsteps = [{ say = 'a' }]"
+
 
 def refused(script: str) -> InvalidScript:
     with pytest.raises(InvalidScript) as caught:
@@ -43,7 +45,12 @@ def step(table: str) -> str:
         ("[startup]\nask = 'a'\n[default]\nsteps = [{ say = 'a' }]", "s.toml: startup: there is no key `ask`"),
         ("strict_types = 1\n[default]\nsteps = [{ say = 'a' }]", "s.toml: `strict_types` must be true or false, not 1"),
         ("extensions = 1\n[default]\nsteps = [{ say = 'a' }]", "s.toml: 'extensions' must be a list of tables, not 1"),
-        ("cue_ids = '/(/'\n[default]\nsteps = [{ say = 'a' }]", "s.toml: `cue_ids` is not a regular expression: "),
+        (f"repeatable_ids = '/(/'\n{DEFAULT}", "s.toml: `repeatable_ids` is not a regular expression: "),
+        (f"cue_ids = '/(/'\n{DEFAULT}", "s.toml: `cue_ids` is not a regular expression: "),
+        (
+            f"repeatable_ids = 'a'\ncue_ids = 'b'\n{DEFAULT}",
+            "s.toml: `cue_ids` makes no sense here: it is the old name of `repeatable_ids`",
+        ),
     ],
 )
 def test_a_wrong_script_is_refused_with_its_place(script: str, said: str) -> None:
@@ -156,16 +163,19 @@ def test_a_script_declares_extensions() -> None:
     assert parse_script(rest).extensions == ()
 
 
-def test_a_script_says_which_ids_are_cues_and_whether_its_card_is_strict() -> None:
-    rest = step("{ say = 'a' }")
-    plain = parse_script(rest)
-    strict = parse_script(f"cue_ids = 'tck-*'\nstrict_types = true\n{rest}")
+@pytest.mark.parametrize("key", ["repeatable_ids", "cue_ids"])
+def test_a_script_says_which_ids_may_come_again_for_another_message(key: str) -> None:
+    repeatable = parse_script(f"{key} = 'tck-*'\n{DEFAULT}").repeatable_ids
 
-    assert (plain.cue_ids, plain.strict_types) == (None, False)
-    assert strict.strict_types
-    assert strict.cue_ids is not None
-    assert strict.cue_ids.search("tck-complete-task-1")
-    assert not strict.cue_ids.search("my-tck-1")
+    assert repeatable is not None
+    assert repeatable.search("tck-complete-task-1")
+    assert not repeatable.search("my-tck-1")
+    assert parse_script(DEFAULT).repeatable_ids is None
+
+
+def test_a_script_says_whether_its_card_is_strict() -> None:
+    assert parse_script(f"strict_types = true\n{DEFAULT}").strict_types
+    assert not parse_script(DEFAULT).strict_types
 
 
 def test_a_script_switches_capabilities_off() -> None:

@@ -12,7 +12,7 @@ class KeepingListener:
         self.reports: list[SignalReport] = []
         self.said: list[TextSoFar] = []
         self.expected: dict[Source, str] = {}
-        self.lacking: dict[Source, str] = {}
+        self.missing: dict[Source, str] = {}
         self.is_ready = False
         self.shown: Picture | None = None
         self.last_typed = ""
@@ -43,5 +43,5 @@ class KeepingListener:
     def expect(self, source: Source, detail: str) -> None:
         self.expected[source] = detail
 
-    def lack(self, source: Source, detail: str) -> None:
-        self.lacking[source] = detail
+    def mark_missing(self, source: Source, detail: str) -> None:
+        self.missing[source] = detail

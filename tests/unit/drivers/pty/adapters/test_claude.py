@@ -11,13 +11,13 @@ from synapse.core.question import Choice
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 from tests.unit.terminal.signals.recordings import recorded
 
 
 def test_the_settings_of_a_launch_are_private_and_go_with_it(tmp_path: Path) -> None:
-    signals = ClaudeSignals(around(tmp_path))
+    signals = ClaudeSignals(launch_in(tmp_path))
 
     prepared = signals.prepare(("--permission-mode", "manual"))
 
@@ -34,7 +34,7 @@ def test_the_settings_of_a_launch_are_private_and_go_with_it(tmp_path: Path) -> 
 def test_the_persons_own_settings_keep_working(tmp_path: Path, given: str) -> None:
     (tmp_path / "own.json").write_text('{"model": "m"}', encoding="utf-8")
 
-    prepared = ClaudeSignals(around(tmp_path)).prepare(("--settings", given))
+    prepared = ClaudeSignals(launch_in(tmp_path)).prepare(("--settings", given))
 
     settings = json.loads(Path(prepared.arguments[1]).read_text(encoding="utf-8"))
     assert settings["model"] == "m"
@@ -44,13 +44,13 @@ def test_the_persons_own_settings_keep_working(tmp_path: Path, given: str) -> No
 @pytest.mark.parametrize("given", ["missing.json", "{", "[]", '{"disableAllHooks": true}'])
 def test_settings_that_leave_no_room_for_hooks_are_passed_on_and_said(tmp_path: Path, given: str) -> None:
     (tmp_path / "[]").write_text("[]", encoding="utf-8")
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
 
     prepared = signals.prepare(("--settings", given))
     signals.start(listener, 0)
 
     assert prepared.arguments == ("--settings", given)
-    assert "its hooks are off" in listener.lacking[Source.SIGNAL]
+    assert "its hooks are off" in listener.missing[Source.SIGNAL]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_settings_that_leave_no_room_for_hooks_are_passed_on_and_said(tmp_path: 
     ],
 )
 def test_hooks_do_not_go_by_way_of_a_proxy(tmp_path: Path, env: dict[str, str], added: dict[str, str]) -> None:
-    assert ClaudeSignals(around(tmp_path, env)).prepare(()).env == added
+    assert ClaudeSignals(launch_in(tmp_path, env)).prepare(()).env == added
 
 
 async def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> N
     taken = next(hook for hook in recorded("claude", "hooks.jsonl") if hook.get("prompt") == "SLOW one")
     lines = [line for line in recorded("claude", "transcript.jsonl") if line.get("promptId") == taken["prompt_id"]]
 
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     signals.start(listener, 0)
     signals.receive({**taken, "transcript_path": str(transcript)})
     with transcript.open("a", encoding="utf-8") as file:
@@ -86,7 +86,7 @@ async def test_an_interrupt_in_the_transcript_ends_the_turn(tmp_path: Path) -> N
 
 
 async def test_an_answer_ends_the_watch_over_the_transcript(tmp_path: Path) -> None:
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     listener.is_ready = True
     signals.start(listener, 0)
     for hook in recorded("claude", "hooks.jsonl")[:2]:
@@ -107,7 +107,7 @@ def told_by(listener: KeepingListener) -> list[str]:
 
 
 async def test_a_stop_hook_of_the_persons_own_makes_the_last_stop_count(tmp_path: Path) -> None:
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     signals.start(listener, 0)
     signals.receive(hook("Stop", last_assistant_message="so far"))
     signals.look()
@@ -152,7 +152,7 @@ async def test_an_answer_keeps_the_blanks_around_it(
         if when == moment:
             transcript.write_text("".join(lines), encoding="utf-8")
 
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     listener.is_ready = True
     signals.start(listener, 0)
     write("before its prompt is known")
@@ -167,7 +167,7 @@ async def test_an_answer_keeps_the_blanks_around_it(
 
 
 async def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     signals.start(listener, 0)
     waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
     assert waiting is not None
@@ -184,7 +184,7 @@ async def test_a_hook_that_asks_waits_for_the_answer(tmp_path: Path) -> None:
 
 
 async def test_a_hook_whose_dialog_a_person_answered_is_let_go_and_the_next_is_told(tmp_path: Path) -> None:
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     signals.start(listener, 0)
     first = signals.receive(hook("PermissionRequest", tool_name="Bash"))
     second = signals.receive(hook("PermissionRequest", tool_name="Write"))
@@ -204,7 +204,7 @@ async def test_a_hook_whose_dialog_a_person_answered_is_let_go_and_the_next_is_t
 
 
 async def test_a_hook_that_has_gone_is_not_answered(tmp_path: Path) -> None:
-    signals, listener = ClaudeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(tmp_path)), KeepingListener()
     signals.start(listener, 0)
     waiting = signals.receive(hook("PermissionRequest", tool_name="Bash"))
     question = listener.reports[0].question
@@ -217,7 +217,7 @@ async def test_a_hook_that_has_gone_is_not_answered(tmp_path: Path) -> None:
 
 
 def test_only_the_hook_that_asks_may_wait_long(tmp_path: Path) -> None:
-    prepared = ClaudeSignals(around(tmp_path)).prepare(())
+    prepared = ClaudeSignals(launch_in(tmp_path)).prepare(())
     hooks = json.loads(Path(prepared.arguments[1]).read_text(encoding="utf-8"))["hooks"]
 
     assert {name: groups[0]["hooks"][0]["timeout"] for name, groups in hooks.items()} == {

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from synapse.drivers.pty.adapters.claude import ClaudeSignals
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 
 Scene = Callable[[ClaudeSignals, KeepingListener, int], Awaitable[None]]
 SENT = {"hook_event_name": "UserPromptSubmit", "prompt_id": "p", "prompt": "please look at it"}
@@ -31,7 +31,7 @@ def prompt_hook(prepared: tuple[str, ...]) -> dict[str, Any]:
 
 async def told(folder: Path, scene: Scene) -> list[str]:
     """What was told in a scene, which gets the writing end of the pipe."""
-    signals, listener = ClaudeSignals(around(folder)), KeepingListener()
+    signals, listener = ClaudeSignals(launch_in(folder)), KeepingListener()
     listener.is_ready = True
     signals.prepare(())
     signals.start(listener, 0)
@@ -45,7 +45,7 @@ async def told(folder: Path, scene: Scene) -> list[str]:
 
 
 def test_the_hook_runs_beside_the_prompt_and_writes_to_a_private_pipe(tmp_path: Path) -> None:
-    signals = ClaudeSignals(around(tmp_path))
+    signals = ClaudeSignals(launch_in(tmp_path))
     hook = prompt_hook(signals.prepare(()).arguments)
     target = shlex.split(hook["command"])[-1]
 
@@ -59,7 +59,7 @@ def test_where_no_pipe_can_be_made_it_reports_as_the_others_do(tmp_path: Path, m
         raise OSError("no pipes on this file system")
 
     monkeypatch.setattr(os, "mkfifo", refuse)
-    hook = prompt_hook(ClaudeSignals(around(tmp_path)).prepare(()).arguments)
+    hook = prompt_hook(ClaudeSignals(launch_in(tmp_path)).prepare(()).arguments)
 
     assert (hook["type"], hook["url"]) == ("http", "http://127.0.0.1:8100/signals")
 

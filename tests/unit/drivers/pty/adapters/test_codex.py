@@ -12,8 +12,8 @@ from synapse.drivers.pty.adapters import codex as adapter
 from synapse.drivers.pty.adapters.codex import CodexSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 from tests.unit.terminal.signals.recordings import recorded
 
 LINES = [json.dumps(record) for record in recorded("codex", "rollout.jsonl")]
@@ -29,7 +29,7 @@ def rollout(tmp_path: Path) -> Path:
 
 
 async def follow(folder: Path, rollout: Path, pid: int) -> KeepingListener:
-    signals, listener = CodexSignals(around(folder)), KeepingListener()
+    signals, listener = CodexSignals(launch_in(folder)), KeepingListener()
     signals.start(listener, pid)
     signals.receive({})
     with rollout.open("a", encoding="utf-8") as file:
@@ -57,7 +57,7 @@ async def test_the_rollout_that_the_program_has_open_is_followed(tmp_path: Path,
 async def test_where_open_files_cannot_be_told_it_is_the_newest_of_the_folder(
     tmp_path: Path, rollout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "can_tell", lambda: False)
+    monkeypatch.setattr(adapter, "shows_open_files", lambda: False)
     elsewhere = json.loads(LINES[0])
     (rollout.parent / "rollout-2.jsonl").write_text(json.dumps(elsewhere) + "\n", encoding="utf-8")
     elsewhere["payload"]["cwd"] = str(tmp_path)
@@ -88,9 +88,9 @@ def scripts(tmp_path: Path) -> Path:
 def test_no_background_server_is_started(
     tmp_path: Path, scripts: Path, arguments: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
-    assert CodexSignals(around(tmp_path, command=str(scripts))).prepare(arguments).arguments == expected
+    assert CodexSignals(launch_in(tmp_path, command=str(scripts))).prepare(arguments).arguments == expected
 
 
 @pytest.mark.parametrize("command", ["true", "no-such-program"])
 def test_an_older_version_gets_no_flag_that_it_does_not_know(tmp_path: Path, command: str) -> None:
-    assert CodexSignals(around(tmp_path, command=command)).prepare(("resume",)).arguments == ("resume",)
+    assert CodexSignals(launch_in(tmp_path, command=command)).prepare(("resume",)).arguments == ("resume",)

@@ -11,10 +11,10 @@ import pytest
 
 from synapse.core.question import Choice
 from synapse.drivers.pty.adapters import codex_client
-from synapse.drivers.pty.adapters.codex import CodexAppServerSignals, would_ask
+from synapse.drivers.pty.adapters.codex import CodexAppServerSignals, would_ask_for_trust
 from synapse.terminal.evidence import Source
+from tests.unit.drivers.pty.adapters.launches import launch_in
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around
 
 # A codex that names what it can in its help, and whose server "listens" by making its socket's name.
 KNOWS = "      --no-daemon\n      --remote <ADDR>  `ws://host:port` or `unix://PATH`"
@@ -58,7 +58,7 @@ def codex(
     path = folder / "codex"
     path.write_text(SCRIPT.format(help=told, server=server), encoding="utf-8")
     path.chmod(0o755)
-    signals = CodexAppServerSignals(around(folder, {"HOME": str(home or folder)}, command=str(path)))
+    signals = CodexAppServerSignals(launch_in(folder, {"HOME": str(home or folder)}, command=str(path)))
     made.append(signals)
     return signals
 
@@ -132,7 +132,7 @@ async def followed_instead(
     assert not await signals.answer("codex-0", Choice(option="1"))
     signals.stop()
     assert Source.TRANSCRIPT in listener.expected
-    return prepared.arguments, listener.lacking[Source.SIGNAL]
+    return prepared.arguments, listener.missing[Source.SIGNAL]
 
 
 async def test_an_older_version_is_followed_by_its_rollout(tmp_path: Path) -> None:
@@ -185,4 +185,4 @@ def test_trust_is_asked_for_settings_of_a_folder_that_nobody_has_judged(
     judged = f'[projects."{tmp_path / trusted}"]\ntrust_level = "trusted"\n' if trusted else "no toml ["
     (tmp_path / ".codex" / "config.toml").write_text(judged, encoding="utf-8")
 
-    assert would_ask(tmp_path / "work" / "project", tmp_path / ".codex") is asks
+    assert would_ask_for_trust(tmp_path / "work" / "project", tmp_path / ".codex") is asks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from synapse.drivers.pty.adapters.codex import for_server, is_known_remotely
+from synapse.drivers.pty.adapters.codex import server_arguments, works_remotely
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from synapse.drivers.pty.adapters.codex import for_server, is_known_remotely
     ],
 )
 def test_what_was_tried_with_a_server_is_known(arguments: tuple[str, ...]) -> None:
-    assert is_known_remotely(arguments)
+    assert works_remotely(arguments)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_what_was_tried_with_a_server_is_known(arguments: tuple[str, ...]) -> No
     ],
 )
 def test_everything_else_is_for_a_plain_terminal(arguments: tuple[str, ...]) -> None:
-    assert not is_known_remotely(arguments)
+    assert not works_remotely(arguments)
 
 
 def test_the_server_is_configured_as_its_terminal_is() -> None:
     arguments = ("-m", "x", "-c", "a=1", "--config=b=2", "--enable", "f", "resume")
 
-    assert for_server(arguments) == ("-c", "a=1", "--config=b=2", "--enable", "f")
+    assert server_arguments(arguments) == ("-c", "a=1", "--config=b=2", "--enable", "f")

@@ -16,8 +16,8 @@ from synapse.drivers.pty.adapters.adapter import NotTaken
 from synapse.drivers.pty.adapters.codex_client import CodexClient
 from synapse.terminal.signals.report import SignalKind
 from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, FakeAppServer
+from tests.unit.drivers.pty.adapters.launches import until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import until
 
 Kept = TypeVar("Kept")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from synapse.drivers.pty.adapters.gemini import GeminiSignals
 from synapse.terminal.signals.report import SignalKind
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 from tests.unit.terminal.signals.recordings import recorded
 
 RECORDS = recorded("gemini", "chat.jsonl")
@@ -20,7 +20,7 @@ async def test_an_answer_waits_for_the_terminal(tmp_path: Path) -> None:
     chat.parent.mkdir(parents=True)
     (chat.parent / f"session-2026-11-14T10-34-{SESSION[:8]}.jsonl").write_text("{}\n", encoding="utf-8")
 
-    signals, listener = GeminiSignals(around(tmp_path)), KeepingListener()
+    signals, listener = GeminiSignals(launch_in(tmp_path)), KeepingListener()
     signals.prepare(("--session-id", SESSION))
     signals.start(listener, 0)
     first_turn = RECORDS[:5]

@@ -11,8 +11,8 @@ import pytest
 from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 from tests.unit.terminal.signals.recordings import recorded
 
 OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -52,7 +52,7 @@ class FakeServer:
 
 
 async def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: Path) -> None:
-    signals, listener = OpenCodeSignals(around(tmp_path)), KeepingListener()
+    signals, listener = OpenCodeSignals(launch_in(tmp_path)), KeepingListener()
     prepared = signals.prepare(("-c",))
     assert prepared.arguments[:2] == ("-c", "--port")
     assert prepared.env == {"OPENCODE_SERVER_PASSWORD": "s3cret"}
@@ -72,6 +72,6 @@ async def test_its_events_become_reports_also_after_it_was_not_up_yet(tmp_path: 
 
 @pytest.mark.parametrize("arguments", [("--port", "4096"), ("--port=4096",)])
 def test_a_port_and_a_password_of_the_persons_own_are_kept(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    prepared = OpenCodeSignals(around(tmp_path, {"OPENCODE_SERVER_PASSWORD": "theirs"})).prepare(arguments)
+    prepared = OpenCodeSignals(launch_in(tmp_path, {"OPENCODE_SERVER_PASSWORD": "theirs"})).prepare(arguments)
 
     assert (prepared.arguments, prepared.env) == (arguments, {})

@@ -20,8 +20,8 @@ from synapse.net.http_types import HttpFailed
 from synapse.terminal.picture import Picture
 from synapse.terminal.signals.report import SignalKind
 from tests.unit.drivers.pty.adapters.fake_opencode import Asked, FakeOpenCode
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 from tests.unit.terminal.golden_screens import picture
 
 Kept = TypeVar("Kept")
@@ -32,7 +32,7 @@ async def running(
     folder: Path, server: FakeOpenCode, *arguments: str
 ) -> AsyncGenerator[tuple[OpenCodeSignals, KeepingListener], None]:
     """An OpenCode whose events are followed."""
-    signals, listener = OpenCodeSignals(around(folder)), KeepingListener()
+    signals, listener = OpenCodeSignals(launch_in(folder)), KeepingListener()
     prepared = signals.prepare(arguments)
     await server.open(int(prepared.arguments[-1]))
     signals.start(listener, 0)
@@ -249,7 +249,7 @@ def test_what_its_server_has_no_words_for_is_left_to_keys(tmp_path: Path, questi
 
 
 def test_before_its_server_is_up_nothing_is_sent_or_answered(tmp_path: Path) -> None:
-    signals = OpenCodeSignals(around(tmp_path))
+    signals = OpenCodeSignals(launch_in(tmp_path))
     signals.prepare(())
 
     assert signals.sender() is None

@@ -41,13 +41,13 @@ def test_a_short_text_is_typed_as_it_is(tmp_path: Path) -> None:
     ids=["short", "long", "file", "address", "data"],
 )
 def test_what_is_said_to_store_nothing_stores_nothing(tmp_path: Path, turn: Turn) -> None:
-    composer = PromptFiles(tmp_path, 300)
+    files = PromptFiles(tmp_path, 300)
 
-    composer.compose(turn)
+    files.compose(turn)
 
     has_stored = any(tmp_path.iterdir())
-    assert not (composer.stores_nothing(turn) and has_stored)
-    assert composer.stores_nothing(turn_of("short"))
+    assert not (files.stores_nothing(turn) and has_stored)
+    assert files.stores_nothing(turn_of("short"))
 
 
 def test_a_file_is_stored_privately_and_named(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_no_name_leaves_the_folder_or_acts_on_the_prompt(tmp_path: Path, name: s
 
 
 def test_two_files_of_one_name_are_two_files(tmp_path: Path) -> None:
-    composer = PromptFiles(tmp_path, 1000)
-    one = stored(composer.compose(turn_of("look", FilePart(content=b"1", name="same"))))
-    two = stored(composer.compose(turn_of("look", FilePart(content=b"2", name="same"))))
+    files = PromptFiles(tmp_path, 1000)
+    one = stored(files.compose(turn_of("look", FilePart(content=b"1", name="same"))))
+    two = stored(files.compose(turn_of("look", FilePart(content=b"2", name="same"))))
 
     assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
 
@@ -129,11 +129,11 @@ def test_a_long_text_goes_as_a_file_and_keeps_its_header(tmp_path: Path) -> None
 
 
 def test_a_long_name_is_cut_by_its_bytes_and_keeps_its_suffix(tmp_path: Path) -> None:
-    composer = PromptFiles(tmp_path, 2000)
+    files = PromptFiles(tmp_path, 2000)
     turn = turn_of("look", FilePart(content=b"1", name="\U00020000" * 80 + ".txt"))
 
-    assert stored(composer.compose(turn)).name == "\U00020000" * 19 + ".txt"
-    assert stored(composer.compose(turn)).name == "2-" + "\U00020000" * 19 + ".txt"
+    assert stored(files.compose(turn)).name == "\U00020000" * 19 + ".txt"
+    assert stored(files.compose(turn)).name == "2-" + "\U00020000" * 19 + ".txt"
 
 
 def test_what_cannot_be_stored_is_a_failure_of_this_message_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The screen behind its lock: nothing is lost before the emulator is there, and a watcher misses nothing."""
+"""The screen behind its lock: nothing is lost before the emulator is there, and a viewer misses nothing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_picture_is_made_once_until_something_changes() -> None:
     assert screen.picture() is not first
 
 
-def test_a_watcher_gets_a_picture_and_then_every_byte_until_it_leaves() -> None:
+def test_a_viewer_gets_a_picture_and_then_every_byte_until_it_leaves() -> None:
     screen = LockedScreen(40, 6)
     screen.load()
     screen.feed(b"before")
@@ -81,7 +81,7 @@ def test_a_watcher_gets_a_picture_and_then_every_byte_until_it_leaves() -> None:
 
     screen.watch(receive, lambda picture: seen.extend(b"[picture]") if b"before" in picture else None)
     screen.feed(b" after")
-    screen.show_watchers(b" (a note)")
+    screen.show_viewers(b" (a note)")
     screen.watch(receive, lambda picture: seen.extend(b"[again]"))
     screen.feed(b" once")
     screen.unwatch(receive)

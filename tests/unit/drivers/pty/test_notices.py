@@ -1,4 +1,4 @@
-"""Words of ours on a screen: where they go, when they go away, and that nothing else changes."""
+"""Notices on a screen: where they go, when they go away, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Bench:
         self.clock.advance(1)
 
     def prints(self, data: bytes) -> None:
-        self.notices.output_comes()
+        self.notices.before_output()
         self.screen.feed(data)
         self.paper.last_output = self.clock.monotonic()
-        self.notices.output_seen(data)
+        self.notices.after_output(data)
 
     def taken(self) -> bytes:
         shown = bytes(self.paper.shown)
@@ -153,7 +153,7 @@ def test_words_beside_the_cursor_go_with_the_next_key_for_good(raw: int) -> None
     bench.notices.tick()
     bench.taken()
 
-    bench.notices.key_seen()
+    bench.notices.key_typed()
 
     assert bench.taken() == b"\x1b7\x1b[0;2m     \x1b[0m\x1b8"
     assert bench.notices.tick() is None
@@ -178,7 +178,7 @@ def test_on_a_full_screen_the_words_are_painted_over_again(raw: int) -> None:
     bench.notices.tick()
     assert bench.taken().startswith(b"\x1b7\x1b[6;1H")
 
-    bench.notices.key_seen()
+    bench.notices.key_typed()
     bench.notices.tick()
 
     assert b"bottom" in bench.taken()

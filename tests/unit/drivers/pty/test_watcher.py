@@ -1,4 +1,4 @@
-"""When the loop looks at the screen: as often as somebody needs it, however much is printed."""
+"""When the watcher looks at the screen: as often as callers need it, however much is printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVarTuple
 import pytest
 
 from synapse.core.override import override
-from synapse.drivers.pty import watcher as lookout_module
+from synapse.drivers.pty import watcher as watcher_module
 from synapse.drivers.pty.pump import Pump
 from synapse.drivers.pty.screen import LockedScreen
 from synapse.drivers.pty.watcher import ScreenWatcher
@@ -57,26 +57,26 @@ class SlowScreen(LockedScreen):
         return super().picture()
 
 
-class Post:
-    """A lookout with its screen and its pump; time stands still, and nobody looks without a reason."""
+class Stage:
+    """A watcher with its screen and its pump; time stands still, and nothing looks without a reason."""
 
     def __init__(self, loop: CountingLoop, terminal: int) -> None:
         self.loop = loop
         self.clock = FakeClock()
         self.screen = LockedScreen(40, 6)
         self.pump = Pump(terminal, self.screen, self.clock, person=None, on_output=lambda: None)
-        self.watch(self.screen)
+        self.use(self.screen)
 
-    def watch(self, screen: LockedScreen) -> None:
+    def use(self, screen: LockedScreen) -> None:
         self.screen = screen
         self.screen.load()
-        self.lookout = ScreenWatcher(RESTLESS, self.screen, self.pump, self.clock, lambda: False)
+        self.watcher = ScreenWatcher(RESTLESS, self.screen, self.pump, self.clock, lambda: False)
 
     def prints(self, data: bytes) -> None:
         """What the pump does when the program has printed something."""
         self.screen.feed(data)
         self.pump.last_output = self.clock.monotonic()
-        self.lookout.output_came()
+        self.watcher.output_came()
 
     async def turn(self) -> None:
         """Let the loop do what it was told until now."""
@@ -85,20 +85,20 @@ class Post:
         await done
 
     async def wait(self) -> None:
-        await asyncio.wait_for(self.lookout.next_look(None), BOUND_SECONDS)
+        await asyncio.wait_for(self.watcher.next_look(), BOUND_SECONDS)
 
 
-def on_post(scene: Callable[[Post], Coroutine[Any, Any, None]]) -> None:
+def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
     with asyncio.Runner(loop_factory=CountingLoop) as runner, a_terminal() as terminal:
         loop = runner.get_loop()
         assert isinstance(loop, CountingLoop)
 
         async def play() -> None:
-            post = Post(loop, terminal)
+            stage = Stage(loop, terminal)
             try:
-                await scene(post)
+                await scene(stage)
             finally:
-                post.lookout.close()
+                stage.watcher.close()
 
         runner.run(play())
 
@@ -116,99 +116,99 @@ def a_terminal() -> Generator[int]:
 @pytest.fixture(autouse=True)
 def nobody_looks_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only edges wake who waits here."""
-    monkeypatch.setattr(lookout_module, "_SWEEP_SECONDS", LONG_SECONDS)
-    monkeypatch.setattr(lookout_module, "_IDLE_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(watcher_module, "_SWEEP_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(watcher_module, "_IDLE_SECONDS", LONG_SECONDS)
 
 
 def test_a_flood_of_output_wakes_the_loop_once_for_each_look() -> None:
-    async def scene(post: Post) -> None:
+    async def scene(stage: Stage) -> None:
         for _ in range(100):
-            post.prints(b"a line\r\n")
-            await post.turn()
-        assert post.loop.times_told == 1
+            stage.prints(b"a line\r\n")
+            await stage.turn()
+        assert stage.loop.times_told == 1
 
-        post.lookout.look()
-        post.prints(b"one more\r\n")
-        await post.turn()
-        assert post.loop.times_told == 1, "that look is planned already"
+        stage.watcher.look()
+        stage.prints(b"one more\r\n")
+        await stage.turn()
+        assert stage.loop.times_told == 1, "that look is planned already"
 
-    on_post(scene)
+    on_stage(scene)
 
 
 def test_who_waits_sees_what_is_printed_while_a_later_look_was_planned() -> None:
-    async def scene(post: Post) -> None:
-        post.prints(b"planned for later, as nobody waits\r\n")
-        await post.turn()
-        await post.wait()
+    async def scene(stage: Stage) -> None:
+        stage.prints(b"planned for later, as nobody waits\r\n")
+        await stage.turn()
+        await stage.wait()
 
-        assert "planned for later, as nobody waits" in shown(post)
+        assert "planned for later, as nobody waits" in shown(stage)
 
-    on_post(scene)
+    on_stage(scene)
 
 
 def test_what_is_printed_after_a_look_is_told_anew() -> None:
-    async def scene(post: Post) -> None:
+    async def scene(stage: Stage) -> None:
         for word in ("one", "two", "three"):
-            post.lookout.look()
-            waiting = asyncio.ensure_future(post.wait())
-            await post.turn()
-            post.prints(word.encode() + b"\r\n")
+            stage.watcher.look()
+            waiting = asyncio.ensure_future(stage.wait())
+            await stage.turn()
+            stage.prints(word.encode() + b"\r\n")
             await waiting
-            assert word in shown(post)
+            assert word in shown(stage)
 
-    on_post(scene)
+    on_stage(scene)
 
 
 def test_what_is_printed_after_somebody_else_has_looked_is_told_anew() -> None:
-    async def scene(post: Post) -> None:
-        post.lookout.look()
-        waiting = asyncio.ensure_future(post.wait())
-        await post.turn()
-        post.prints(b"one\r\n")
-        post.lookout.look()
+    async def scene(stage: Stage) -> None:
+        stage.watcher.look()
+        waiting = asyncio.ensure_future(stage.wait())
+        await stage.turn()
+        stage.prints(b"one\r\n")
+        stage.watcher.look()
         await waiting
 
-        waiting = asyncio.ensure_future(post.wait())
-        await post.turn()
-        post.prints(b"two\r\n")
+        waiting = asyncio.ensure_future(stage.wait())
+        await stage.turn()
+        stage.prints(b"two\r\n")
         await waiting
 
-        assert "two" in shown(post)
+        assert "two" in shown(stage)
 
-    on_post(scene)
+    on_stage(scene)
 
 
 def test_a_look_that_took_long_does_not_put_off_the_next() -> None:
-    async def scene(post: Post) -> None:
-        post.watch(SlowScreen(post.clock))
-        post.prints(b"first\r\n")
-        post.lookout.look()
-        post.prints(b"second\r\n")
-        await post.wait()
+    async def scene(stage: Stage) -> None:
+        stage.use(SlowScreen(stage.clock))
+        stage.prints(b"first\r\n")
+        stage.watcher.look()
+        stage.prints(b"second\r\n")
+        await stage.wait()
 
-        assert "second" in shown(post)
+        assert "second" in shown(stage)
 
-    on_post(scene)
+    on_stage(scene)
 
 
 def test_one_look_that_was_held_up_does_not_put_off_the_next_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout_module, "_LONGEST_PAUSE", LONG_SECONDS)
+    monkeypatch.setattr(watcher_module, "_LONGEST_PAUSE", LONG_SECONDS)
 
-    async def scene(post: Post) -> None:
-        post.prints(b"first\r\n")
-        post.lookout.look()
-        post.watch(SlowScreen(post.clock))
-        post.prints(b"second\r\n")
-        post.lookout.look()
-        post.prints(b"third\r\n")
-        await post.wait()
+    async def scene(stage: Stage) -> None:
+        stage.prints(b"first\r\n")
+        stage.watcher.look()
+        stage.use(SlowScreen(stage.clock))
+        stage.prints(b"second\r\n")
+        stage.watcher.look()
+        stage.prints(b"third\r\n")
+        await stage.wait()
 
-        assert "third" in shown(post)
+        assert "third" in shown(stage)
 
-    on_post(scene)
+    on_stage(scene)
 
 
-def shown(post: Post) -> tuple[str, ...]:
-    picture = post.lookout.look().picture
+def shown(stage: Stage) -> tuple[str, ...]:
+    picture = stage.watcher.look().picture
     assert picture is not None
     return picture.lines

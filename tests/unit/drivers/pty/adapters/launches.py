@@ -1,4 +1,4 @@
-"""The surroundings of a launch, as the tests of adapters need them."""
+"""A launch of a CLI, as the tests of adapters need it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synapse.drivers.pty.adapters.adapter import LaunchContext
 BOUND = 10.0
 
 
-def around(folder: Path, env: dict[str, str] | None = None, command: str = "true") -> LaunchContext:
+def launch_in(folder: Path, env: dict[str, str] | None = None, command: str = "true") -> LaunchContext:
     return LaunchContext(
         folder=folder / "launch",
         url="http://127.0.0.1:8100/signals",

@@ -58,14 +58,14 @@ class FakeProgram:
         return [word for _, word in self.written]
 
 
-class FakeStation:
+class FakeContext:
     """Shows the program as it is before or after Enter; time goes on whenever somebody waits."""
 
     def __init__(self, program: FakeProgram, profile: Profile, before: Picture) -> None:
         self.program = program
         self.profile = profile
-        self.heard = SignalBuffer()
-        self.lookout = self
+        self.signals = SignalBuffer()
+        self.watcher = self
         self.recheck: Callable[[], None] = lambda: None
         self.before = self.after = before
         self.begun_at = 0
@@ -77,26 +77,26 @@ class FakeStation:
         is_entered = "\r" in self.program.words[self.begun_at :]
         return look_at(self.after if is_entered else self.before)
 
-    async def next_look(self, _deadline: float | None) -> None:
+    async def next_look(self, *_deadlines: float | None) -> None:
         self.program.now += STEP
 
 
-def a_typist(
+def a_submitter(
     program: FakeProgram, profile: Profile | None = None, before: Picture = PROMPT
-) -> tuple[KeySubmitter, FakeStation]:
-    station = FakeStation(program, profile or line_profile(), before)
-    # The typist needs no more of one than this.
-    return KeySubmitter(cast("PtyContext", cast("Any", station))), station
+) -> tuple[KeySubmitter, FakeContext]:
+    context = FakeContext(program, profile or line_profile(), before)
+    # The submitter needs no more of one than this.
+    return KeySubmitter(cast("PtyContext", cast("Any", context))), context
 
 
-async def deliver(typist: KeySubmitter, station: FakeStation, *, is_taken: bool) -> list[TurnEvent]:
+async def deliver(submitter: KeySubmitter, context: FakeContext, *, is_taken: bool) -> list[TurnEvent]:
     """Type a message until there is proof, or doubt that nobody waits to end."""
-    station.after = SUBMITTED if is_taken else station.before
-    station.begun_at = len(station.program.words)
+    context.after = SUBMITTED if is_taken else context.before
+    context.begun_at = len(context.program.words)
 
     async with asyncio.timeout(10):
         events: list[TurnEvent] = []
-        typing = typist.deliver(Delivery(TEXT, station.profile))
+        typing = submitter.deliver(Delivery(TEXT, context.profile))
         async for event in typing:
             events.append(event)
             if isinstance(event, DeliveryUncertain):
@@ -114,28 +114,28 @@ async def test_a_line_that_was_never_proven_is_dropped_before_the_next(
     has_line_editor: bool, cleared: list[str]
 ) -> None:
     program = FakeProgram(has_line_editor)
-    typist, station = a_typist(program)
+    submitter, context = a_submitter(program)
 
-    assert [type(event) for event in await deliver(typist, station, is_taken=False)] == [Typing, DeliveryUncertain]
+    assert [type(event) for event in await deliver(submitter, context, is_taken=False)] == [Typing, DeliveryUncertain]
     assert program.words == [TEXT, "\r"]
-    assert [type(event) for event in await deliver(typist, station, is_taken=True)] == [Typing, Submitted]
+    assert [type(event) for event in await deliver(submitter, context, is_taken=True)] == [Typing, Submitted]
     assert program.words[2:] == [*cleared, TEXT, "\r"]
 
 
 async def test_what_was_proven_leaves_nothing_to_drop() -> None:
     program = FakeProgram()
-    typist, station = a_typist(program)
+    submitter, context = a_submitter(program)
     for _ in range(2):
-        await deliver(typist, station, is_taken=True)
+        await deliver(submitter, context, is_taken=True)
 
     assert program.words == [TEXT, "\r"] * 2
 
 
 async def test_what_stands_in_a_full_screen_prompt_is_not_cleared_unseen() -> None:
     program = FakeProgram()
-    typist, station = a_typist(program, page_profile(), page())
+    submitter, context = a_submitter(program, page_profile(), page())
     for _ in range(2):
-        await deliver(typist, station, is_taken=False)
+        await deliver(submitter, context, is_taken=False)
 
     assert "drop" not in program.words
     assert CLEAR not in program.words
@@ -144,9 +144,9 @@ async def test_what_stands_in_a_full_screen_prompt_is_not_cleared_unseen() -> No
 
 async def test_the_time_of_a_program_that_reads_slowly_begins_when_it_has_read() -> None:
     program = FakeProgram(read_at=0.75)
-    typist, station = a_typist(program)
-    await deliver(typist, station, is_taken=False)
+    submitter, context = a_submitter(program)
+    await deliver(submitter, context, is_taken=False)
 
     (_, text), (entered_at, enter) = program.written
     assert (text, enter) == (TEXT, "\r")
-    assert entered_at == 0.75 + station.profile.times.echo
+    assert entered_at == 0.75 + context.profile.times.echo

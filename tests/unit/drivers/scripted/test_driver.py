@@ -263,7 +263,7 @@ async def test_a_follow_up_with_nothing_behind_the_question_is_matched_like_a_ne
 
 
 async def test_the_oldest_open_question_is_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scripted, "MOST_OPEN_QUESTIONS", 2)
+    monkeypatch.setattr(scripted, "MAX_OPEN_QUESTIONS", 2)
     driver = agent(default('{ ask = "?" }', '{ answer = "behind" }'))
     for number in range(3):
         await play(driver, turn(task_id=f"t-{number}"))

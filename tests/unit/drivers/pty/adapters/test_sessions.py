@@ -13,11 +13,11 @@ import pytest
 from synapse.drivers.pty.adapters.adapter import Adapter, LaunchContext
 from synapse.drivers.pty.adapters.copilot import CopilotSignals
 from synapse.drivers.pty.adapters.gemini import GeminiSignals
-from synapse.drivers.pty.adapters.transcript import can_tell
+from synapse.drivers.pty.adapters.transcript import shows_open_files
 from synapse.terminal.evidence import Source
 from synapse.terminal.signals.report import SignalKind, SignalReport
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 from tests.unit.terminal.signals.recordings import recorded
 
 ADAPTERS: list[Callable[[LaunchContext], Adapter]] = [GeminiSignals, CopilotSignals]
@@ -35,11 +35,11 @@ def command(tmp_path: Path) -> str:
 def test_a_new_conversation_gets_our_name(
     tmp_path: Path, command: str, adapter: Callable[[LaunchContext], Adapter]
 ) -> None:
-    surroundings = around(tmp_path, command=command)
+    launch = launch_in(tmp_path, command=command)
 
     for _ in range(2):
-        prepared = adapter(surroundings).prepare(("-m", "x"))
-        assert prepared.arguments == ("--session-id", surroundings.new_session, "-m", "x")
+        prepared = adapter(launch).prepare(("-m", "x"))
+        assert prepared.arguments == ("--session-id", launch.new_session, "-m", "x")
 
     assert (tmp_path / "asked").read_text(encoding="utf-8") == "asked\n"
 
@@ -48,7 +48,7 @@ def test_a_new_conversation_gets_our_name(
 async def test_a_name_that_the_person_chose_is_kept_and_used(
     tmp_path: Path, command: str, arguments: tuple[str, ...]
 ) -> None:
-    signals, listener = CopilotSignals(around(tmp_path, command=command)), KeepingListener()
+    signals, listener = CopilotSignals(launch_in(tmp_path, command=command)), KeepingListener()
     assert signals.prepare(arguments).arguments == arguments
     events = tmp_path / ".copilot" / "session-state" / "theirs" / "events.jsonl"
 
@@ -79,7 +79,7 @@ def test_an_old_conversation_and_an_old_version_get_no_name(
 ) -> None:
     chosen = command if program == "cli" else program
 
-    assert adapter(around(tmp_path, command=chosen)).prepare((argument,)).arguments == (argument,)
+    assert adapter(launch_in(tmp_path, command=chosen)).prepare((argument,)).arguments == (argument,)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ async def test_another_session_that_holds_our_message_is_not_read(
     lines = [json.dumps(line) for line in recorded(*recording.split("/"))]
     header = next(line for line in lines if "[A2A:" in line).partition("[A2A:")[2].partition("]")[0]
 
-    signals, listener = adapter(around(tmp_path)), KeepingListener()
+    signals, listener = adapter(launch_in(tmp_path)), KeepingListener()
     signals.prepare(("--session-id", "0f8b4c1e-own") if named else ("--resume",))
     signals.start(listener, 0)
     listener.is_ready, listener.last_typed = True, f"[A2A:{header}] hello\nthere"
@@ -112,14 +112,14 @@ def copilot_turn(number: int) -> list[str]:
     return [json.dumps({"type": "user.message", "timestamp": "2026-11-15T11:00:00.000Z", "data": data})]
 
 
-@pytest.mark.skipif(not can_tell(), reason="this system does not show open files")
+@pytest.mark.skipif(not shows_open_files(), reason="this system does not show open files")
 async def test_copilots_session_is_the_one_that_it_holds_open(tmp_path: Path) -> None:
     sessions = tmp_path / ".copilot" / "session-state"
     for number in (1, 2):
         write(sessions / str(number) / "events.jsonl", copilot_turn(number))
 
     async def story() -> list[str]:
-        signals, listener = CopilotSignals(around(tmp_path)), KeepingListener()
+        signals, listener = CopilotSignals(launch_in(tmp_path)), KeepingListener()
         signals.prepare(("--resume",))
         signals.start(listener, os.getpid())
         for number in (1, 2, 1):
@@ -142,7 +142,7 @@ class ResumedGemini:
         self.chats.mkdir(parents=True)
         for session in ("first-session", "second-session"):
             self.add(session, {"sessionId": session, "projectHash": self.project})
-        self.signals, self.listener = GeminiSignals(around(folder)), KeepingListener()
+        self.signals, self.listener = GeminiSignals(launch_in(folder)), KeepingListener()
         self.signals.prepare(("--resume",))
         self.signals.start(self.listener, 0)
 
@@ -185,7 +185,7 @@ async def test_of_two_sessions_that_are_resumed_at_once_none_is_geminis(tmp_path
     listener = gemini.listener
 
     assert listener.reports == []
-    assert "several sessions were opened" in listener.lacking[Source.TRANSCRIPT]
+    assert "several sessions were opened" in listener.missing[Source.TRANSCRIPT]
 
 
 async def test_a_session_of_another_folder_is_not_geminis(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from synapse.drivers.pty.adapters.opencode import OpenCodeSignals
 from synapse.terminal.signals.report import TextSoFar
 from tests.unit.drivers.pty.adapters.fake_app_server import THREAD, FakeAppServer
 from tests.unit.drivers.pty.adapters.fake_opencode import FakeOpenCode
+from tests.unit.drivers.pty.adapters.launches import launch_in, until
 from tests.unit.drivers.pty.adapters.listeners import KeepingListener
-from tests.unit.drivers.pty.adapters.surroundings import around, until
 
 
 def is_there(_socket: Path) -> bool:
@@ -23,7 +23,7 @@ def is_there(_socket: Path) -> bool:
 async def test_opencodes_deltas_reach_the_listener(tmp_path: Path) -> None:
     server, listener = FakeOpenCode(), KeepingListener()
 
-    signals = OpenCodeSignals(around(tmp_path))
+    signals = OpenCodeSignals(launch_in(tmp_path))
     await server.open(int(signals.prepare(()).arguments[-1]))
     signals.start(listener, 0)
     try:

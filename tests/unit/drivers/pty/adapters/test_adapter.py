@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from synapse.drivers.pty.adapters.adapter import knows_flag
-from tests.unit.drivers.pty.adapters.surroundings import around
+from tests.unit.drivers.pty.adapters.launches import launch_in
 
 
 def program(folder: Path, script: str) -> str:
@@ -18,30 +18,30 @@ def program(folder: Path, script: str) -> str:
 
 
 def test_a_new_version_is_asked_again(tmp_path: Path) -> None:
-    surroundings = around(tmp_path, command=program(tmp_path, "#!/bin/sh\necho nothing\n"))
-    assert not knows_flag("--new", surroundings)
+    launch = launch_in(tmp_path, command=program(tmp_path, "#!/bin/sh\necho nothing\n"))
+    assert not knows_flag("--new", launch)
 
     program(tmp_path, "#!/bin/sh\necho 'it has --new'\n")
 
-    assert knows_flag("--new", surroundings)
+    assert knows_flag("--new", launch)
 
 
 @pytest.mark.parametrize("remembered", ["no JSON", "[]"])
 def test_a_memory_that_cannot_be_read_is_no_memory(tmp_path: Path, remembered: str) -> None:
-    surroundings = around(tmp_path, command=program(tmp_path, "#!/bin/sh\necho --new\n"))
-    surroundings.flags_file.write_text(remembered, encoding="utf-8")
+    launch = launch_in(tmp_path, command=program(tmp_path, "#!/bin/sh\necho --new\n"))
+    launch.flags_file.write_text(remembered, encoding="utf-8")
 
-    assert knows_flag("--new", surroundings)
+    assert knows_flag("--new", launch)
 
 
 def test_a_memory_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
-    surroundings = around(tmp_path, command=program(tmp_path, "#!/bin/sh\necho --new\n"))
-    surroundings.flags_file.mkdir()
+    launch = launch_in(tmp_path, command=program(tmp_path, "#!/bin/sh\necho --new\n"))
+    launch.flags_file.mkdir()
 
-    assert knows_flag("--new", surroundings)
+    assert knows_flag("--new", launch)
 
 
 def test_a_program_that_cannot_be_run_knows_no_flag(tmp_path: Path) -> None:
     command = program(tmp_path, "#!/no/such/interpreter\n")
 
-    assert not knows_flag("--new", around(tmp_path, command=command))
+    assert not knows_flag("--new", launch_in(tmp_path, command=command))
