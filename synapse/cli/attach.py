@@ -44,7 +44,7 @@ def run_attach(arguments: list[str]) -> int:
     from synapse.attach.client import AttachOptions, attach
     from synapse.attach.person import PersonTerminal
 
-    wishes = AttachOptions(types=not options.read_only, take=options.adopt, detach_key=control_key(settings.detach_key))
+    wishes = AttachOptions(types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key))
     ended = attach(entry.socket, wishes, PersonTerminal())
     print_notice(f"[{short_name(entry)}] {ended.why}")
     if ended.lost:
