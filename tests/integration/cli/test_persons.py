@@ -367,7 +367,7 @@ def test_a_gateway_is_opened_only_at_a_terminal_where_one_is_demanded(strict: Ho
     said = strict.without_terminal("./typed", *words, "--config", "no-such-file")
 
     assert "code=7" in said, said
-    assert "a gateway is opened by a person" in said
+    assert "only a person may start a gateway" in said
     assert "it has no terminal" in said
 
 

@@ -196,7 +196,7 @@ def test_who_stops_an_agent_is_told_what_still_waits_for_it(here: Session) -> No
 
     ended = here.run("stop", "ada")
 
-    assert ended.err == "ada has ended; 1 message waits for its next start  (synapse queue)\n"
+    assert ended.err == "ada stopped; 1 message queued for its next start  (synapse queue)\n"
 
 
 def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> None:

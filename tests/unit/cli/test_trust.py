@@ -35,8 +35,8 @@ def test_a_folder_is_trusted_as_it_is_and_says_what_that_means(synapse: Cli, pro
     assert ran.code == 0
     assert "profiles/calc.toml       runs: LANG=C no-such-program -l -q\n" in ran.out
     assert "config.toml              sets queue_limit = 2\n" in ran.out
-    assert "ignored: home\n" in ran.err
-    assert f"{project} is trusted as it is now" in ran.err
+    assert "a project may not set them: home\n" in ran.err
+    assert f"Trusted {project} as it is now." in ran.err
     assert states(synapse) == {str(project): "trusted"}
 
 
@@ -49,7 +49,7 @@ def test_the_answer_for_machines_has_the_hash_and_the_files(synapse: Cli, projec
 
 
 def test_the_list_tells_what_has_changed_and_what_is_gone(synapse: Cli, project: Path, home: Path) -> None:
-    assert "no folder was decided about" in synapse("trust", "--list").err
+    assert "There are no decisions yet." in synapse("trust", "--list").err
     synapse("trust")
 
     (project / ".synapse" / "config.toml").write_text("queue_limit = 3\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def test_there_must_be_something_to_trust(synapse: Cli, home: Path) -> None:
     ran = synapse("trust", str(home / "plain"))
 
     assert ran.code == 3
-    assert "has a .synapse/ of yours" in ran.err
+    assert "has a .synapse/ that you own" in ran.err
 
 
 def test_a_link_in_the_project_is_refused_by_its_name(synapse: Cli, project: Path) -> None:
@@ -114,7 +114,10 @@ def test_an_agent_may_look_but_not_decide(
     for words in (["trust"], ["trust", "--revoke"]):
         ran = synapse(*words)
         assert ran.code == 7
-        assert "decided by a person, and this command is not a person's: it belongs to the agent" in ran.err
+        assert (
+            "only a person may decide which folders are trusted, and this command is not a person's: it belongs to the agent"
+            in ran.err
+        )
     assert synapse("trust", "--list").code == 0
 
 
@@ -207,7 +210,7 @@ def test_doctor_shows_the_project(synapse: Cli, project: Path) -> None:
         findings = synapse("doctor", "--json").json["findings"]
         return [f"{one['level']} {one['text']} → {one['advice']}" for one in findings if one["subject"] == "project"]
 
-    refused = f"note {project}/.synapse/config.toml: no project may set home → set it in your own settings"
+    refused = f"note {project}/.synapse/config.toml: a project may not set home → set it in your own settings"
     assert found() == [f"note {project}/.synapse is ignored: not trusted → synapse trust {project}", refused]
     synapse("trust")
     assert found() == [f"ok {project}/.synapse is trusted → ", refused]
