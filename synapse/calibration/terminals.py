@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
-from synapse.config.settings import USUAL_SIZE, TerminalSize
+from synapse.config.settings import DEFAULT_SIZE, TerminalSize
 from synapse.core.override import override
 from synapse.core.types import Clock
 from synapse.terminal.theme import Theme, theme_in
@@ -44,7 +44,7 @@ class TerminalKind:
     """One kind of terminal; without anything said, the one that an agent in the background gets."""
 
     variables: Mapping[str, str] = field(default_factory=lambda: {"TERM": _TERM})
-    size: TerminalSize = USUAL_SIZE
+    size: TerminalSize = DEFAULT_SIZE
     theme: Theme = Theme.DARK
 
     @property
@@ -103,7 +103,7 @@ def own_terminal(environ: Mapping[str, str], clock: Clock) -> TerminalKind:
     variables = {"TERM": _TERM, **{name: value for name in _VARIABLES if (value := environ.get(name))}}
     return TerminalKind(
         variables=variables,
-        size=TerminalSize(size.columns, size.lines) if size.columns and size.lines else USUAL_SIZE,
+        size=TerminalSize(size.columns, size.lines) if size.columns and size.lines else DEFAULT_SIZE,
         # Where nothing is known to be understood, a query would be shown as letters.
         theme=Theme.NONE if variables["TERM"] == "dumb" else theme_in(_asked(_STDIN, sink, clock)),
     )

@@ -28,7 +28,7 @@ from synapse.config.settings import (
     profile_names,
     project_of,
 )
-from synapse.config.trust import Decision, Trust, TrustBook, read_project
+from synapse.config.trust import Decision, Trust, TrustStore, read_project
 from synapse.core.errors import InvalidRequest, NotFound, PersonRequired, UnknownProfile
 
 EXAMPLES = """
@@ -52,7 +52,7 @@ def run_trust(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     # Loads only the home: the settings of a project that was trusted by mistake may be invalid.
     home = load_home(os.environ, current_folder())
-    book = TrustBook(home)
+    book = TrustStore(home)
     if options.list:
         if options.folder:
             parser.refuse(options.folder)
@@ -86,7 +86,7 @@ def settings_here(
     own = profile_names([source for source in settings.profile_sources if isinstance(source, Path)])
     profile = "" if profile in own else profile
     if asks and not project.is_trusted and project.matters(profile, uses) and _may_ask(project):
-        TrustBook(settings.home).decide(project.project, SystemClock().now(), trusted=_ask(project))
+        TrustStore(settings.home).decide(project.project, SystemClock().now(), trusted=_ask(project))
         settings = load()
         project = settings.project or project
     if note := project.note(profile, uses):
@@ -177,7 +177,7 @@ def _project_at(folder: str, home: Path) -> ProjectSettings:
     return project
 
 
-def _trust(project: ProjectSettings, book: TrustBook, *, as_json: bool) -> int:
+def _trust(project: ProjectSettings, book: TrustStore, *, as_json: bool) -> int:
     if project.project.problem:
         raise InvalidRequest(
             f"{project.project.folder} cannot be trusted: {project.project.problem}",
@@ -197,7 +197,7 @@ def _trust(project: ProjectSettings, book: TrustBook, *, as_json: bool) -> int:
     return DONE
 
 
-def _revoke(book: TrustBook, folder: str, *, as_json: bool) -> int:
+def _revoke(book: TrustStore, folder: str, *, as_json: bool) -> int:
     # A project that no longer exists can be revoked too, by its path.
     wanted = Path(folder or current_folder()).resolve()
     known = {decision.folder for decision in book.decisions()}

@@ -307,7 +307,7 @@ def test_a_state_folder_in_the_project_is_refused(victim: Victim, verb: list[str
     refused = victim.run(*verb, SYNAPSE_HOME=str(victim.clone / "state"))
 
     assert refused.code == 2, refused
-    assert "lies in the project" in refused.err
+    assert "is inside the project" in refused.err
     assert not (victim.clone / "state").exists()
 
 

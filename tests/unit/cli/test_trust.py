@@ -99,9 +99,9 @@ def test_a_link_in_the_project_is_refused_by_its_name(synapse: Cli, project: Pat
     ran = synapse("trust")
 
     assert ran.code == 2
-    assert f"{project}/.synapse/profiles/x.toml is no plain file" in ran.err
+    assert f"{project}/.synapse/profiles/x.toml is not a plain file" in ran.err
     assert states(synapse) == {}
-    assert f"{project}/.synapse is ignored: {project}/.synapse/profiles/x.toml is no plain file" in synapse("calc").err
+    assert f"{project}/.synapse is ignored: {project}/.synapse/profiles/x.toml is not a plain file" in synapse("calc").err
 
 
 def test_an_agent_may_look_but_not_decide(
@@ -115,9 +115,9 @@ def test_an_agent_may_look_but_not_decide(
         ran = synapse(*words)
         assert ran.code == 7
         assert (
-            "only a person may decide which folders are trusted, and this command is not a person's: it belongs to the agent"
-            in ran.err
-        )
+            "only a person may decide which folders are trusted, and this command is not a person's: "
+            "it belongs to the agent"
+        ) in ran.err
     assert synapse("trust", "--list").code == 0
 
 
@@ -145,7 +145,7 @@ def test_a_profile_of_an_untrusted_project_is_not_used_and_says_what_to_do(synap
     assert ran.err.count("synapse trust") == 1
     assert ran.err == (
         f"Error: the profile 'calc' is not used: {project}/.synapse is ignored, because you have not trusted it; "
-        f"look at it, then: synapse trust {project}\n"
+        f"review it, then: synapse trust {project}\n"
     )
     synapse("trust")
     assert "'no-such-program' is not installed" in synapse("calc").err
@@ -192,7 +192,7 @@ def test_config_shows_the_project_and_what_is_ignored(synapse: Cli, project: Pat
     synapse("trust")
     ran = synapse("config")
     assert f"project: {project} (trusted)" in ran.out
-    assert f"Warning: {project}/.synapse/config.toml: ignored, because only you may set it" in ran.err
+    assert f"Warning: {project}/.synapse/config.toml: ignored, because a project may not set it" in ran.err
     told = synapse("config", "--json").json
     assert told["queue_limit"] == {"value": 2, "source": f"project file {project}/.synapse/config.toml"}
     assert told["project"] == {
@@ -215,7 +215,7 @@ def test_doctor_shows_the_project(synapse: Cli, project: Path) -> None:
     synapse("trust")
     assert found() == [f"ok {project}/.synapse is trusted → ", refused]
     (project / ".synapse" / "link").symlink_to("config.toml")
-    assert "is no plain file" in found()[0]
+    assert "is not a plain file" in found()[0]
 
 
 def test_doctor_tells_of_search_paths_that_mean_the_current_folder(
