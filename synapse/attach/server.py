@@ -34,6 +34,10 @@ _PLAIN: Final = (
 _DRAIN_SECONDS: Final = 0.05
 """How often to look whether a program has read what was written."""
 _ROOM_SECONDS: Final = 2.0
+_ESCAPE_SECONDS: Final = 0.05
+"""A sequence that is cut comes whole within this time, or it was the Escape key."""
+MOST_WAITING: Final = 256 * 1024
+"""A viewer that is further behind than this gets a fresh picture instead of what it has missed."""
 
 
 class WatchedTerminal(Protocol):
@@ -222,10 +226,6 @@ class AttachServer:
             self._watch(other)
 
 
-_ESCAPE_SECONDS: Final = 0.05
-"""A sequence that is cut comes whole within this time, or it was the Escape key."""
-
-
 class Keyboard:
     """Passes a viewer's keys on, without the answers of their terminal."""
 
@@ -252,10 +252,6 @@ class Keyboard:
         data = b"".join(key.raw for key in keys if key.kind is not Kind.REPORT)
         if data:
             self._pass_on(data)
-
-
-MOST_WAITING: Final = 256 * 1024
-"""A viewer that is further behind than this gets a fresh picture instead of what it has missed."""
 
 
 class Viewer:

@@ -40,7 +40,15 @@ from synapse.cli.views import (
     status_of,
 )
 from synapse.client.fan_out import HostReply, ask_all, current_task
-from synapse.client.hosts import AGENT_VARIABLE, ask, find_agent, open_gateways, open_registry, stands_still, standstill
+from synapse.client.hosts import (
+    AGENT_VARIABLE,
+    ask,
+    find_agent,
+    is_suspended,
+    open_gateways,
+    open_registry,
+    suspended_hint,
+)
 from synapse.core.address import is_marked, short_name
 from synapse.core.agent import WAITING, AgentEntry
 from synapse.core.errors import AgentNotFound, AmbiguousTask, ConnectionForbidden, SynapseError, TaskNotFound
@@ -278,8 +286,8 @@ def _show_task(entry: AgentEntry, task: dict[str, Any], *, as_json: bool) -> Non
     where = f"at {short_name(entry)}" + ("" if entry.pid else " (not running)")
     print_result(f"task {task.get('id')}  {status_of(task)}  {where}, from {sender_of(task)}")
     print_result(f"  message  {plain(message_of(task))[:500]}")
-    if stands_still(entry):
-        print_result(f"  ! {short_name(entry)} does not respond: {standstill(entry)}")
+    if is_suspended(entry):
+        print_result(f"  ! {short_name(entry)} does not respond: {suspended_hint(entry)}")
     for line in receipt_lines(task):
         print_result(f"  {plain(line)}")
     _show_held(held, entry)
@@ -307,7 +315,7 @@ def _show_held(held: dict[str, Any], entry: AgentEntry) -> None:
 
 def _held_with(entry: AgentEntry, task: dict[str, Any]) -> dict[str, Any]:
     """Returns why a queued task is held, or an empty object if it is not, or its host does not answer."""
-    if receipt_of(task) != QUEUED or status_of(task) in FINISHED or not entry.pid or stands_still(entry):
+    if receipt_of(task) != QUEUED or status_of(task) in FINISHED or not entry.pid or is_suspended(entry):
         return {}
     try:
         return held_in(ask(entry, "GET", "/status"))

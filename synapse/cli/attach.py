@@ -6,7 +6,7 @@ from synapse.cli.exit_codes import NOT_RESPONDING
 from synapse.cli.output import print_notice
 from synapse.cli.parser import VerbParser
 from synapse.cli.trust import settings_here
-from synapse.client.hosts import find_agent, not_responding, open_registry, stands_still
+from synapse.client.hosts import find_agent, is_suspended, not_responding, open_registry
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
@@ -39,7 +39,7 @@ def run_attach(arguments: list[str]) -> int:
         )
     if not entry.socket:
         raise UnsupportedOperation(f"{entry.agent_id} has no Unix socket, so it cannot be attached to")
-    if stands_still(entry):
+    if is_suspended(entry):
         raise not_responding(entry)
     from synapse.attach.client import AttachOptions, attach
     from synapse.attach.person import PersonTerminal

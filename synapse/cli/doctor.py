@@ -29,7 +29,7 @@ from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import plain, table
 from synapse.client.fan_out import HostReply, ask_all
-from synapse.client.hosts import stands_still, standstill
+from synapse.client.hosts import is_suspended, suspended_hint
 from synapse.config import process
 from synapse.config.paths import USER_FILE, user_folder
 from synapse.config.settings import (
@@ -396,8 +396,8 @@ def _unanswered(reply: HostReply, error: SynapseError) -> Finding:
     advice = f"synapse stop {reply.entry.agent_id} --force"
     if isinstance(error, ConnectionForbidden):
         advice = error.hint
-    elif stands_still(reply.entry):
-        advice = standstill(reply.entry)
+    elif is_suspended(reply.entry):
+        advice = suspended_hint(reply.entry)
     return Finding(PROBLEM, short_name(reply.entry), str(error), advice)
 
 

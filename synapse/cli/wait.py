@@ -44,12 +44,12 @@ from synapse.client.hosts import (
     address_of,
     ask,
     current_folder,
+    is_suspended,
     not_responding,
     own_agent,
     post_message,
     refusal_of,
-    stands_still,
-    standstill,
+    suspended_hint,
 )
 from synapse.client.http import Answer, NoAnswer
 from synapse.config.process import SystemClock
@@ -201,8 +201,8 @@ class ProgressPrinter:
             state = ask(entry, "GET", "/status", timeout=STATUS_SECONDS)
         except SynapseError:
             # TaskWatch notices a host that is gone; one that is suspended may continue.
-            if stands_still(entry):
-                self._print_once(f"{self._name} does not respond: {standstill(entry)}")
+            if is_suspended(entry):
+                self._print_once(f"{self._name} does not respond: {suspended_hint(entry)}")
             return
         question = question_in(state)
         if question:

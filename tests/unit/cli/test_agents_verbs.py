@@ -503,5 +503,5 @@ def test_an_agent_that_has_logged_nothing_says_so(synapse: Cli, home: Path) -> N
 def test_an_agent_that_has_ended_is_told_from_one_that_never_was(synapse: Cli, home: Path, target: str) -> None:
     log_of(home, "synapse-codex-8120")
 
-    assert f"it has ended  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
+    assert f"it has stopped  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
     assert "it has ended" not in synapse("send", "codex-8121", "hi").err

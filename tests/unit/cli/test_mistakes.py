@@ -123,7 +123,7 @@ def test_whoever_takes_the_gateway_for_an_agent_is_told_its_verbs(
     ran = synapse(*arguments)
 
     assert ran.code == 3
-    assert "a gateway is no agent" in ran.err
+    assert "a gateway is not an agent" in ran.err
     assert "`synapse stop gateway`" in ran.err
 
 

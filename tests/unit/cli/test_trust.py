@@ -101,7 +101,9 @@ def test_a_link_in_the_project_is_refused_by_its_name(synapse: Cli, project: Pat
     assert ran.code == 2
     assert f"{project}/.synapse/profiles/x.toml is not a plain file" in ran.err
     assert states(synapse) == {}
-    assert f"{project}/.synapse is ignored: {project}/.synapse/profiles/x.toml is not a plain file" in synapse("calc").err
+    assert (
+        f"{project}/.synapse is ignored: {project}/.synapse/profiles/x.toml is not a plain file" in synapse("calc").err
+    )
 
 
 def test_an_agent_may_look_but_not_decide(
