@@ -33,6 +33,10 @@ _TOO_SLOW: Final = -1
 _PROCESSES: Final = Path("/proc")
 # PYTHONPATH: our own commands must find the same Synapse that runs this one.
 _KEPT: Final = ("PATH", "PYTHONPATH", "TZ")
+RECIPES: Final = Path(__file__).parent / "recipes"
+KEY: Final = "no-key-" + "0" * 32
+_KEY_END: Final = 20
+"""How many characters of a key Claude Code remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +152,6 @@ class Workbench:
         named = {path.relative_to(self.home).as_posix(): path for path in files}
         watched = {name: path for name, path in named.items() if self.recipe.is_watched(name)}
         return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(watched.items())}
-
-
-RECIPES: Final = Path(__file__).parent / "recipes"
-KEY: Final = "no-key-" + "0" * 32
-_KEY_END: Final = 20
-"""How many characters of a key Claude Code remembers."""
 
 
 class WhenLimited(StrEnum):

@@ -17,6 +17,10 @@ MARKER: Final = re.compile(r"calibrate:([a-z-]+):(\d+)")
 COLOURS: Final = ("Blue", "Red")
 ASKED: Final = "Which colour?"
 MADE_BY_TOOL: Final = "made-by-calibrate.txt"
+Scene = tuple[Act, ...]
+"""The acts of one turn: the first for the prompt, the next for each tool result; the last one stays."""
+Body = Mapping[str, Any]
+_TAKES_WORDS: Final = ("shell", "local_shell")
 
 
 class Use(StrEnum):
@@ -63,8 +67,6 @@ class Refuse:
 
 
 Act = Say | Hold | CallTool | Refuse
-Scene = tuple[Act, ...]
-"""The acts of one turn: the first for the prompt, the next for each tool result; the last one stays."""
 
 
 def act_for(scenes: Mapping[str, Scene], scene: str, results: int) -> Act:
@@ -110,9 +112,6 @@ SCENES: Final[Mapping[str, Scene]] = {
     "api-error": (Refuse(400, "calibration refuses this request"),),
     "rate-limit": (Refuse(429, "calibration says: too many requests", retry_after=3600),),
 }
-
-
-Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +174,6 @@ _NAMES: Final[Mapping[Use, tuple[str, ...]]] = {
     Use.SHELL: ("Bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command", "bash"),
     Use.ASK: ("AskUserQuestion", "ask_user", "question", "request_user_input"),
 }
-_TAKES_WORDS: Final = ("shell", "local_shell")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ TAKEN_SECONDS: Final = 25.0
 ANSWER_SECONDS: Final = 25.0
 _TICK_SECONDS: Final = 0.05
 _SHOWN: Final = 60
+FINISHED = ("completed", "failed", "canceled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +172,6 @@ def reason(seen: Seen) -> str:
 
 def size(text: str) -> str:
     return f"{len(text.encode())} bytes"
-
-
-FINISHED = ("completed", "failed", "canceled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,21 @@ from synapse.calibration.scripted_model import (
     texts_of,
 )
 
+_ANTHROPIC_USAGE = {"input_tokens": 10, "output_tokens": 5}
+_ERRORS = {400: "invalid_request_error", 429: "rate_limit_error", 500: "api_error"}
+_CHAT_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+_DONE = b"data: [DONE]\n\n"
+_GEMINI_USAGE = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+_STATUSES = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
+_DETAILS = "type.googleapis.com/google.rpc"
+_RESPONSES_USAGE = {
+    "input_tokens": 10,
+    "output_tokens": 5,
+    "total_tokens": 15,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 0},
+}
+
 
 class Wire(Protocol):
     """One vendor's API. `number` makes the ids of an answer unique."""
@@ -54,10 +69,6 @@ def server_event(data: dict[str, Any], name: str = "") -> bytes:
     """One server-sent event."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(data)}\n\n".encode()
-
-
-_ANTHROPIC_USAGE = {"input_tokens": 10, "output_tokens": 5}
-_ERRORS = {400: "invalid_request_error", 429: "rate_limit_error", 500: "api_error"}
 
 
 class Anthropic:
@@ -133,10 +144,6 @@ def _event(name: str, **fields: Any) -> bytes:
     return server_event({"type": name, **fields}, name)
 
 
-_CHAT_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-_DONE = b"data: [DONE]\n\n"
-
-
 class Chat:
     """Implements Wire for `POST /v1/chat/completions`."""
 
@@ -191,11 +198,6 @@ def _chunk(asked: ModelRequest, number: int, delta: dict[str, Any], reason: str 
 
 def _last(asked: ModelRequest, number: int, reason: str) -> bytes:
     return _chunk(asked, number, {}, reason, usage=_CHAT_USAGE)
-
-
-_GEMINI_USAGE = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
-_STATUSES = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
-_DETAILS = "type.googleapis.com/google.rpc"
 
 
 class Gemini:
@@ -255,15 +257,6 @@ def _content(part: dict[str, Any], reason: str = "") -> dict[str, Any]:
     if reason:
         candidate["finishReason"] = reason
     return {"candidates": [candidate], "usageMetadata": _GEMINI_USAGE, "modelVersion": "scripted"}
-
-
-_RESPONSES_USAGE = {
-    "input_tokens": 10,
-    "output_tokens": 5,
-    "total_tokens": 15,
-    "input_tokens_details": {"cached_tokens": 0},
-    "output_tokens_details": {"reasoning_tokens": 0},
-}
 
 
 class Responses:

@@ -238,7 +238,7 @@ def _hint_for(target: str, registry: FileRegistry) -> str:
 
 
 def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, registry: FileRegistry) -> Answer:
-    """Sends a message; repeats it once if the connection broke but the host is alive: the message id makes that safe."""
+    """Sends a message; repeats it once if the connection broke but the host lives: the message id makes that safe."""
     try:
         return exchange(entry, "POST", path, body, timeout=timeout)
     except NoAnswer as silence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from synapse.attach.server import MOST_WAITING, Viewer
+from synapse.attach.server import MAX_BUFFERED_BYTES, Viewer
 
 
 def test_bytes_come_out_as_they_came_in() -> None:
@@ -37,7 +37,7 @@ def test_bytes_from_another_thread_wake_the_loop() -> None:
 def test_a_viewer_that_falls_behind_keeps_nothing_until_it_begins_anew() -> None:
     async def story() -> None:
         viewer = Viewer()
-        viewer.receive(b"x" * MOST_WAITING)
+        viewer.receive(b"x" * MAX_BUFFERED_BYTES)
         viewer.receive(b"more")
         viewer.receive(b"and more")
 
