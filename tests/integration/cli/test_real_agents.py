@@ -157,7 +157,7 @@ def test_a_stopped_host_ends_when_it_is_told_to(here: Session) -> None:
 
     ended = here.run("stop", "ada")
 
-    assert (ended.code, ended.err) == (0, "ada has ended\n")
+    assert (ended.code, ended.err) == (0, "ada stopped\n")
     assert not Path(f"/proc/{agent['cli_pid']}").exists()
 
 

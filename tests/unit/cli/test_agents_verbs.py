@@ -504,4 +504,4 @@ def test_an_agent_that_has_ended_is_told_from_one_that_never_was(synapse: Cli, h
     log_of(home, "synapse-codex-8120")
 
     assert f"it has stopped  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
-    assert "it has ended" not in synapse("send", "codex-8121", "hi").err
+    assert "it has stopped" not in synapse("send", "codex-8121", "hi").err
