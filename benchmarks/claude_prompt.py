@@ -24,7 +24,7 @@ from benchmarks.processes import wait_until
 from benchmarks.rounds import interleave
 from benchmarks.rows import QUICK, Effort, Figure, Row, at_most, within
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
-from synapse.calibration.sandbox import AGENT, Workbench, load_recipe, places
+from synapse.calibration.sandbox import AGENT, Sandbox, load_recipe, placeholders
 from synapse.config.process import SystemClock
 from synapse.terminal.signals.claude import HOOKS
 
@@ -81,36 +81,36 @@ def run(effort: Effort) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _bench(model: ModelServer) -> Generator[Workbench]:
+def _bench(model: ModelServer) -> Generator[Sandbox]:
     # Sockets lie in it, so its path is short.
     folder = Path(tempfile.mkdtemp(prefix="sb-"))
     try:
-        bench = Workbench(folder, os.environ)
-        bench.furnish(load_recipe(PROGRAM).filled(places(model.url, home=bench.home, project=bench.project)))
+        bench = Sandbox(folder, os.environ)
+        bench.install(load_recipe(PROGRAM).filled(placeholders(model.url, home=bench.home, project=bench.project)))
         yield bench
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _agent(bench: Workbench) -> Generator[None]:
+def _agent(bench: Sandbox) -> Generator[None]:
     words = ("start", PROGRAM, "--name", AGENT, "--no-instructions", "--", *bench.recipe.args)
     ran = bench.synapse(*words, seconds=_START_SECONDS)
     try:
         if ran.code:
-            raise RuntimeError(f"it could not be started: {ran.talk}")
+            raise RuntimeError(f"it could not be started: {ran.notices}")
         wait_until(partial(_is_ready, bench), "Claude Code is ready", _START_SECONDS)
         yield
     finally:
         bench.synapse("stop", AGENT, "--force")
 
 
-def _is_ready(bench: Workbench) -> bool:
+def _is_ready(bench: Sandbox) -> bool:
     status = bench.ask("/status")
     return status.get("state") == "ready" and not status.get("gate") and not status.get("current_task")
 
 
-def _at_rest(bench: Workbench, pane: _Pane, measure: Callable[[], float]) -> float:
+def _at_rest(bench: Sandbox, pane: _Pane, measure: Callable[[], float]) -> float:
     """Measure once both CLIs have nothing left to do: the one that was asked last still answers, on the same cores."""
     wait_until(partial(_is_ready, bench), "Claude Code is ready again", _ASKED_SECONDS)
     wait_until(pane.is_ready, "Claude Code shows its prompt again", _ASKED_SECONDS)
@@ -118,7 +118,7 @@ def _at_rest(bench: Workbench, pane: _Pane, measure: Callable[[], float]) -> flo
     return measure()
 
 
-def _send(bench: Workbench, model: ModelServer) -> float:
+def _send(bench: Sandbox, model: ModelServer) -> float:
     name, text = _message()
     begun = _CLOCK.now()
     command = [str(Path(sys.executable).with_name("synapse")), "send", AGENT, text]
@@ -127,7 +127,7 @@ def _send(bench: Workbench, model: ModelServer) -> float:
     return _until_asked(model, name) - begun.timestamp()
 
 
-def _hook(bench: Workbench) -> tuple[str, dict[str, str]]:
+def _hook(bench: Sandbox) -> tuple[str, dict[str, str]]:
     """Where the hooks of this launch report, and with which headers: as its settings tell the CLI."""
     words = next(command.split() for command in bench.processes().values() if _SETTINGS in command.split())
     settings = json.loads(Path(words[words.index(_SETTINGS) + 1]).read_bytes())
@@ -153,7 +153,7 @@ def _report(url: str, headers: dict[str, str]) -> float:
 class _Pane:
     """Claude Code in a terminal of tmux's."""
 
-    def __init__(self, bench: Workbench, server: str) -> None:
+    def __init__(self, bench: Sandbox, server: str) -> None:
         self._bench = bench
         self._server = server
 
@@ -171,7 +171,7 @@ class _Pane:
 
 
 @contextlib.contextmanager
-def _pane(bench: Workbench) -> Generator[_Pane]:
+def _pane(bench: Sandbox) -> Generator[_Pane]:
     pane = _Pane(bench, f"synapse-bench-{os.getpid()}")
     pane.tmux("new-session", "-d", "-x", "120", "-y", "40", PROGRAM, *bench.recipe.args)
     try:

@@ -140,7 +140,7 @@ def _settings() -> str:
             "never set places, addresses, rights and what protects you from agents; a line says when it tried.",
             "",
             "The state folder (`home`) and your settings folder must be yours alone: Synapse refuses one that another",
-            "user can write to, and one that lies in the project that you work in.",
+            "user can write to, and one inside the project that you work in.",
             "",
             "| setting | default | variable | project | meaning |",
             "|---|---|---|---|---|",

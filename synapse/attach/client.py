@@ -1,4 +1,4 @@
-"""`synapse attach`: an agent's terminal in this one, over its host's Unix socket."""
+"""Shows an agent's terminal in the person's own, over the host's Unix socket, for `synapse attach`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from synapse.terminal.keys import Key, KeyKind, KeyParser
 
 _READ_SIZE: Final = 65536
 _ESCAPE_SECONDS: Final = 0.03
-"""A cut key sequence comes whole within this time."""
+"""The rest of a split key sequence arrives within this time."""
 _ANSWER_SECONDS: Final = 10.0
-"""A host that says nothing for so long is stopped, or something else."""
-_HOST_CLOSED: Final = "the agent's host has closed the connection"
+"""A host that does not answer within this time is suspended, or is not a host."""
+_HOST_CLOSED: Final = "the agent's host closed the connection"
 _RESIZED: Final = bytes((signal.SIGWINCH,))
 _OVER: Final = b"\x00"
 _ENTER_SCREEN: Final = b"\x1b[?1049h\x1b[H"
-# Every mode that the agent's program may have set, off; then the screen that the shell had.
+# Resets every mode that the agent's program may have set, then returns to the shell's screen.
 _LEAVE_SCREEN: Final = (
     b"\x1b[?1;66;9;1000;1002;1003;1004;1005;1006;1015;1016;2004;2031l\x1b[?1007h\x1b[=0;1u\x1b[>4;0m\x1b[?2026l"
     b"\x1b[r\x1b[?7h\x1b[?25h\x1b[0 q\x1b[0m\x1b[?1049l\r"
@@ -39,40 +39,40 @@ _LEAVE_SCREEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachOptions:
-    """How a person wants to attach. Keys are letters or signs that are pressed with Ctrl."""
+    """How a person wants to attach. The keys are characters that are pressed with Ctrl."""
 
     types: bool = True
-    """False to look only."""
+    """False to only look."""
     take: bool = False
-    """Take the typing over from whoever has it."""
+    """Take the keyboard from another viewer."""
     detach_key: str = "]"
     take_key: str = "\\"
 
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """How it ended: `status` is the program's exit status, or None when it still runs; `why` is a word for a person."""
+    """How the attachment ended. `why` is for people; `status` is the program's exit status, None if it still runs."""
 
     why: str
     status: int | None = None
     lost: bool = False
-    """True if the host went away without a word."""
+    """True if the connection broke without a reason from the host."""
 
 
 def attach(
-    socket_path: str, options: AttachOptions, person: PersonTerminal, *, patience: float = _ANSWER_SECONDS
+    socket_path: str, options: AttachOptions, person: PersonTerminal, *, timeout: float = _ANSWER_SECONDS
 ) -> Detached:
-    """Show the agent behind `socket_path` in `person`'s terminal until they detach or it ends.
+    """Shows the agent behind `socket_path` in `person`'s terminal until they detach or it ends.
 
     Raises:
         AccessDenied: the host refuses.
         UnsupportedOperation: the agent has no terminal.
         ConnectionForbidden: this process may not connect.
-        AgentFailed: there is no host behind that socket, or none that answers.
+        AgentFailed: no host answers at that socket.
     """
     try:
         connection = unix_connect(
-            socket_path, "ws://localhost/attach", max_size=None, compression=None, open_timeout=patience
+            socket_path, "ws://localhost/attach", max_size=None, compression=None, open_timeout=timeout
         )
     except InvalidStatus as refused:
         raise terminal_refusal(refused.response.status_code, bytes(refused.response.body or b"")) from refused
@@ -85,56 +85,58 @@ def attach(
 
 
 def _why(error: OSError | InvalidHandshake) -> str:
-    """What kept us from the host; only the system's own errors have a sentence of theirs."""
+    """Returns why the connection failed."""
     if isinstance(error, TimeoutError):
-        return "what listens there says nothing"
+        return "the server there does not answer"
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    return "what listens there hangs up, or is no agent's host"
+    return "the server there closed the connection, or is not an agent's host"
 
 
 class _Attachment:
+    """One attachment: the main thread passes keys to the host, another shows its output."""
+
     def __init__(self, connection: ClientConnection, options: AttachOptions, person: PersonTerminal) -> None:
         self._connection = connection
         self._options = options
         self._person = person
         self._types = False
-        self._was_told = False
+        self._was_refused_keys = False
         self._painted_for = (0, 0)
         self._ended: Detached | None = None
         self._wakes, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
 
     def run(self) -> Detached:
-        # The kernel may give the signal to any thread, and only the pipe wakes the one that waits for keys. The host is
-        # not told from a handler: that may have interrupted a send, which holds the connection's lock.
-        previous = signal.signal(signal.SIGWINCH, _noted)
-        told_before = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        shower = threading.Thread(target=self._show, name="attach-show", daemon=True)
+        # The kernel may deliver the signal to any thread, and only the pipe wakes the one that waits for keys. The
+        # handler does not send to the host: it may have interrupted a send, which holds the connection's lock.
+        previous = signal.signal(signal.SIGWINCH, _ignore)
+        previous_fd = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        output = threading.Thread(target=self._show, name="attach-show", daemon=True)
         self._person.enter(_LEAVE_SCREEN)
         try:
             self._write(_ENTER_SCREEN if self._person.is_terminal else b"")
             columns, rows = self._person.size()
             takes = self._options.types and self._options.take
             self._connection.send(encode(Hello(columns, rows, self._options.types, takes)))
-            shower.start()
+            output.start()
             ended = self._pass_keys()
             self._connection.close()
-            shower.join(timeout=1)
+            output.join(timeout=1)
             return self._ended or ended
         except ConnectionClosed:
             return self._ended or Detached(_HOST_CLOSED, lost=True)
         finally:
             self._person.restore()
-            signal.set_wakeup_fd(told_before)
+            signal.set_wakeup_fd(previous_fd)
             signal.signal(signal.SIGWINCH, previous)
 
     def _pass_keys(self) -> Detached:
         parser = KeyParser()
         sources = [self._person.source, self._wakes]
         while True:
-            patience = _ESCAPE_SECONDS if parser.pending else None
-            ready, _, _ = select.select(sources, (), (), patience)
+            timeout = _ESCAPE_SECONDS if parser.pending else None
+            ready, _, _ = select.select(sources, (), (), timeout)
             if self._wakes in ready and self._is_over():
                 return Detached(_HOST_CLOSED, lost=True)
             if self._person.source not in ready:
@@ -142,19 +144,19 @@ class _Attachment:
             elif data := os.read(self._person.source, _READ_SIZE):
                 keys = parser.feed(data)
             else:
-                return Detached("the input has ended")
+                return Detached("the input ended")
             if not self._send(keys):
                 return Detached("detached")
 
     def _is_over(self) -> bool:
-        """Find out why the pipe woke us; a new size is told to the host."""
-        news = os.read(self._wakes, _READ_SIZE)
-        if _RESIZED in news:
+        """Reads why the pipe woke us: sends a new size to the host, returns True at the end of the connection."""
+        reasons = os.read(self._wakes, _READ_SIZE)
+        if _RESIZED in reasons:
             self._connection.send(encode(Resize(*self._person.size())))
-        return _OVER in news
+        return _OVER in reasons
 
     def _send(self, keys: list[Key]) -> bool:
-        """Pass keys to the host; False when one of them means to leave."""
+        """Sends keys to the host; returns False at the detach key."""
         for key in keys:
             if _is_pressed(key, self._options.detach_key):
                 return False
@@ -162,59 +164,59 @@ class _Attachment:
                 continue
             if not _is_pressed(key, self._options.take_key):
                 self._connection.send(key.raw)
-            # The keyboard may have come to us unseen a moment ago; to the program this key may mean to quit.
+            # Not sent to the program if we have just got the keyboard: there this key may mean quit.
             elif not self._types:
                 self._connection.send(encode(Take()))
         return True
 
     def _show(self) -> None:
-        """Write what comes from the host. A thread of its own: a terminal that does not drain holds back only this."""
+        """Writes the host's output. Runs in its own thread: a terminal that does not drain blocks only this."""
         with contextlib.suppress(ConnectionClosed, OSError):
-            for said in self._connection:
-                if isinstance(said, bytes):
-                    self._write(said)
+            for frame in self._connection:
+                if isinstance(frame, bytes):
+                    self._write(frame)
                     continue
-                match decode_to_viewer(said):
+                match decode_to_viewer(frame):
                     case Role() as role:
                         self._role_changed(role)
                     case Size(columns, rows):
                         self._painted_for = columns, rows
                     case Exited(status):
-                        self._ended = Detached("the program has ended", status)
+                        self._ended = Detached("the program ended", status)
                     case _:
                         continue
         self._wake(_OVER)
 
     def _role_changed(self, role: Role) -> None:
         self._types = role.types
-        words = [word for word in (self._role_word(), self._room_word()) if word]
-        self._was_told = self._was_told or not role.types
-        if words:
-            self._note(f" {' · '.join(words)} ")
+        notes = [note for note in (self._role_note(), self._size_note()) if note]
+        self._was_refused_keys = self._was_refused_keys or not role.types
+        if notes:
+            self._show_note(f" {' · '.join(notes)} ")
 
-    def _role_word(self) -> str:
+    def _role_note(self) -> str:
         if not self._options.types:
             return ""
         if not self._types:
-            return f"looking only: somebody else types; Ctrl-{self._options.take_key} takes over"
-        return "your keys reach the agent now" if self._was_told else ""
+            return f"looking only: another person types; Ctrl-{self._options.take_key} takes over"
+        return "your keys now reach the agent" if self._was_refused_keys else ""
 
-    def _room_word(self) -> str:
-        """Say why the picture is broken, if there is less room than it is painted for; short, for narrow windows."""
+    def _size_note(self) -> str:
+        """Returns why the picture looks broken if this terminal is smaller than it; short, for narrow windows."""
         (columns, rows), (here_columns, here_rows) = self._painted_for, self._person.size()
         if columns <= here_columns and rows <= here_rows:
             return ""
         return f"painted for {columns} x {rows}"
 
-    def _note(self, text: str) -> None:
-        """Put a word over the bottom row; the program paints over it when it likes."""
-        # One that is too long for the row would push the whole screen up.
+    def _show_note(self, text: str) -> None:
+        """Shows a note in the bottom row until the program paints over it."""
+        # A note longer than the row would scroll the screen.
         shown = text[: self._person.size()[0] - 1]
         self._write(f"\x1b7\x1b[999;1H\x1b[0;7m{shown}\x1b[0m\x1b[K\x1b8".encode())
 
-    def _wake(self, news: bytes) -> None:
+    def _wake(self, reason: bytes) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(self._waker, news)
+            os.write(self._waker, reason)
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -222,8 +224,8 @@ class _Attachment:
             rest = rest[os.write(self._person.sink, rest) :]
 
 
-def _noted(_number: int, _frame: FrameType | None) -> None:
-    """Nothing to do here: the number of the signal is in the pipe."""
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Does nothing: the wakeup pipe has the number of the signal."""
 
 
 def _is_pressed(key: Key, letter: str) -> bool:

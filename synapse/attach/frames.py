@@ -1,4 +1,4 @@
-"""The words of an attach connection. Bytes of the terminal travel as binary frames, these as text frames.
+"""The text frames of an attach connection; the bytes of the terminal travel as binary frames.
 
     to the host      hello {columns, rows, types, take} · resize {columns, rows} · take
     to the viewer    role {types} · size {columns, rows} · exited {status}
@@ -12,12 +12,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-_MOST_CELLS = 10_000
+_MAX_SIDE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first frame of a viewer: its size, whether it wishes to type, and whether it takes that from another."""
+    """The first frame of a viewer: its size, and whether it wants to type or takes the keyboard at once."""
 
     columns: int
     rows: int
@@ -27,7 +27,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The viewer's terminal has another size."""
+    """The size of the viewer's terminal has changed."""
 
     columns: int
     rows: int
@@ -35,7 +35,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """The viewer wants to type, whoever does so now."""
+    """The viewer takes the keyboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size that the program paints for."""
+    """The size of the program's terminal."""
 
     columns: int
     rows: int
@@ -65,11 +65,12 @@ ToViewer = Role | Size | Exited
 
 
 def encode(frame: ToHost | ToViewer) -> str:
+    """Returns the frame as JSON text."""
     return json.dumps({"type": type(frame).__name__.lower(), **asdict(frame)})
 
 
 def decode_to_host(text: str) -> ToHost | None:
-    """Return the frame, or None for one that is not known: a newer viewer may say more."""
+    """Returns the frame, or None if it is unknown: a newer viewer may send more."""
     fields = _fields(text)
     match fields:
         case {"type": "hello", "columns": int() as columns, "rows": int() as rows} if _is_size(columns, rows):
@@ -83,7 +84,7 @@ def decode_to_host(text: str) -> ToHost | None:
 
 
 def decode_to_viewer(text: str) -> ToViewer | None:
-    """Return the frame, or None for one that is not known: a newer host may say more."""
+    """Returns the frame, or None if it is unknown: a newer host may send more."""
     match _fields(text):
         case {"type": "role", "types": bool() as types}:
             return Role(types)
@@ -104,4 +105,4 @@ def _fields(text: str) -> dict[str, Any]:
 
 
 def _is_size(columns: int, rows: int) -> bool:
-    return 0 < columns < _MOST_CELLS and 0 < rows < _MOST_CELLS
+    return 0 < columns < _MAX_SIDE and 0 < rows < _MAX_SIDE

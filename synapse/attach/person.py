@@ -1,8 +1,8 @@
-"""A person's terminal while a program of ours has it: raw, and put back as it was on every way out.
+"""Puts a person's terminal into raw mode while Synapse uses it, and restores it on every way out.
 
 Normal end, exception, SIGTERM, SIGHUP and `sys.exit` are covered here. After `kill -9` of a host the session leader of
-the CLI does it (drivers/pty/session_leader.py); after `kill -9` of `synapse attach` nobody is left, and `reset`
-helps.
+the CLI restores it (drivers/pty/session_leader.py); after `kill -9` of `synapse attach` nothing does, and the person
+needs `reset`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _FALLBACK_SIZE: Final = (80, 24)
 
 
 class PersonTerminal:
-    """The terminal that this process was started in. `source` and `sink` may be pipes; then nothing is changed."""
+    """The terminal that this process was started in. If `source` is a pipe, nothing is changed."""
 
     def __init__(self, source: int = 0, sink: int = 1) -> None:
         self.source = source
         self.sink = sink
         self.is_terminal = os.isatty(source)
         self.settings: list[Any] | None = termios.tcgetattr(source) if self.is_terminal else None
-        """How the terminal was set before."""
+        """The terminal's settings before raw mode."""
         self._is_raw = False
         self._leaving = b""
         self._size_changed: Callable[[int, int], None] | None = None
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows; a common size when there is no terminal to ask."""
+        """Returns columns and rows; 80x24 if there is no terminal."""
         for number in (self.sink, self.source):
             with contextlib.suppress(OSError):
                 found = os.get_terminal_size(number)
@@ -46,7 +46,7 @@ class PersonTerminal:
         return _FALLBACK_SIZE
 
     def enter(self, leaving: bytes = b"") -> None:
-        """Switch to raw mode: every key goes through unseen. `leaving` is written when it ends, however it ends."""
+        """Switches to raw mode. Writes `leaving` when raw mode ends, however it ends."""
         self._leaving = leaving
         if not self.is_terminal or self._is_raw:
             return
@@ -59,14 +59,14 @@ class PersonTerminal:
         tty.setraw(self.source, termios.TCSADRAIN)
 
     def restore(self, leaving: bytes = b"") -> None:
-        """Put the terminal back, after writing `leaving` to it. Safe to call twice, and when another job has it."""
+        """Writes `leaving` and restores the terminal. Safe to call twice, and while another job has the terminal."""
         leaving = leaving or self._leaving
         if not self._is_raw or self.settings is None:
             return
         self._is_raw = False
         atexit.unregister(self.restore)
         if not self._is_foreground():
-            # The shell has the terminal; changing it from the background would stop us.
+            # The shell has the terminal; changing it from the background would suspend us.
             return
         with contextlib.suppress(OSError, termios.error):
             if leaving:
@@ -74,39 +74,39 @@ class PersonTerminal:
             termios.tcsetattr(self.source, termios.TCSANOW, self.settings)
 
     def suspend(self, leaving: bytes = b"") -> None:
-        """Give the terminal to the shell and stop, as Ctrl-Z does; return in raw mode when the person is back."""
+        """Gives the terminal to the shell and suspends, as Ctrl-Z does; returns in raw mode after `fg`."""
         kept = self._leaving
         self.restore(leaving)
         previous = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         try:
-            # The whole job stops, as if the terminal had said so: a pipe's other end, a script around us.
+            # Suspends the whole job, as the terminal would: also the other end of a pipe, or a script around us.
             os.killpg(os.getpgrp(), signal.SIGTSTP)
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            # To this thread, so that it is stopped before the next line. Without a shell that could continue us the
+            # To this thread, so that it is suspended before the next line. Without a shell that could continue us, the
             # kernel does nothing.
             signal.raise_signal(signal.SIGTSTP)
         finally:
             signal.signal(signal.SIGTSTP, previous)
         self.enter(kept)
-        self._tell_size()
+        self._report_size()
 
     def follow_size(self, loop: asyncio.AbstractEventLoop, changed: Callable[[int, int], None]) -> None:
-        """Call `changed` with columns and rows, now and whenever the terminal's size changes."""
+        """Calls `changed` with columns and rows, now and whenever the terminal's size changes."""
         self._size_changed = changed
         if self.is_terminal:
-            loop.add_signal_handler(signal.SIGWINCH, self._tell_size)
+            loop.add_signal_handler(signal.SIGWINCH, self._report_size)
             loop.add_signal_handler(signal.SIGCONT, self._continued)
-            self._tell_size()
+            self._report_size()
 
-    def _tell_size(self) -> None:
+    def _report_size(self) -> None:
         if self._size_changed is not None:
             self._size_changed(*self.size())
 
     def _continued(self) -> None:
-        """We were stopped by somebody else's SIGSTOP: the shell has set the terminal meanwhile."""
+        """Returns to raw mode after a SIGSTOP from outside: the shell has changed the terminal meanwhile."""
         if self._is_raw and self._is_foreground():
             tty.setraw(self.source, termios.TCSADRAIN)
-        self._tell_size()
+        self._report_size()
 
     def _is_foreground(self) -> bool:
         try:

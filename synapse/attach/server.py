@@ -1,14 +1,11 @@
-"""Lets people look at an agent's terminal over a connection, and one of them type.
+"""Serves an agent's terminal to viewers over connections; one of them has the keyboard.
 
-The first who wishes to type does; a later one may take that over. At an agent that has a person's terminal of its own
-that person types, until somebody takes it over; the size is that terminal's then, otherwise the typist's.
+The first viewer that wants to type gets the keyboard; a later one may take it. At an agent that runs in a person's own
+terminal that person types until a viewer takes the keyboard; the size is then that terminal's, otherwise the viewer's
+who types.
 
-The keys of somebody who looks on: what their terminal answers by itself is not among them.
-
-The program's queries reach every terminal that shows it, and each would answer. One answer is right, and the agent's
-own terminal has given it already.
-
-One who looks at an agent's terminal: a bounded buffer between the pump and a connection.
+The program's queries reach every terminal that shows it, and each would answer. The agent's own terminal has answered
+already, so the answers of viewers' terminals are dropped.
 """
 
 from __future__ import annotations
@@ -25,26 +22,30 @@ from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
 from synapse.terminal.keys import Key, KeyKind, KeyParser
 
-# Undoes the modes that a picture may set; a picture is painted onto a plain terminal. The alternate screen stays: the
-# viewer's own command has switched to it, so that the shell's screen comes back when it leaves.
+# Resets the modes that a picture may set, because a picture assumes a plain terminal. The alternate screen stays: the
+# viewer's command has switched to it, so that the shell's screen returns when it leaves.
 _PLAIN: Final = (
     b"\x1b[?1;66;9;1000;1002;1003;1004;1005;1006;1015;1016;2004;2031l\x1b[?1007h\x1b[=0;1u\x1b[>4;0m\x1b[?7h\x1b[?25h"
     b"\x1b[r\x1b[0m\x1b[H"
 )
 _DRAIN_SECONDS: Final = 0.05
-"""How often to look whether a program has read what was written."""
-_ROOM_SECONDS: Final = 2.0
+"""How often to check whether the program has read its input."""
+_DRAIN_LIMIT_SECONDS: Final = 2.0
+_ESCAPE_SECONDS: Final = 0.05
+"""The rest of a split sequence arrives within this time; otherwise it was the Escape key."""
+MAX_BUFFERED_BYTES: Final = 256 * 1024
+"""A viewer that is further behind gets a fresh picture instead of the output that it missed."""
 
 
 class WatchedTerminal(Protocol):
-    """An agent's terminal, as those who look need it."""
+    """The agent's terminal, as AttachServer uses it."""
 
     @property
     def exited(self) -> asyncio.Future[int]: ...
 
     @property
     def has_person(self) -> bool:
-        """A person's own terminal shows it, and gives it its size."""
+        """Whether a person's own terminal shows it, and sets its size."""
         ...
 
     @property
@@ -60,14 +61,14 @@ class WatchedTerminal(Protocol):
 
     @property
     def takes_keys(self) -> bool:
-        """False while the program has so much to read that further keys would be dropped."""
+        """False while the program's input is so full that more keys would be dropped."""
         ...
 
     def resize(self, columns: int, rows: int) -> None: ...
 
 
 class ViewerChannel(Protocol):
-    """A viewer's connection. `receive` returns None when it is closed; `send` raises ConnectionError then."""
+    """A viewer's connection. After it is closed, `receive` returns None and `send` raises ConnectionError."""
 
     async def accept(self) -> None: ...
 
@@ -79,13 +80,13 @@ class ViewerChannel(Protocol):
 
 
 @dataclass(eq=False)
-class _Seat:
-    """One viewer and what it wishes."""
+class _Connection:
+    """One viewer, what it wants, and the frames to send it."""
 
     viewer: Viewer
-    wishes_to_type: bool = False
+    wants_to_type: bool = False
     size: tuple[int, int] | None = None
-    told: asyncio.Queue[ToViewer] = field(default_factory=asyncio.Queue[ToViewer])
+    frames: asyncio.Queue[ToViewer] = field(default_factory=asyncio.Queue[ToViewer])
 
 
 class AttachServer:
@@ -94,47 +95,51 @@ class AttachServer:
     def __init__(self, terminal: WatchedTerminal, *, agents_may_attach: bool = False) -> None:
         self._terminal = terminal
         self._agents_may_attach = agents_may_attach
-        self._seats: list[_Seat] = []
-        self._typist: _Seat | None = None
+        self._connections: list[_Connection] = []
+        self._keyboard_owner: _Connection | None = None
 
     async def __call__(self, channel: ViewerChannel, caller: Caller) -> None:
-        """Hold one conversation until the viewer leaves or the program ends.
+        """Serves one viewer until it leaves or the program ends.
 
         Raises:
-            PersonRequired: the caller is no person.
+            PersonRequired: the caller is not a person.
         """
         if not (caller.may_decide or self._agents_may_attach):
             raise PersonRequired("only a person may attach to an agent's terminal", hint=caller.objection)
         await channel.accept()
-        seat = _Seat(Viewer())
-        self._seats.append(seat)
-        self._watch(seat)
-        seat.told.put_nowait(Size(*self._terminal.size))
+        connection = _Connection(Viewer())
+        self._connections.append(connection)
+        self._watch(connection)
+        connection.frames.put_nowait(Size(*self._terminal.size))
         try:
-            await self._serve(channel, seat)
+            await self._serve(channel, connection)
         finally:
-            self._terminal.unwatch(seat.viewer.receive)
-            self._seats.remove(seat)
-            if self._typist is seat:
-                self._give_role(next((other for other in self._seats if self._may_type(other)), None))
+            self._terminal.unwatch(connection.viewer.receive)
+            self._connections.remove(connection)
+            if self._keyboard_owner is connection:
+                self._give_keyboard(next((other for other in self._connections if self._may_type(other)), None))
 
-    def _watch(self, seat: _Seat) -> None:
-        """Begin anew with a picture of what is there now."""
-        self._terminal.watch(seat.viewer.receive, lambda picture: seat.viewer.begin(_PLAIN + picture))
+    def _watch(self, connection: _Connection) -> None:
+        """Starts the viewer with a picture of the present screen."""
+        self._terminal.watch(connection.viewer.receive, lambda picture: connection.viewer.begin(_PLAIN + picture))
 
-    async def _serve(self, channel: ViewerChannel, seat: _Seat) -> None:
-        works = [
-            asyncio.ensure_future(work)
-            for work in (self._show(channel, seat), self._tell(channel, seat), self._hear(channel, seat))
+    async def _serve(self, channel: ViewerChannel, connection: _Connection) -> None:
+        jobs = [
+            asyncio.ensure_future(job)
+            for job in (
+                self._show(channel, connection),
+                self._send_frames(channel, connection),
+                self._receive(channel, connection),
+            )
         ]
-        self._terminal.exited.add_done_callback(seat.viewer.end)
+        self._terminal.exited.add_done_callback(connection.viewer.end)
         try:
-            await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._terminal.exited.remove_done_callback(seat.viewer.end)
-            for work in works:
-                work.cancel()
-            outcomes = await asyncio.gather(*works, return_exceptions=True)
+            self._terminal.exited.remove_done_callback(connection.viewer.end)
+            for job in jobs:
+                job.cancel()
+            outcomes = await asyncio.gather(*jobs, return_exceptions=True)
         if self._terminal.exited.done():
             with contextlib.suppress(ConnectionError):
                 await channel.send(encode(Exited(self._terminal.exited.result())))
@@ -143,94 +148,87 @@ class AttachServer:
             if isinstance(outcome, Exception) and not isinstance(outcome, ConnectionError):
                 raise outcome
 
-    async def _show(self, channel: ViewerChannel, seat: _Seat) -> None:
-        """Pass the program's output on; returns after the last of it."""
-        while (data := await seat.viewer.take()) is not None:
-            if seat.viewer.is_behind:
-                self._watch(seat)
+    async def _show(self, channel: ViewerChannel, connection: _Connection) -> None:
+        """Sends the program's output; returns after the last of it."""
+        while (data := await connection.viewer.take()) is not None:
+            if connection.viewer.is_behind:
+                self._watch(connection)
             elif data:
                 await channel.send(data)
 
-    async def _tell(self, channel: ViewerChannel, seat: _Seat) -> None:
+    async def _send_frames(self, channel: ViewerChannel, connection: _Connection) -> None:
         while True:
-            await channel.send(encode(await seat.told.get()))
+            await channel.send(encode(await connection.frames.get()))
 
-    async def _hear(self, channel: ViewerChannel, seat: _Seat) -> None:
+    async def _receive(self, channel: ViewerChannel, connection: _Connection) -> None:
         keyboard = Keyboard(self._terminal.type_keys)
         try:
-            await self._listen(channel, seat, keyboard)
+            while (received := await channel.receive()) is not None:
+                if isinstance(received, str):
+                    frame = decode_to_host(received)
+                    if frame is not None:
+                        self._handle(frame, connection)
+                elif self._keyboard_owner is connection:
+                    await self._wait_until_drained()
+                    keyboard.receive(received)
+                elif connection.frames.empty():
+                    connection.frames.put_nowait(Role(types=False))
         finally:
             keyboard.close()
 
-    async def _listen(self, channel: ViewerChannel, seat: _Seat, keyboard: Keyboard) -> None:
-        while (said := await channel.receive()) is not None:
-            if isinstance(said, str):
-                frame = decode_to_host(said)
-                if frame is not None:
-                    self._obey(frame, seat)
-            elif self._typist is seat:
-                await self._wait_for_room()
-                keyboard.receive(said)
-            elif seat.told.empty():
-                seat.told.put_nowait(Role(types=False))
-
-    async def _wait_for_room(self) -> None:
-        """Read no further keys for a while if the program does not; after that they are lost, as on any terminal."""
-        end = asyncio.get_running_loop().time() + _ROOM_SECONDS
+    async def _wait_until_drained(self) -> None:
+        """Waits a while if the program does not read its keys; after that they are lost, as on any terminal."""
+        end = asyncio.get_running_loop().time() + _DRAIN_LIMIT_SECONDS
         while not self._terminal.takes_keys and asyncio.get_running_loop().time() < end:
             await asyncio.wait((self._terminal.exited,), timeout=_DRAIN_SECONDS)
 
-    def _obey(self, frame: ToHost, seat: _Seat) -> None:
+    def _handle(self, frame: ToHost, connection: _Connection) -> None:
         match frame:
             case Hello(columns, rows, types, take):
-                seat.size, seat.wishes_to_type = (columns, rows), types
-                if types and (take or (self._typist is None and self._may_type(seat))):
-                    self._give_role(seat)
+                connection.size, connection.wants_to_type = (columns, rows), types
+                if types and (take or (self._keyboard_owner is None and self._may_type(connection))):
+                    self._give_keyboard(connection)
                 else:
-                    seat.told.put_nowait(Role(types=self._typist is seat))
+                    connection.frames.put_nowait(Role(types=self._keyboard_owner is connection))
             case Resize(columns, rows):
-                seat.size = columns, rows
-                if self._typist is seat:
-                    self._fit(seat)
+                connection.size = columns, rows
+                if self._keyboard_owner is connection:
+                    self._fit(connection)
             case Take():
-                if seat.wishes_to_type:
-                    self._give_role(seat)
+                if connection.wants_to_type:
+                    self._give_keyboard(connection)
             case _:
                 assert_never(frame)
 
-    def _may_type(self, seat: _Seat) -> bool:
-        """True if it gets the keyboard without taking it."""
-        return seat.wishes_to_type and not self._terminal.has_person
+    def _may_type(self, connection: _Connection) -> bool:
+        """Returns whether the viewer may have the keyboard without taking it."""
+        return connection.wants_to_type and not self._terminal.has_person
 
-    def _give_role(self, seat: _Seat | None) -> None:
-        before, self._typist = self._typist, seat
-        if before is not None and before is not seat:
-            before.told.put_nowait(Role(types=False))
-        if seat is not None:
-            # The size first: by then the viewer knows whether there is room for the picture.
-            self._fit(seat)
-            seat.told.put_nowait(Role(types=True))
+    def _give_keyboard(self, connection: _Connection | None) -> None:
+        before, self._keyboard_owner = self._keyboard_owner, connection
+        if before is not None and before is not connection:
+            before.frames.put_nowait(Role(types=False))
+        if connection is not None:
+            # The size first, so that the viewer knows whether the picture fits.
+            self._fit(connection)
+            connection.frames.put_nowait(Role(types=True))
 
-    def _fit(self, seat: _Seat) -> None:
-        """Give the terminal the typist's size."""
-        if seat.size is None or self._terminal.has_person or seat.size == self._terminal.size:
+    def _fit(self, connection: _Connection) -> None:
+        """Resizes the terminal to the size of the viewer who types."""
+        if connection.size is None or self._terminal.has_person or connection.size == self._terminal.size:
             return
-        self._terminal.resize(*seat.size)
-        for other in self._seats:
-            other.told.put_nowait(Size(*seat.size))
-            # Only full-screen programs paint anew for another size; the picture of before may not have fitted.
+        self._terminal.resize(*connection.size)
+        for other in self._connections:
+            other.frames.put_nowait(Size(*connection.size))
+            # Only full-screen programs repaint for another size, and the previous picture may not have fitted.
             self._watch(other)
 
 
-_ESCAPE_SECONDS: Final = 0.05
-"""A sequence that is cut comes whole within this time, or it was the Escape key."""
-
-
 class Keyboard:
-    """Passes a viewer's keys on, without the answers of their terminal."""
+    """Forwards a viewer's keys without the answers of their terminal."""
 
-    def __init__(self, pass_on: Callable[[bytes], None]) -> None:
-        self._pass_on = pass_on
+    def __init__(self, forward: Callable[[bytes], None]) -> None:
+        self._forward = forward
         self._parser = KeyParser()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -251,67 +249,63 @@ class Keyboard:
     def _pass(self, keys: list[Key]) -> None:
         data = b"".join(key.raw for key in keys if key.kind is not KeyKind.REPORT)
         if data:
-            self._pass_on(data)
-
-
-MOST_WAITING: Final = 256 * 1024
-"""A viewer that is further behind than this gets a fresh picture instead of what it has missed."""
+            self._forward(data)
 
 
 class Viewer:
-    """Takes bytes from the pump's thread and hands them to the loop's."""
+    """A bounded buffer that carries output from the pump's thread to the event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._waiting = bytearray()
+        self._buffer = bytearray()
         self._is_behind = False
-        self._there = asyncio.Event()
-        self._is_told = False
+        self._available = asyncio.Event()
+        self._is_signalled = False
         self._is_over = False
 
     @property
     def is_behind(self) -> bool:
-        """True if it has missed something: then only a fresh picture helps."""
+        """True if output was dropped: the viewer needs a fresh picture."""
         return self._is_behind
 
     def receive(self, data: bytes) -> None:
-        """Take what the program printed; never waits. The pump's thread."""
+        """Adds output of the program; never blocks. Called in the pump's thread."""
         with self._lock:
-            if len(self._waiting) + len(data) > MOST_WAITING:
-                self._waiting.clear()
+            if len(self._buffer) + len(data) > MAX_BUFFERED_BYTES:
+                self._buffer.clear()
                 self._is_behind = True
             elif not self._is_behind:
-                self._waiting += data
-            if self._is_told:
+                self._buffer += data
+            if self._is_signalled:
                 return
-            self._is_told = True
+            self._is_signalled = True
         # The loop may be closed by now.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._there.set)
+            self._loop.call_soon_threadsafe(self._available.set)
 
     def begin(self, picture: bytes) -> None:
-        """Start anew with a picture; what was waiting is older than it. The loop's thread."""
+        """Replaces the buffer with a picture, which is newer. Called in the loop's thread."""
         with self._lock:
-            self._waiting[:] = picture
+            self._buffer[:] = picture
             self._is_behind = False
-        self._there.set()
+        self._available.set()
 
     def end(self, _reason: object = None) -> None:
-        """Nothing more will come. The loop's thread."""
+        """Marks the end of the output. Called in the loop's thread."""
         self._is_over = True
-        self._there.set()
+        self._available.set()
 
     async def take(self) -> bytes | None:
-        """Wait for bytes and return all that are there: none when the viewer is behind, None after the last."""
+        """Waits for bytes and returns all of them: empty if the viewer is behind, None after the last."""
         while True:
             with self._lock:
-                data = bytes(self._waiting)
-                self._waiting.clear()
+                data = bytes(self._buffer)
+                self._buffer.clear()
                 if data or self._is_behind:
                     return data
                 if self._is_over:
                     return None
-                self._there.clear()
-                self._is_told = False
-            await self._there.wait()
+                self._available.clear()
+                self._is_signalled = False
+            await self._available.wait()

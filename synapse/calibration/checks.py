@@ -1,6 +1,6 @@
-"""The rows of a calibration: what is done to the agent, and what Synapse must conclude.
+"""The rows of a calibration: what each does to the agent, and what Synapse must conclude.
 
-A row ends early where nothing that follows could be right any more.
+A row ends early if nothing after a wrong finding could be right.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from synapse.calibration.scripted_model import ASKED, COLOURS, MADE_BY_TOOL
 from synapse.calibration.trial import (
     ANSWER_SECONDS,
     Finding,
-    Seen,
+    SeenEvent,
     Trial,
     Turn,
     Verdict,
@@ -32,7 +32,7 @@ Row = Callable[[Trial], Iterator[Finding]]
 WAIT_SECONDS: Final = 20.0
 EXIT_SECONDS: Final = 15.0
 _LINES: Final = 40
-# A trailing `@word` opens a completion in all five CLIs; the rest is what terminals like to change.
+# A trailing `@word` opens a completion in all five CLIs; the rest is text that terminals tend to change.
 _MANY_LINES: Final = "\n".join(
     [
         *(f"line {number}: Ünïcödé 日本語 🙂 {'-' * number}" for number in range(_LINES)),
@@ -62,15 +62,15 @@ def huge_answer(trial: Trial) -> Iterator[Finding]:
 
 
 def approve(trial: Trial) -> Iterator[Finding]:
-    """A tool needs a permission; meanwhile another message comes, which must wait; then the tool is allowed."""
-    row, made = "approve", trial.bench.project / MADE_BY_TOOL
+    """A tool needs permission; another message arrives and must wait; then the tool is allowed."""
+    row, made = "approve", trial.sandbox.project / MADE_BY_TOOL
     turn = trial.send(row, "approve")
     yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
     if waiting.verdict is Verdict.WRONG:
         return
     other = trial.send("queued", "queued")
-    said = trial.bench.synapse("approve", turn.task_id)
-    yield compared(row, "approved", "taken", "taken" if said.code == 0 else said.talk.strip())
+    ran = trial.sandbox.synapse("approve", turn.task_id)
+    yield compared(row, "approved", "taken", "taken" if ran.code == 0 else ran.notices.strip())
     yield trial.answered(turn)
     yield compared(row, "tool", "has run", "has run" if made.exists() else "has not run")
     yield trial.answered(other)
@@ -79,18 +79,18 @@ def approve(trial: Trial) -> Iterator[Finding]:
 
 
 def deny(trial: Trial) -> Iterator[Finding]:
-    """A tool needs a permission and does not get it. Some CLIs then end the turn, others ask the model again."""
-    row, made = "deny", trial.bench.project / MADE_BY_TOOL
+    """A tool needs permission and is denied. Some CLIs then end the turn, others ask the model again."""
+    row, made = "deny", trial.sandbox.project / MADE_BY_TOOL
     turn = trial.send(row, "deny")
     yield (waiting := _waiting(trial, turn, MADE_BY_TOOL, "permission"))
     if waiting.verdict is Verdict.WRONG:
         return
-    said = trial.bench.synapse("deny", turn.task_id)
-    yield compared(row, "denied", "taken", "taken" if said.code == 0 else said.talk.strip())
-    end = turn.following.until_finished(ANSWER_SECONDS)
+    ran = trial.sandbox.synapse("deny", turn.task_id)
+    yield compared(row, "denied", "taken", "taken" if ran.code == 0 else ran.notices.strip())
+    end = turn.follower.until_finished(ANSWER_SECONDS)
     if trial.truth.last(turn.name, Fact.SAID) is None:
-        told = f"{end.status}: {reason(end)}" if end else "nothing"
-        yield compared(row, "failed", "failed: interrupted", told)
+        seen = f"{end.status}: {reason(end)}" if end else "nothing"
+        yield compared(row, "failed", "failed: interrupted", seen)
     else:
         yield trial.answered(turn)
     yield compared(row, "tool", "has not run", "has run" if made.exists() else "has not run")
@@ -98,33 +98,33 @@ def deny(trial: Trial) -> Iterator[Finding]:
 
 
 def question(trial: Trial) -> Iterator[Finding]:
-    """The model asks a person by the CLI's own tool for that."""
+    """The model asks a person with the CLI's own tool."""
     row, colour = "question", COLOURS[0]
     turn = trial.send(row, "question")
     trial.truth.wait_for(turn.name, Fact.CALLED, Fact.LACKED, seconds=ANSWER_SECONDS)
-    # Codex offers the tool to the model also in modes where it then refuses it by itself.
+    # Codex offers the tool to the model even in modes where it refuses the call.
     trial.wait_until(lambda: bool(_question_now(trial) or trial.truth.last(turn.name, Fact.SAID)), WAIT_SECONDS)
     if trial.truth.last(turn.name, Fact.SAID) is not None:
-        turn.following.until_finished(ANSWER_SECONDS)
+        turn.follower.until_finished(ANSWER_SECONDS)
         yield Finding(row=row, event="waiting", expected="-", seen=_why_not(trial, turn), verdict=Verdict.NOT_OFFERED)
         return
     yield (waiting := _waiting(trial, turn, ASKED, "choice"))
     if waiting.verdict is Verdict.WRONG:
         return
-    said = trial.bench.synapse("answer", turn.task_id, colour)
-    yield compared(row, "answered by", "taken", "taken" if said.code == 0 else said.talk.strip())
+    ran = trial.sandbox.synapse("answer", turn.task_id, colour)
+    yield compared(row, "answered by", "taken", "taken" if ran.code == 0 else ran.notices.strip())
     yield trial.answered(turn)
     result = trial.truth.last(turn.name, Fact.RESULT)
-    told = colour if result is not None and colour in result.text else f"{result.text if result else 'nothing'}"
-    yield compared(row, "model is told", colour, told)
+    answer = colour if result is not None and colour in result.text else f"{result.text if result else 'nothing'}"
+    yield compared(row, "model is told", colour, answer)
 
 
 def interrupt(trial: Trial) -> Iterator[Finding]:
-    """A message of the highest priority comes while the model is slow."""
+    """A message of the highest priority arrives while the model is slow."""
     row = "interrupt"
     turn = trial.send(row, "slow")
     held = trial.truth.wait_for(turn.name, Fact.HELD, seconds=ANSWER_SECONDS)
-    working = turn.following.until(lambda seen: seen.status == "working", WAIT_SECONDS)
+    working = turn.follower.until(lambda seen: seen.status == "working", WAIT_SECONDS)
     yield compared(row, "working", "working", working.status if held and working else "the model was not asked")
     urgent = trial.send(row, "urgent", "please", "--priority", "5")
     yield (first := trial.failed(turn, "canceled: interrupted", Fact.LEFT))
@@ -140,15 +140,15 @@ def api_error(trial: Trial) -> Iterator[Finding]:
 
 
 def rate_limit(trial: Trial) -> Iterator[Finding]:
-    """The model says: too many requests. What a CLI makes of it differs; each time it must be told as that."""
+    """The model answers "too many requests". Each CLI reacts differently; Synapse must report what it does."""
     turn = trial.send("rate-limit", "rate-limit")
-    match trial.bench.recipe.when_limited:
+    match trial.sandbox.recipe.when_limited:
         case WhenLimited.ASKS:
             yield (waiting := _waiting(trial, turn, "limit", "choice", Fact.REFUSED))
             if waiting.verdict is Verdict.WRONG:
                 return
-            said = trial.bench.synapse("answer", turn.task_id, "Stop")
-            yield compared(turn.row, "answered by", "taken", "taken" if said.code == 0 else said.talk.strip())
+            ran = trial.sandbox.synapse("answer", turn.task_id, "Stop")
+            yield compared(turn.row, "answered by", "taken", "taken" if ran.code == 0 else ran.notices.strip())
         case WhenLimited.RETRIES:
             yield _retrying(trial, turn)
             return
@@ -158,16 +158,16 @@ def rate_limit(trial: Trial) -> Iterator[Finding]:
 
 
 def ended(trial: Trial) -> Iterator[Finding]:
-    """The CLI ends in the middle of a turn: the task has failed, the agent is gone, and so is every process."""
-    row, entry = "exit", trial.bench.entry()
+    """The CLI is killed during a turn: the task must fail, and the agent and all its processes must be gone."""
+    row, entry = "exit", trial.sandbox.entry()
     turn = trial.send(row, "slow")
     trial.truth.wait_for(turn.name, Fact.HELD, seconds=ANSWER_SECONDS)
     if entry is not None and entry.cli_pid:
-        # All of its processes at once, so that it can neither end the turn politely nor leave a child behind by itself.
+        # All of its processes at once, so that it can neither end the turn properly nor leave a child behind.
         os.killpg(os.getpgid(entry.cli_pid), signal.SIGKILL)
-    gone = trial.wait_until(lambda: trial.bench.entry() is None, EXIT_SECONDS)
+    gone = trial.wait_until(lambda: trial.sandbox.entry() is None, EXIT_SECONDS)
     yield compared(row, "exited", "gone", "gone" if gone else "still registered")
-    task = object_in(trial.bench.synapse("status", turn.task_id, "--json").fields, "task")
+    task = object_in(trial.sandbox.synapse("status", turn.task_id, "--json").fields, "task")
     why = object_in(task, "metadata").get("reason", "")
     yield compared(row, "failed", "failed: agent_exited", f"{task.get('status')}: {why}")
     yield _left_behind(trial, row)
@@ -187,7 +187,7 @@ ROWS: Final[dict[str, Row]] = {
     "rate-limit": rate_limit,
     "exit": ended,
 }
-"""In the order in which they are run; the last one ends the agent."""
+"""In the order of a run; the last row kills the agent."""
 
 
 def _plain_turn(trial: Trial, row: str, rest: str) -> Iterator[Finding]:
@@ -197,7 +197,7 @@ def _plain_turn(trial: Trial, row: str, rest: str) -> Iterator[Finding]:
 
 
 def _turn_and_another(trial: Trial, row: str) -> Iterator[Finding]:
-    """An answer of more lines than a screen has, and a message behind it: old rows may be left on the screen."""
+    """Runs a turn whose answer is longer than the screen, and another turn: old lines may be left on the screen."""
     turn = trial.send(row, row)
     yield trial.taken(turn)
     yield (answered := trial.answered(turn))
@@ -208,19 +208,19 @@ def _turn_and_another(trial: Trial, row: str) -> Iterator[Finding]:
 
 
 def _left_behind(trial: Trial, row: str) -> Finding:
-    if not trial.bench.sees_processes:
-        seen = "this system does not tell"
+    if not trial.sandbox.sees_processes:
+        seen = "unknown on this system"
         return Finding(row=row, event="processes", expected="-", seen=seen, verdict=Verdict.NOT_OFFERED)
-    trial.wait_until(lambda: not trial.bench.processes(), EXIT_SECONDS)
-    left = trial.bench.processes()
+    trial.wait_until(lambda: not trial.sandbox.processes(), EXIT_SECONDS)
+    left = trial.sandbox.processes()
     return compared(row, "processes", "none left", "; ".join(left.values()) or "none left")
 
 
 def _retrying(trial: Trial, turn: Turn) -> Finding:
-    """Does the agent's status say that it tries again, and when?"""
+    """Checks that the agent's status says that it retries, and when."""
     truth = trial.truth.wait_for(turn.name, Fact.REFUSED, seconds=ANSWER_SECONDS)
     trial.wait_until(lambda: "tries again at" in _why(trial), WAIT_SECONDS)
-    status, why = trial.bench.ask("/status"), _why(trial)
+    status, why = trial.sandbox.ask("/status"), _why(trial)
     since = str(status.get("since", ""))
     return compared(
         turn.row,
@@ -233,27 +233,27 @@ def _retrying(trial: Trial, turn: Turn) -> Finding:
 
 
 def _why(trial: Trial) -> str:
-    return str(trial.bench.ask("/status").get("why", ""))
+    return str(trial.sandbox.ask("/status").get("why", ""))
 
 
 def _waiting(trial: Trial, turn: Turn, about: str, kind: str, fact: Fact = Fact.CALLED) -> Finding:
-    """Does the task wait for a person, and say what is asked?"""
+    """Checks that the task waits for a person and has the question."""
     truth = trial.truth.wait_for(turn.name, fact, seconds=ANSWER_SECONDS)
-    seen = turn.following.until(lambda seen: seen.status == "input_required", WAIT_SECONDS)
-    asked = _question(seen) if seen else {}
-    told = f"waiting, {asked.get('kind')}: {about if about in str(asked) else asked}" if seen else "not waiting"
+    seen = turn.follower.until(lambda seen: seen.status == "input_required", WAIT_SECONDS)
+    shown = _question(seen) if seen else {}
+    conclusion = f"waiting, {shown.get('kind')}: {about if about in str(shown) else shown}" if seen else "not waiting"
     return compared(
         turn.row,
         "waiting",
         f"waiting, {kind}: {about}",
-        told,
-        source=str(asked.get("source", "")),
+        conclusion,
+        source=str(shown.get("source", "")),
         delay=delay_between(truth.at if truth else None, seen.at if seen else None),
     )
 
 
 def _question_now(trial: Trial) -> dict[str, Any]:
-    return object_in(trial.bench.ask("/status"), "question")
+    return object_in(trial.sandbox.ask("/status"), "question")
 
 
 def _why_not(trial: Trial, turn: Turn) -> str:
@@ -261,12 +261,12 @@ def _why_not(trial: Trial, turn: Turn) -> str:
     return refused.text if refused else "it has no tool for questions"
 
 
-def _question(seen: Seen) -> dict[str, Any]:
+def _question(seen: SeenEvent) -> dict[str, Any]:
     return object_in(object_in(seen.task, "metadata"), "question")
 
 
 def _kept_apart(trial: Trial, first: Turn, second: Turn) -> Finding:
-    """Was the second message typed only after the first turn had ended?"""
+    """Checks that the second message was typed only after the first turn had ended."""
     ended, begun = trial.truth.last(first.name, Fact.SAID), trial.truth.first(second.name, Fact.ASKED)
     is_apart = ended is not None and begun is not None and ended.at < begun.at
     return compared(

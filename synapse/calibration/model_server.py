@@ -1,9 +1,6 @@
-"""The scripted model as a server on loopback: it speaks four vendors' APIs and writes down what was true.
+"""Serves the scripted model on loopback in four vendors' APIs, and records what was asked and answered, and when.
 
-A thread for each connection and a connection for each request: nothing is shared but the ledger, so an answer that is
-held back holds nobody else.
-
-The truth: what the scripted model was asked and what it did, with the time of each.
+Each request has its own connection and thread, which share only the ledger: an answer that is held blocks no other.
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ from synapse.calibration.scripted_model import (
     call_for,
     table,
 )
-from synapse.calibration.vendor_apis import Anthropic, Chat, Gemini, Responses, Wire
+from synapse.calibration.vendor_apis import Anthropic, Chat, Gemini, Responses, VendorApi
 from synapse.core.override import override
 from synapse.core.types import Clock
 
-_WIRES: Final[tuple[tuple[str, Wire], ...]] = (
+_APIS: Final[tuple[tuple[str, VendorApi], ...]] = (
     ("/messages", Anthropic()),
     ("/responses", Responses()),
     ("/chat/completions", Chat()),
@@ -47,7 +44,7 @@ _WIRES: Final[tuple[tuple[str, Wire], ...]] = (
 )
 _COUNTS: Final = {"/count_tokens": {"input_tokens": 10}, ":countTokens": {"totalTokens": 10}}
 _MODELS: Final = {"object": "list", "data": [{"id": "scripted", "object": "model"}], "models": list[str]()}
-# Whoever routes or judges by JSON gets something that fits; who wants a title gets one.
+# Answers to side requests: JSON with the keys that CLIs ask for, or a title.
 _SIDE_TEXT: Final = "Calibration"
 _SIDE_JSON: Final = json.dumps(
     {
@@ -60,7 +57,7 @@ _SIDE_JSON: Final = json.dumps(
         "complexity_score": 1,
     }
 )
-_LOOK_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 _REQUEST_SECONDS: Final = 30
 
 
@@ -80,11 +77,11 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a path."""
+        """The address of the server, without a path."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def release(self, turn: str) -> None:
-        """Let an answer that is held back go on."""
+        """Releases an answer that is held."""
         self._released.add(turn)
 
     def is_released(self, turn: str) -> bool:
@@ -111,12 +108,12 @@ class _Server(ThreadingHTTPServer):
     model: ModelServer
 
 
-class _HungUp(Exception):
+class _Disconnected(Exception):
     """The CLI closed the connection."""
 
 
 class _Connection(BaseHTTPRequestHandler):
-    """One request."""
+    """Handles one request."""
 
     protocol_version = "HTTP/1.1"
     timeout = _REQUEST_SECONDS
@@ -132,58 +129,58 @@ class _Connection(BaseHTTPRequestHandler):
         if "models" in self.path:
             self._answer(_MODELS)
         else:
-            self._answer({"error": {"message": "there is nothing here"}}, 404)
+            self._answer({"error": {"message": "not found"}}, 404)
 
     def do_POST(self) -> None:
         body, path = self._body(), self.path.partition("?")[0]
         count = next((count for ending, count in _COUNTS.items() if path.endswith(ending)), None)
-        wire = next((wire for ending, wire in _WIRES if path.endswith(ending)), None)
-        if count is not None or wire is None:
-            self._answer(count or {"error": {"message": "there is nothing here"}}, 200 if count else 404)
+        api = next((api for ending, api in _APIS if path.endswith(ending)), None)
+        if count is not None or api is None:
+            self._answer(count or {"error": {"message": "not found"}}, 200 if count else 404)
             return
-        asked = wire.read(body, path)
-        scene, number = asked.marker
+        request = api.read(body, path)
+        scene, number = request.marker
         if scene:
-            self._play(wire, asked, scene, f"{scene}:{number}")
+            self._play(api, request, scene, f"{scene}:{number}")
         else:
-            self._answer_side_request(wire, asked)
+            self._answer_side_request(api, request)
 
     @override
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the parent has it
-        """Nothing: the ledger tells it better, and stderr is for people."""
+        """Logs nothing: the ledger has it, and stderr is for people."""
 
-    def _play(self, wire: Wire, asked: ModelRequest, scene: str, turn: str) -> None:
+    def _play(self, api: VendorApi, request: ModelRequest, scene: str, turn: str) -> None:
         ledger = self._model.ledger
-        if asked.results:
-            ledger.note(turn, Fact.RESULT, asked.results[-1])
+        if request.results:
+            ledger.note(turn, Fact.RESULT, request.results[-1])
         else:
-            ledger.note(turn, Fact.ASKED, asked.prompt)
+            ledger.note(turn, Fact.ASKED, request.prompt)
         try:
-            self._do(act_for(self._model.scenes, scene, len(asked.results)), wire, asked, turn)
-        except (_HungUp, ConnectionError):
+            self._do(act_for(self._model.scenes, scene, len(request.results)), api, request, turn)
+        except (_Disconnected, ConnectionError):
             ledger.note(turn, Fact.LEFT)
             self.close_connection = True
 
-    def _do(self, act: Act, wire: Wire, asked: ModelRequest, turn: str) -> None:
+    def _do(self, act: Act, api: VendorApi, request: ModelRequest, turn: str) -> None:
         ledger, number = self._model.ledger, self._model.next_number()
         match act:
             case Say():
-                frames = wire.say(asked, iter(act.pieces), number)
+                frames = api.say(request, iter(act.pieces), number)
                 self._stream(frames, turn, Fact.SAID, act.text)
             case Hold():
                 text = "".join(act.begin) + act.end
-                self._stream(wire.say(asked, self._held(act, turn), number), turn, Fact.SAID, text)
+                self._stream(api.say(request, self._held(act, turn), number), turn, Fact.SAID, text)
             case CallTool():
-                call = call_for(act, asked)
+                call = call_for(act, request)
                 if call is None:
-                    ledger.note(turn, Fact.LACKED, " ".join(sorted(asked.tools)))
-                    self._stream(wire.say(asked, iter(["no such tool"]), number), turn, Fact.SAID, "no such tool")
+                    ledger.note(turn, Fact.LACKED, " ".join(sorted(request.tools)))
+                    self._stream(api.say(request, iter(["no such tool"]), number), turn, Fact.SAID, "no such tool")
                 else:
-                    self._stream(wire.call(asked, call, number), turn, Fact.CALLED, call.name)
+                    self._stream(api.call(request, call, number), turn, Fact.CALLED, call.name)
             case Refuse():
                 ledger.note(turn, Fact.REFUSED, str(act.status))
                 headers = {"retry-after": str(act.retry_after)} if act.retry_after else {}
-                self._answer(wire.refuse(act), act.status, headers)
+                self._answer(api.refuse(act), act.status, headers)
             case _:
                 assert_never(act)
 
@@ -191,30 +188,30 @@ class _Connection(BaseHTTPRequestHandler):
         yield from act.begin
         self._model.ledger.note(turn, Fact.HELD)
         while not self._model.is_released(turn):
-            readable, _, _ = select.select([self.connection], [], [], _LOOK_SECONDS)
+            readable, _, _ = select.select([self.connection], [], [], _POLL_SECONDS)
             if readable and not self.connection.recv(1, socket.MSG_PEEK):
-                raise _HungUp
+                raise _Disconnected
         yield act.end
 
-    def _answer_side_request(self, wire: Wire, asked: ModelRequest) -> None:
-        text = _SIDE_JSON if asked.structured else _SIDE_TEXT
+    def _answer_side_request(self, api: VendorApi, request: ModelRequest) -> None:
+        text = _SIDE_JSON if request.structured else _SIDE_TEXT
         number = self._model.next_number()
-        if not asked.streams:
-            self._answer(wire.whole(asked, text, number))
+        if not request.streams:
+            self._answer(api.whole(request, text, number))
             return
         self._begin_stream()
-        for frame in wire.say(asked, iter([text]), number):
+        for frame in api.say(request, iter([text]), number):
             self.wfile.write(frame)
 
     def _stream(self, frames: Iterator[bytes], turn: str, fact: Fact, text: str) -> None:
-        """Send the events; what they amount to is true just before the last one goes out."""
+        """Sends the events; records the fact just before it sends the last one."""
         self._begin_stream()
-        waiting = b""
+        pending = b""
         for frame in frames:
-            self.wfile.write(waiting)
-            waiting = frame
+            self.wfile.write(pending)
+            pending = frame
         self._model.ledger.note(turn, fact, text)
-        self.wfile.write(waiting)
+        self.wfile.write(pending)
 
     def _begin_stream(self) -> None:
         self.send_response(200)
@@ -228,7 +225,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(content)))
-        # A connection that stays open would keep its thread.
+        # An open connection would keep its thread.
         self.send_header("connection", "close")
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -251,26 +248,26 @@ class Fact(StrEnum):
     """What happened at the model."""
 
     ASKED = "asked"
-    """A request of the turn came; the text is the prompt."""
+    """A request of the turn arrived; the text is the prompt."""
     RESULT = "result"
-    """A request came that brings what a tool answered; the text is that."""
+    """A request with a tool result arrived; the text is the result."""
     SAID = "said"
-    """The last byte of a text is going out; the text is all of it."""
+    """The last byte of a text is about to be sent; the text is all of it."""
     CALLED = "called"
-    """The last byte of a tool call is going out; the text is the tool's name."""
+    """The last byte of a tool call is about to be sent; the text is the tool's name."""
     LACKED = "lacked"
-    """The CLI offers no tool for what the scene wants."""
+    """The CLI offers no tool for the scene."""
     HELD = "held"
-    """The beginning of an answer is out, and the rest is held back."""
+    """The beginning of an answer is sent, and the rest is held."""
     LEFT = "left"
-    """The CLI hung up in the middle of an answer."""
+    """The CLI disconnected during an answer."""
     REFUSED = "refused"
-    """An error is going out; the text is its status."""
+    """An error is about to be sent; the text is its status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One fact of one turn. The time is the wall clock's: the one that two processes share."""
+    """One fact of one turn. `at` is wall-clock time, which two processes share."""
 
     at: datetime
     turn: str
@@ -279,7 +276,7 @@ class Entry:
 
 
 class Ledger:
-    """All facts, in their order; written by the server's threads, read by whoever compares."""
+    """All facts in their order; the server's threads write it, the trial reads it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -292,20 +289,20 @@ class Ledger:
             self._changed.notify_all()
 
     def of(self, turn: str) -> list[Entry]:
-        """The facts of one turn."""
+        """Returns the facts of one turn."""
         with self._changed:
             return [entry for entry in self._entries if entry.turn == turn]
 
     def last(self, turn: str, *facts: Fact) -> Entry | None:
-        """The newest of these facts of a turn."""
+        """Returns the newest of these facts of a turn."""
         return next((entry for entry in reversed(self.of(turn)) if entry.fact in facts), None)
 
     def first(self, turn: str, fact: Fact) -> Entry | None:
-        """The oldest fact of this kind of a turn."""
+        """Returns the oldest fact of this kind of a turn."""
         return next((entry for entry in self.of(turn) if entry.fact is fact), None)
 
     def wait_for(self, turn: str, *facts: Fact, seconds: float) -> Entry | None:
-        """The newest of these facts, as soon as there is one; None when none came in time."""
+        """Waits for one of these facts and returns the newest; None if none came in time."""
         self._wait(lambda: any(entry.turn == turn and entry.fact in facts for entry in self._entries), seconds)
         return self.last(turn, *facts)
 

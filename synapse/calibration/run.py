@@ -1,4 +1,4 @@
-"""One calibration, from the empty folder to the comparison of the settings."""
+"""Runs one calibration: starts the CLI in an empty folder, runs the rows, and compares its settings files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from synapse.calibration.checks import EXIT_SECONDS, ROWS
 from synapse.calibration.model_server import Ledger, ModelServer
-from synapse.calibration.sandbox import AGENT, Recipe, Workbench, places
+from synapse.calibration.sandbox import AGENT, Recipe, Sandbox, placeholders
 from synapse.calibration.terminals import TerminalKind
 from synapse.calibration.trial import Finding, Trial, Verdict, compared
 from synapse.core.agent import READY
@@ -27,42 +27,42 @@ LAST_ROW: Final = "exit"
 
 
 def require_program(profile: Profile, search_path: str | None) -> None:
-    """Raises CommandMissing, with what to type, unless the CLI is installed."""
+    """Raises CommandMissing, with how to install it, unless the CLI is installed."""
     if locate(profile.command[0], search_path) is None:
         raise CommandMissing(f"'{profile.command[0]}' is not installed", hint=profile.install_hint)
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationPlan:
-    """What is calibrated: the CLI by its recipe, the rows, and the terminal that it gets."""
+    """What to calibrate: the CLI by its recipe, the rows, and the terminal."""
 
     recipe: Recipe
     rows: Sequence[str]
     terminal: TerminalKind
 
 
-def calibrate(plan: CalibrationPlan, folder: Path, clock: Clock, tell: Callable[[Finding], None]) -> list[Finding]:
-    """Run the rows in `folder`, which is empty; `tell` gets each finding as soon as it is there.
+def calibrate(plan: CalibrationPlan, folder: Path, clock: Clock, report: Callable[[Finding], None]) -> list[Finding]:
+    """Runs the rows in the empty folder `folder`; calls `report` with each finding as it is made.
 
     Raises:
-        AgentFailed: it could not be started.
+        AgentFailed: the CLI could not be started.
     """
     findings: list[Finding] = []
     with ModelServer(Ledger(clock)) as model:
-        bench = Workbench(folder, os.environ, plan.terminal)
-        bench.furnish(plan.recipe.filled(places(model.url, home=bench.home, project=bench.project)))
-        trial = Trial(bench, model, clock)
+        sandbox = Sandbox(folder, os.environ, plan.terminal)
+        sandbox.install(plan.recipe.filled(placeholders(model.url, home=sandbox.home, project=sandbox.project)))
+        trial = Trial(sandbox, model, clock)
         try:
             for finding in _findings(trial, plan.recipe.name, plan.rows):
                 findings.append(finding)
-                tell(finding)
+                report(finding)
         finally:
             _clear_up(trial)
     return findings
 
 
 def _findings(trial: Trial, profile: str, rows: Sequence[str]) -> Iterator[Finding]:
-    before = trial.bench.settings()
+    before = trial.sandbox.settings()
     ready = _start(trial, profile)
     yield ready
     if ready.verdict is Verdict.WRONG:
@@ -70,23 +70,23 @@ def _findings(trial: Trial, profile: str, rows: Sequence[str]) -> Iterator[Findi
     for row in rows:
         yield from _row(trial, row)
         if row != LAST_ROW and not _is_ready_again(trial):
-            yield _start_again(trial, profile, row)
+            yield _restart(trial, profile, row)
     if LAST_ROW not in rows:
-        trial.bench.synapse("stop", AGENT, "--force")
-    yield compared("settings", "compared", "unchanged", _changed(before, trial.bench.settings()) or "unchanged")
+        trial.sandbox.synapse("stop", AGENT, "--force")
+    yield compared("settings", "compared", "unchanged", _changed(before, trial.sandbox.settings()) or "unchanged")
 
 
 def _start(trial: Trial, profile: str) -> Finding:
-    """Start the agent as a person would, and wait until it is ready."""
+    """Starts the agent as a person would, and waits until it is ready. Raises AgentFailed."""
     began = trial.clock.monotonic()
-    words = ("start", profile, "--name", AGENT, "--no-instructions", "--", *trial.bench.recipe.args)
-    ran = trial.bench.synapse(*words, seconds=_START_SECONDS)
+    words = ("start", profile, "--name", AGENT, "--no-instructions", "--", *trial.sandbox.recipe.args)
+    ran = trial.sandbox.synapse(*words, seconds=_START_SECONDS)
     if ran.code != 0:
-        raise AgentFailed(f"{profile} could not be started: {ran.talk.strip()}")
+        raise AgentFailed(f"{profile} could not be started: {ran.notices.strip()}")
     _wait_until_ready(trial, _READY_SECONDS)
-    status = trial.bench.ask("/status")
+    status = trial.sandbox.ask("/status")
     state = str(status.get("state", "gone"))
-    seen = READY if state == READY else f"{state}: {status.get('why', 'its program has ended')}"
+    seen = READY if state == READY else f"{state}: {status.get('why', 'its program ended')}"
     event = f"after {trial.clock.monotonic() - began:.1f} s"
     return compared("ready", event, READY, seen, source=str(status.get("source", "")))
 
@@ -99,29 +99,29 @@ def _row(trial: Trial, row: str) -> Iterator[Finding]:
 
 
 def _is_ready_again(trial: Trial) -> bool:
-    """Take back what a row has left open, and see whether the next one finds the agent as it should be."""
+    """Cancels what a row has left open; returns whether the agent is ready for the next row."""
     for turn in trial.unfinished():
-        trial.bench.synapse("cancel", turn.task_id)
+        trial.sandbox.synapse("cancel", turn.task_id)
     return _wait_until_ready(trial, _RECOVERY_SECONDS)
 
 
-def _start_again(trial: Trial, profile: str, row: str) -> Finding:
-    """One row that went wrong shall not spoil the others."""
-    why = trial.bench.ask("/status").get("why", "it is gone")
-    trial.bench.synapse("stop", AGENT, "--force")
+def _restart(trial: Trial, profile: str, row: str) -> Finding:
+    """Restarts the agent, so that one row that went wrong does not spoil the others."""
+    why = trial.sandbox.ask("/status").get("why", "it is gone")
+    trial.sandbox.synapse("stop", AGENT, "--force")
     _start(trial, profile)
-    seen = f"started again: {why}"
+    seen = f"restarted: {why}"
     return Finding(row=row, event="afterwards", expected=READY, seen=seen, verdict=Verdict.WRONG)
 
 
 def _wait_until_ready(trial: Trial, seconds: float) -> bool:
-    """Whether it is ready within so long; one that is gone is not waited for."""
-    trial.wait_until(lambda: _state(trial) == READY or trial.bench.entry() is None, seconds)
+    """Waits until the agent is ready; returns False if it is gone or the time is over."""
+    trial.wait_until(lambda: _state(trial) == READY or trial.sandbox.entry() is None, seconds)
     return _state(trial) == READY
 
 
 def _state(trial: Trial) -> str:
-    return str(trial.bench.ask("/status").get("state", ""))
+    return str(trial.sandbox.ask("/status").get("state", ""))
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -129,12 +129,12 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 def _clear_up(trial: Trial) -> None:
-    """Whatever went wrong, nothing of this run lives on."""
+    """Stops the agent and kills every process of this run."""
     trial.unfinished()
-    if trial.bench.entry() is not None:
-        trial.bench.synapse("stop", AGENT, "--force")
-    trial.wait_until(lambda: not trial.bench.processes(), EXIT_SECONDS / 3)
-    for pid in trial.bench.processes():
+    if trial.sandbox.entry() is not None:
+        trial.sandbox.synapse("stop", AGENT, "--force")
+    trial.wait_until(lambda: not trial.sandbox.processes(), EXIT_SECONDS / 3)
+    for pid in trial.sandbox.processes():
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -1,8 +1,7 @@
-"""Where a CLI is calibrated: a home, a project and a state folder of its own, and a clean environment.
+"""Runs a CLI in folders of its own, by a recipe that points it to the scripted model.
 
-Nothing of the person's is read or written, so this is safe on a machine where real agents work.
-
-How one CLI is run against the scripted model: its variables, its arguments, and the files of its own home.
+A sandbox has its own home, project and state folder and a clean environment. It reads and writes nothing of the
+person's, so it is safe on a machine where real agents work.
 """
 
 from __future__ import annotations
@@ -29,23 +28,27 @@ from synapse.registry.files import FileRegistry
 
 AGENT: Final = "calibrated"
 _COMMAND_SECONDS: Final = 60.0
-_TOO_SLOW: Final = -1
+_TIMED_OUT: Final = -1
 _PROCESSES: Final = Path("/proc")
-# PYTHONPATH: our own commands must find the same Synapse that runs this one.
+# PYTHONPATH: our commands must find the Synapse that runs this process.
 _KEPT: Final = ("PATH", "PYTHONPATH", "TZ")
+RECIPES: Final = Path(__file__).parent / "recipes"
+KEY: Final = "no-key-" + "0" * 32
+_KEY_END: Final = 20
+"""How many characters at the end of a key Claude Code stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a `synapse` command came to."""
+    """The result of a `synapse` command."""
 
     code: int
     output: str
-    talk: str
+    notices: str
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The JSON object that it printed, or an empty one."""
+        """The JSON object on its stdout, or an empty one."""
         try:
             value: object = json.loads(self.output)
         except ValueError:
@@ -53,8 +56,8 @@ class Ran:
         return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-class Workbench:
-    """One agent in folders of its own; `folder` is empty and short, because sockets lie in it."""
+class Sandbox:
+    """One agent in folders of its own; `folder` is empty, and its path is short, because it holds sockets."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str], terminal: TerminalKind | None = None) -> None:
         self.home, self.project = folder / "home", folder / "project"
@@ -68,7 +71,7 @@ class Workbench:
 
     @property
     def env(self) -> dict[str, str]:
-        """All that the agent and our own commands get to know of the world outside."""
+        """The whole environment of the agent and of our commands."""
         kept = {name: value for name in _KEPT if (value := self._environ.get(name))}
         own = {
             "HOME": str(self.home),
@@ -80,8 +83,8 @@ class Workbench:
         }
         return {**kept, **own, **self._terminal.env, **self.recipe.env}
 
-    def furnish(self, recipe: Recipe) -> None:
-        """Write the files of the CLI's home."""
+    def install(self, recipe: Recipe) -> None:
+        """Writes the recipe's files to the CLI's home."""
         self.recipe = recipe
         for path, text in recipe.files.items():
             file = self.home / path
@@ -89,7 +92,7 @@ class Workbench:
             file.write_text(text, encoding="utf-8")
 
     def synapse(self, *words: str, seconds: float = _COMMAND_SECONDS) -> Ran:
-        """Type a `synapse` command in the project, as a person would."""
+        """Runs a `synapse` command in the project, as a person would."""
         try:
             done = subprocess.run(  # noqa: S603 - our own interpreter and our own module
                 [sys.executable, "-P", "-m", "synapse.cli.main", *words],
@@ -103,11 +106,11 @@ class Workbench:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Ran(_TOO_SLOW, "", f"`synapse {words[0]}` did not end within {seconds:.0f} s")
+            return Ran(_TIMED_OUT, "", f"`synapse {words[0]}` did not end within {seconds:.0f} s")
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def entry(self) -> AgentEntry | None:
-        """What the registry says of the agent, or None when it is gone."""
+        """Returns the agent's registry entry, or None if it is gone."""
         return next(iter(FileRegistry(self._state / "registry").entries()), None)
 
     def address(self) -> HostAddress | None:
@@ -115,7 +118,7 @@ class Workbench:
         return None if entry is None else HostAddress(entry.socket, port=entry.port)
 
     def ask(self, path: str) -> dict[str, Any]:
-        """What the agent's host answers, or an empty object when it is gone."""
+        """Returns the answer of the agent's host, or an empty object if it is gone."""
         address = self.address()
         if address is None:
             return {}
@@ -126,11 +129,11 @@ class Workbench:
 
     @property
     def sees_processes(self) -> bool:
-        """False on a system that does not tell what runs."""
+        """False on a system without /proc."""
         return (_PROCESSES / "self").exists()
 
     def processes(self) -> dict[int, str]:
-        """Every process that lives in this home, by its environment: also one that has left its parents."""
+        """Returns every process with this home in its environment, also one that has left its parents."""
         mark = f"HOME={self.home}".encode()
         found: dict[int, str] = {}
         for folder in _PROCESSES.glob("[0-9]*"):
@@ -143,49 +146,43 @@ class Workbench:
         return {pid: command for pid, command in found.items() if pid != os.getpid()}
 
     def settings(self) -> dict[str, str]:
-        """The files of the home that only a person may change, each with a digest of its content."""
+        """Returns the files in the home that only a person may change, each with a digest of its content."""
         files = (path for path in self.home.rglob("*") if path.is_file() and not path.is_symlink())
         named = {path.relative_to(self.home).as_posix(): path for path in files}
         watched = {name: path for name, path in named.items() if self.recipe.is_watched(name)}
         return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(watched.items())}
 
 
-RECIPES: Final = Path(__file__).parent / "recipes"
-KEY: Final = "no-key-" + "0" * 32
-_KEY_END: Final = 20
-"""How many characters of a key Claude Code remembers."""
-
-
 class WhenLimited(StrEnum):
-    """What a CLI does about "too many requests"."""
+    """What a CLI does after "too many requests"."""
 
     FAILS = "fails"
     ASKS = "asks"
-    """It asks a person whether to go on trying."""
+    """It asks a person whether to retry."""
     RETRIES = "retries"
-    """It tries again by itself at the time that it was told."""
+    """It retries by itself at the time in the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What the recipe of one CLI says; `${url}`, `${key}`, `${key_end}`, `${project}` and `${home}` stand in it."""
+    """The recipe of one CLI, with placeholders `${url}`, `${key}`, `${key_end}`, `${project}` and `${home}`."""
 
     name: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Path below the home → text."""
+    """Path inside the home → text."""
     own_files: tuple[str, ...] = ()
-    """What the CLI writes by itself."""
+    """Patterns of files that the CLI writes by itself."""
     settings: tuple[str, ...] = ()
-    """What is a person's, even where `own_files` covers it."""
+    """Patterns of files that only a person may change, even if `own_files` matches them."""
     when_limited: WhenLimited = WhenLimited.FAILS
 
-    def filled(self, places: Mapping[str, str]) -> Recipe:
-        """The recipe with everything that stands in it put in."""
+    def filled(self, values: Mapping[str, str]) -> Recipe:
+        """Returns the recipe with its placeholders replaced."""
 
         def fill(text: str) -> str:
-            return Template(text).substitute(places)
+            return Template(text).substitute(values)
 
         return replace(
             self,
@@ -195,24 +192,24 @@ class Recipe:
         )
 
     def is_watched(self, path: str) -> bool:
-        """True for a file below the home that only a person may change."""
+        """Returns whether only a person may change that file in the home."""
         if any(fnmatch(path, pattern) for pattern in self.settings):
             return True
         return not any(fnmatch(path, pattern) for pattern in self.own_files)
 
 
-def places(url: str, *, home: Path, project: Path) -> dict[str, str]:
-    """What stands in recipes, for one run."""
+def placeholders(url: str, *, home: Path, project: Path) -> dict[str, str]:
+    """Returns the values of a recipe's placeholders for one run."""
     return {"url": url, "key": KEY, "key_end": KEY[-_KEY_END:], "home": str(home), "project": str(project)}
 
 
 def recipe_names() -> list[str]:
-    """The CLIs that can be calibrated."""
+    """Returns the CLIs that can be calibrated."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe for a profile.
+    """Returns the recipe of a profile.
 
     Raises:
         UnsupportedOperation: there is none.

@@ -1,8 +1,7 @@
-"""What the scripted model does: a word in the prompt chooses the scene, the tool results so far choose the act.
+"""The scripted model: a marker in the prompt chooses the scene, the number of tool results chooses the act.
 
-One request to the model, as all wires read it.
-
-How a tool is called by the name and the parameters that the CLI offered it with.
+A ModelRequest is a request in the form that all vendor APIs are read into; a ToolCall uses the tool name and parameters
+that the CLI offered.
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ MARKER: Final = re.compile(r"calibrate:([a-z-]+):(\d+)")
 COLOURS: Final = ("Blue", "Red")
 ASKED: Final = "Which colour?"
 MADE_BY_TOOL: Final = "made-by-calibrate.txt"
+Body = Mapping[str, Any]
+_TAKES_WORDS: Final = ("shell", "local_shell")
 
 
 class Use(StrEnum):
-    """What a tool is for; each CLI has its own name for the tool."""
+    """The purpose of a tool; each CLI has its own name for it."""
 
     SHELL = "shell"
     ASK = "ask"
@@ -39,7 +40,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Begin an answer and hold it until it is released or the CLI hangs up."""
+    """Begin an answer and hold it until it is released or the CLI disconnects."""
 
     begin: tuple[str, ...]
     end: str
@@ -55,7 +56,7 @@ class CallTool:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer with an error. `retry_after` in seconds goes out as the header of that name."""
+    """Answer with an error; `retry_after` (seconds) is sent as the header of that name."""
 
     status: int
     message: str
@@ -64,11 +65,11 @@ class Refuse:
 
 Act = Say | Hold | CallTool | Refuse
 Scene = tuple[Act, ...]
-"""The acts of one turn: the first for the prompt, the next for each tool result; the last one stays."""
+"""The acts of one turn: the first for the prompt, the next for each tool result; the last one repeats."""
 
 
 def act_for(scenes: Mapping[str, Scene], scene: str, results: int) -> Act:
-    """The act of a scene after so many tool results; an unknown scene is a plain answer."""
+    """Returns the act of a scene after so many tool results; a plain answer for an unknown scene."""
     acts = scenes.get(scene, SCENES["one-line"])
     return acts[min(results, len(acts) - 1)]
 
@@ -78,7 +79,7 @@ def _in_pieces(text: str, size: int) -> tuple[str, ...]:
 
 
 def _long_text() -> str:
-    """Many kilobytes of everything that terminals and Markdown change: only a CLI's own words give it back exactly."""
+    """Returns many kilobytes of what terminals and Markdown change: only a CLI's own transcript returns it exactly."""
     paragraph = (
         'Paragraph {n}: FAKE-ECHO[{n}] with **bold**, `code`, a | pipe, <tag attr="1">, \\backslash and ~tilde~; '
         "a line that is long enough to wrap on every screen: 日本語のテキスト, Ünïcödé, 🙂 and é.\n"
@@ -90,7 +91,7 @@ def _long_text() -> str:
 
 
 def _lines(count: int) -> str:
-    """So many short lines, each of its own."""
+    """Returns so many distinct short lines."""
     return "\n".join(f"Line {number} of {count}." for number in range(1, count + 1))
 
 
@@ -112,56 +113,53 @@ SCENES: Final[Mapping[str, Scene]] = {
 }
 
 
-Body = Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """What the CLI asks the model for."""
+    """A request of the CLI to the model."""
 
     said: tuple[str, ...] = ()
-    """The person's messages so far, the newest last."""
+    """The person's messages so far, newest last."""
     results: tuple[str, ...] = ()
-    """What the tools answered since the newest message."""
+    """The tool results since the newest message."""
     tools: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """Each tool that is offered, with the names of its parameters."""
+    """Each offered tool with the names of its parameters."""
     freeform: frozenset[str] = frozenset()
-    """Those that take a text instead of parameters."""
+    """The tools that take a text instead of parameters."""
     structured: bool = False
-    """JSON of a given shape is wanted: titles, routing and the like."""
+    """Whether the answer must be JSON of a given shape: a title, a routing decision."""
     streams: bool = True
     model: str = "scripted"
 
     @property
     def prompt(self) -> str:
-        """The newest message that is not what a CLI itself puts between: those stand in tags."""
+        """The newest message that the CLI did not insert itself: those are in tags."""
         own = [text for text in self.said if MARKER.search(text) or not text.lstrip().startswith("<")]
         return own[-1] if own else ""
 
     @property
     def marker(self) -> tuple[str, str]:
-        """Scene and number of the turn; two empty words for a side request: a title, a summary, a suggestion."""
+        """Scene and number of the turn; two empty strings for a side request (a title, a summary, a suggestion)."""
         found = None if self.structured or not self.tools else MARKER.search(self.prompt)
         return (found[1], found[2]) if found else ("", "")
 
 
 def table(value: object) -> Body:
-    """`value` if it is a table, else an empty one: a CLI of another version may send something else."""
+    """Returns `value` if it is an object, else an empty one: a CLI of another version may send something else."""
     return cast("Body", value) if isinstance(value, Mapping) else {}
 
 
 def tables(value: object) -> list[Body]:
-    """The tables of a list."""
+    """Returns the objects of a list."""
     return [table(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
 
 
 def parameters(schema: object) -> frozenset[str]:
-    """The names of the parameters in a tool's JSON schema."""
+    """Returns the names of the parameters in a tool's JSON schema."""
     return frozenset(table(table(schema).get("properties")))
 
 
 def text_of(content: object) -> str:
-    """The text of a message's content: a text, or a list of parts of which some are text."""
+    """Returns the text of a message's content: a string, or a list of parts of which some are text."""
     if isinstance(content, str):
         return content
     return "\n".join(texts_of(tables(content)))
@@ -175,23 +173,22 @@ _NAMES: Final[Mapping[Use, tuple[str, ...]]] = {
     Use.SHELL: ("Bash", "exec_command", "shell_command", "shell", "local_shell", "run_shell_command", "bash"),
     Use.ASK: ("AskUserQuestion", "ask_user", "question", "request_user_input"),
 }
-_TAKES_WORDS: Final = ("shell", "local_shell")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool's name and what it is called with."""
+    """A tool's name and the arguments of a call."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
-def call_for(act: CallTool, asked: ModelRequest) -> ToolCall | None:
-    """The call of the CLI's own tool for this; None when it offers none."""
-    name = next((name for name in _NAMES[act.use] if name in asked.tools), "")
+def call_for(act: CallTool, request: ModelRequest) -> ToolCall | None:
+    """Returns the call of the CLI's own tool for the act; None if it offers none."""
+    name = next((name for name in _NAMES[act.use] if name in request.tools), "")
     if not name:
         return None
-    offered = asked.tools[name]
+    offered = request.tools[name]
     match act.use:
         case Use.SHELL:
             return ToolCall(name=name, arguments=_shell(name, offered, act.command))
@@ -203,7 +200,7 @@ def _shell(name: str, offered: frozenset[str], command: str) -> dict[str, Any]:
     key = "cmd" if "cmd" in offered else "command"
     arguments: dict[str, Any] = {key: ["bash", "-c", command] if name in _TAKES_WORDS else command}
     if "sandbox_permissions" in offered:
-        # Codex asks a person only for what shall leave its sandbox.
+        # Codex asks a person only for commands that leave its sandbox.
         arguments |= {"sandbox_permissions": "require_escalated", "justification": "May the file be made?"}
     if "description" in offered:
         arguments["description"] = "Make a file"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final
 
-from synapse.config.settings import USUAL_SIZE, TerminalSize
+from synapse.config.settings import DEFAULT_SIZE, TerminalSize
 from synapse.core.override import override
 from synapse.core.types import Clock
 from synapse.terminal.theme import Theme, theme_in
@@ -30,9 +30,9 @@ _VARIABLES: Final = (
     "TERM_PROGRAM",
     "TERM_PROGRAM_VERSION",
 )
-"""What a terminal, or its person, says in the environment about how to paint there."""
+"""The variables by which a terminal or its person chooses how programs paint."""
 _TERM: Final = "xterm-256color"
-# Every terminal answers the second query, so what came until then is all that it has to say.
+# Every terminal answers the second query, so nothing more comes after that answer.
 _QUERY: Final = b"\x1b]11;?\x1b\\\x1b[c"
 _LAST_ANSWER: Final = re.compile(rb"\x1b\[\?[\d;]*c")
 _QUERY_SECONDS: Final = 1.0
@@ -41,15 +41,15 @@ _STDIN, _STDOUT, _STDERR = range(3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalKind:
-    """One kind of terminal; without anything said, the one that an agent in the background gets."""
+    """One kind of terminal; by default, the one that a background agent gets."""
 
     variables: Mapping[str, str] = field(default_factory=lambda: {"TERM": _TERM})
-    size: TerminalSize = USUAL_SIZE
+    size: TerminalSize = DEFAULT_SIZE
     theme: Theme = Theme.DARK
 
     @property
     def colours(self) -> str:
-        """How many colours programs will use, in a word or two."""
+        """How many colours programs will use, as text."""
         if "NO_COLOR" in self.variables:
             return "no colour"
         if self.variables.get("COLORTERM") in ("truecolor", "24bit"):
@@ -72,7 +72,7 @@ class TerminalKind:
 
     @override
     def __str__(self) -> str:
-        theme = "a theme that it does not tell" if self.theme is Theme.NONE else self.theme.value
+        theme = "unknown theme" if self.theme is Theme.NONE else self.theme.value
         return f"{self.variables.get('TERM', 'no TERM')}, {self.colours}, {self.size}, {theme}"
 
 
@@ -91,11 +91,11 @@ PAIRWISE: Final = tuple(
     for number, colours in enumerate(_COLOURS)
     for place, size in enumerate(_SIZES)
 )
-"""Half of them, which hold every pair of colours, size and theme."""
+"""Half of EVERY_KIND, which cover every pair of colours, size and theme."""
 
 
 def own_terminal(environ: Mapping[str, str], clock: Clock) -> TerminalKind:
-    """Return the kind of terminal that this process was started in; the usual one when it was started in none."""
+    """Returns the kind of terminal that this process was started in; the default kind if there is none."""
     sink = next((number for number in (_STDOUT, _STDERR) if os.isatty(number)), None)
     if sink is None or not os.isatty(_STDIN):
         return TerminalKind()
@@ -103,16 +103,16 @@ def own_terminal(environ: Mapping[str, str], clock: Clock) -> TerminalKind:
     variables = {"TERM": _TERM, **{name: value for name in _VARIABLES if (value := environ.get(name))}}
     return TerminalKind(
         variables=variables,
-        size=TerminalSize(size.columns, size.lines) if size.columns and size.lines else USUAL_SIZE,
-        # Where nothing is known to be understood, a query would be shown as letters.
-        theme=Theme.NONE if variables["TERM"] == "dumb" else theme_in(_asked(_STDIN, sink, clock)),
+        size=TerminalSize(size.columns, size.lines) if size.columns and size.lines else DEFAULT_SIZE,
+        # A dumb terminal would show the query as text.
+        theme=Theme.NONE if variables["TERM"] == "dumb" else theme_in(_query(_STDIN, sink, clock)),
     )
 
 
-def _asked(source: int, sink: int, clock: Clock) -> bytes:
-    """Ask the terminal for its background colour, and return what it answered."""
+def _query(source: int, sink: int, clock: Clock) -> bytes:
+    """Asks the terminal for its background colour and returns its answer."""
     if os.tcgetpgrp(source) != os.getpgrp():
-        # The shell has the terminal; changing it from the background would stop us.
+        # The shell has the terminal; changing it from the background would suspend us.
         return b""
     before = termios.tcgetattr(source)
     answer, deadline = b"", clock.monotonic() + _QUERY_SECONDS

@@ -1,8 +1,7 @@
-"""One agent under trial: what the rows do with it, and how a turn's truth is compared with what Synapse concluded.
+"""Compares what Synapse concludes about an agent with what the scripted model knows.
 
-The events of one task, from its first one on, read from the agent's host as any follower would.
-
-What came out: one line for each thing that Synapse concluded, beside what was true.
+A Trial sends messages to the agent, a TaskFollower reads the events of their tasks from the agent's host, and a Finding
+holds one conclusion beside the truth.
 """
 
 from __future__ import annotations
@@ -18,38 +17,39 @@ from statistics import median
 from typing import Any, Final
 
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
-from synapse.calibration.sandbox import AGENT, Workbench
+from synapse.calibration.sandbox import AGENT, Sandbox
 from synapse.client.events import EventStream, ServerEvent, open_stream
 from synapse.client.http import Answer, HostAddress, NoAnswer
 from synapse.core.errors import AgentFailed
 from synapse.core.json_text import object_in, objects_in
 from synapse.core.types import Clock
 
-TAKEN_SECONDS: Final = 25.0
+SUBMIT_SECONDS: Final = 25.0
 ANSWER_SECONDS: Final = 25.0
 _TICK_SECONDS: Final = 0.05
-_SHOWN: Final = 60
+_SHOWN_CHARACTERS: Final = 60
+FINISHED = ("completed", "failed", "canceled")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message that was sent: its name at the model, its text, and its task."""
+    """One message that was sent: its name at the model, its text and its task."""
 
     row: str
     name: str
     text: str
-    following: Following
+    follower: TaskFollower
 
     @property
     def task_id(self) -> str:
-        return self.following.task_id
+        return self.follower.task_id
 
 
 class Trial:
     """The agent, the scripted model that it talks to, and the truth."""
 
-    def __init__(self, bench: Workbench, model: ModelServer, clock: Clock) -> None:
-        self.bench = bench
+    def __init__(self, sandbox: Sandbox, model: ModelServer, clock: Clock) -> None:
+        self.sandbox = sandbox
         self.model = model
         self.clock = clock
         self._numbers = count(1)
@@ -60,31 +60,31 @@ class Trial:
         return self.model.ledger
 
     def send(self, row: str, scene: str, rest: str = "please", *options: str) -> Turn:
-        """Send the agent a message that makes the model play a scene.
+        """Sends the agent a message that makes the model play a scene.
 
         Raises:
-            AgentFailed: it was not accepted.
+            AgentFailed: the message was not accepted.
         """
         name = f"{scene}:{next(self._numbers)}"
         text = f"calibrate:{name} {rest}"
-        ran = self.bench.synapse("send", AGENT, text, "--json", *options)
+        ran = self.sandbox.synapse("send", AGENT, text, "--json", *options)
         task_id = str(object_in(ran.fields, "task").get("id", ""))
-        address = self.bench.address()
+        address = self.sandbox.address()
         if not task_id or address is None:
-            raise AgentFailed(f"the message was not accepted: {(ran.output or ran.talk).strip()}")
-        turn = Turn(row, name, text, Following(address, task_id, self.clock))
+            raise AgentFailed(f"the message was not accepted: {(ran.output or ran.notices).strip()}")
+        turn = Turn(row, name, text, TaskFollower(address, task_id, self.clock))
         self._sent.append(turn)
         return turn
 
     def unfinished(self) -> list[Turn]:
-        """What was sent and has not come to an end; all followers are let go, and it is forgotten here."""
+        """Returns the turns that have not ended; closes all followers and clears the list of turns."""
         sent, self._sent = self._sent, []
         for turn in sent:
-            turn.following.close()
-        return [turn for turn in sent if turn.following.status not in FINISHED]
+            turn.follower.close()
+        return [turn for turn in sent if turn.follower.status not in FINISHED]
 
     def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """True as soon as the condition holds: for what no stream tells."""
+        """Polls the condition, for what no stream reports; returns whether it became true in time."""
         deadline, pause = self.clock.monotonic() + seconds, threading.Event()
         while not condition():
             if self.clock.monotonic() > deadline:
@@ -93,28 +93,28 @@ class Trial:
         return True
 
     def taken(self, turn: Turn) -> Finding:
-        """Was the message submitted once, with its text whole?"""
-        truth = self.truth.wait_for(turn.name, Fact.ASKED, seconds=TAKEN_SECONDS)
-        seen = turn.following.until(
+        """Checks that the message was submitted with its whole text."""
+        truth = self.truth.wait_for(turn.name, Fact.ASKED, seconds=SUBMIT_SECONDS)
+        seen = turn.follower.until(
             lambda seen: seen.says("receipt_changed", "step", "submitted"), ANSWER_SECONDS if truth else 1.0
         )
-        said = f"submitted, {self._arrived(turn)}" if seen else self._standing(turn)
+        conclusion = f"submitted, {self._arrived(turn)}" if seen else self._present_state(turn)
         return compared(
             turn.row,
             "submitted",
             "submitted, text whole",
-            said,
+            conclusion,
             source=str(seen.fields.get("source", "")) if seen else "",
             delay=delay_between(truth.at if truth else None, seen.at if seen else None),
         )
 
     def answered(self, turn: Turn) -> Finding:
-        """Is the task completed, with exactly the text that the model said?"""
-        end = turn.following.until_finished(ANSWER_SECONDS)
+        """Checks that the task is completed with exactly the text that the model sent."""
+        end = turn.follower.until_finished(ANSWER_SECONDS)
         truth = self.truth.last(turn.name, Fact.SAID)
         reply = "".join(texts(end)) if end else ""
         expected = f"completed, {size(truth.text)}" if truth else "the model answers"
-        seen = f"{end.status}, {size(reply)}" if end else self._standing(turn)
+        seen = f"{end.status}, {size(reply)}" if end else self._present_state(turn)
         if truth and end and reply != truth.text and seen == expected:
             seen += ", but another text"
         return compared(
@@ -127,12 +127,12 @@ class Trial:
         )
 
     def failed(self, turn: Turn, expected: str, *facts: Fact) -> Finding:
-        """Has the turn failed for this reason? The truth is the last of these facts."""
-        end = turn.following.until_finished(ANSWER_SECONDS)
-        # What the status says now is where the verdict came from; the receipt of a failure names the journal.
-        source = str(self.bench.ask("/status").get("source", ""))
+        """Checks that the turn failed for this reason; the truth is the last of these facts."""
+        end = turn.follower.until_finished(ANSWER_SECONDS)
+        # The source of the verdict is in the status; the receipt of a failure names the journal.
+        source = str(self.sandbox.ask("/status").get("source", ""))
         truth = self.truth.last(turn.name, *facts)
-        seen = f"{end.status}: {reason(end)}" if end else self._standing(turn)
+        seen = f"{end.status}: {reason(end)}" if end else self._present_state(turn)
         return compared(
             turn.row,
             "failed",
@@ -145,27 +145,27 @@ class Trial:
     def _arrived(self, turn: Turn) -> str:
         asked = [entry for entry in self.truth.of(turn.name) if entry.fact is Fact.ASKED]
         if not asked:
-            return "but the model has not got it"
-        return "text whole" if turn.text in asked[0].text else f"text changed: {asked[0].text[-_SHOWN:]!r}"
+            return "but the model did not get it"
+        return "text whole" if turn.text in asked[0].text else f"text changed: {asked[0].text[-_SHOWN_CHARACTERS:]!r}"
 
-    def _standing(self, turn: Turn) -> str:
-        """What is known when what was expected did not come."""
-        status = self.bench.ask("/status")
-        return f"task {turn.following.status}; agent {status.get('state', 'gone')}: {status.get('why', '')}"
+    def _present_state(self, turn: Turn) -> str:
+        """Returns the state of task and agent, for an expected event that did not come."""
+        status = self.sandbox.ask("/status")
+        return f"task {turn.follower.status}; agent {status.get('state', 'gone')}: {status.get('why', '')}"
 
 
-def texts(seen: Seen) -> list[str]:
-    """The text of the task's artifacts, part by part."""
+def texts(seen: SeenEvent) -> list[str]:
+    """Returns the text of the task's artifacts, part by part."""
     parts = [part for artifact in objects_in(seen.task, "artifacts") for part in objects_in(artifact, "parts")]
     return [str(part.get("text", "")) for part in parts]
 
 
-def answer_source(seen: Seen | None) -> str:
+def answer_source(seen: SeenEvent | None) -> str:
     artifacts = objects_in(seen.task, "artifacts") if seen else []
     return str(object_in(artifacts[-1], "metadata").get("source", "")) if artifacts else ""
 
 
-def reason(seen: Seen) -> str:
+def reason(seen: SeenEvent) -> str:
     return str(object_in(seen.task, "metadata").get("reason", ""))
 
 
@@ -173,12 +173,9 @@ def size(text: str) -> str:
     return f"{len(text.encode())} bytes"
 
 
-FINISHED = ("completed", "failed", "canceled")
-
-
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One thing that Synapse concluded, and the task as it then was."""
+class SeenEvent:
+    """One event of a task, and the task after it."""
 
     name: str
     fields: dict[str, Any]
@@ -197,8 +194,8 @@ class Seen:
         return self.name == name and self.fields.get(key) == value
 
 
-class Following:
-    """All that was seen of a task so far."""
+class TaskFollower:
+    """Follows the events of one task, from the first one on."""
 
     def __init__(self, address: HostAddress, task_id: str, clock: Clock) -> None:
         self._address = address
@@ -207,15 +204,15 @@ class Following:
         self._stream: EventStream | None = None
         self._last_id = "0"
         self.task_id = task_id
-        self.seen: list[Seen] = []
+        self.seen: list[SeenEvent] = []
 
     @property
     def status(self) -> str:
-        """The task's state as it was last seen."""
+        """The task's last seen state."""
         return self.seen[-1].status if self.seen else "unknown"
 
-    def until(self, condition: Callable[[Seen], bool], seconds: float) -> Seen | None:
-        """The first event that fulfils the condition, also one of the past; None when none came in time."""
+    def until(self, condition: Callable[[SeenEvent], bool], seconds: float) -> SeenEvent | None:
+        """Returns the first event, also a past one, that fulfils the condition; None if none came in time."""
         deadline = self._clock.monotonic() + seconds
         checked = 0
         while True:
@@ -226,11 +223,11 @@ class Following:
             if not self._read(deadline):
                 return None
 
-    def until_finished(self, seconds: float) -> Seen | None:
+    def until_finished(self, seconds: float) -> SeenEvent | None:
         return self.until(lambda seen: seen.status in FINISHED, seconds)
 
-    def first(self, name: str, key: str, value: str) -> Seen | None:
-        """The first event of the past that says so."""
+    def first(self, name: str, key: str, value: str) -> SeenEvent | None:
+        """Returns the first past event with that name and field."""
         return next((seen for seen in self.seen if seen.says(name, key, value)), None)
 
     def close(self) -> None:
@@ -239,19 +236,19 @@ class Following:
             self._stream = None
 
     def _read(self, deadline: float) -> bool:
-        """Take one more event; False when none can come any more."""
+        """Reads one more event; returns False if no more can come."""
         try:
-            event = self._opened(deadline).next(deadline)
+            event = self._open(deadline).next(deadline)
         except (TimeoutError, NoAnswer):
             return False
         if event is None:
-            # A stream also ends where the task waits for a person; what follows is on the next one.
+            # A stream also ends when the task waits for a person; later events are on the next stream.
             self.close()
             return self.status not in FINISHED
-        self._take(event)
+        self._add(event)
         return True
 
-    def _opened(self, deadline: float) -> EventStream:
+    def _open(self, deadline: float) -> EventStream:
         if self._stream is None:
             monotonic = self._clock.monotonic
             opened = open_stream(self._address, self._path, after=self._last_id, deadline=deadline, monotonic=monotonic)
@@ -260,10 +257,10 @@ class Following:
             self._stream = opened
         return self._stream
 
-    def _take(self, event: ServerEvent) -> None:
+    def _add(self, event: ServerEvent) -> None:
         data: dict[str, Any] = json.loads(event.data)
         self._last_id = event.id or self._last_id
-        self.seen.append(Seen(event.name, object_in(data, "event"), object_in(data, "task")))
+        self.seen.append(SeenEvent(event.name, object_in(data, "event"), object_in(data, "task")))
 
 
 class Verdict(StrEnum):
@@ -272,12 +269,12 @@ class Verdict(StrEnum):
     RIGHT = "ok"
     WRONG = "WRONG"
     NOT_OFFERED = "not offered"
-    """The CLI has nothing that could be compared."""
+    """The CLI lacks the feature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One conclusion. `delay` counts from what happened at the model to the event; it may be negative."""
+    """One conclusion. `delay` is the time from the fact at the model to the event; it may be negative."""
 
     row: str
     event: str
@@ -304,7 +301,7 @@ class Finding:
 
 
 def compared(row: str, event: str, expected: str, seen: str, **more: Any) -> Finding:
-    """A finding that is right when what was seen is what was expected."""
+    """Returns a finding that is right if `seen` equals `expected`."""
     verdict = Verdict.RIGHT if seen == expected else Verdict.WRONG
     return Finding(row=row, event=event, expected=expected, seen=seen, verdict=verdict, **more)
 
@@ -318,6 +315,6 @@ def wrong(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def median_delay(findings: Sequence[Finding]) -> int | None:
-    """The median delay in milliseconds; what was known before it happened at the model counts as no delay."""
+    """Returns the median delay in milliseconds; a negative delay counts as none."""
     delays = [max(0, finding.milliseconds) for finding in findings if finding.milliseconds is not None]
     return round(median(delays)) if delays else None

@@ -1,12 +1,6 @@
-"""What a wire can do: read a request, and word an answer as a stream or in one piece.
+"""The model APIs of four vendors: each reads a request, and encodes an answer as a stream or as a whole.
 
-Anthropic's Messages API.
-
-OpenAI's Chat Completions API, which many others speak too.
-
-Google's Gemini API.
-
-OpenAI's Responses API.
+Anthropic's Messages, OpenAI's Chat Completions (which many other vendors use) and Responses, and Google's Gemini.
 """
 
 from __future__ import annotations
@@ -27,41 +21,52 @@ from synapse.calibration.scripted_model import (
     texts_of,
 )
 
+_ANTHROPIC_USAGE = {"input_tokens": 10, "output_tokens": 5}
+_ANTHROPIC_ERRORS = {400: "invalid_request_error", 429: "rate_limit_error", 500: "api_error"}
+_CHAT_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+_CHAT_DONE = b"data: [DONE]\n\n"
+_GEMINI_USAGE = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+_GEMINI_STATUSES = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
+_GEMINI_DETAILS = "type.googleapis.com/google.rpc"
+_RESPONSES_USAGE = {
+    "input_tokens": 10,
+    "output_tokens": 5,
+    "total_tokens": 15,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 0},
+}
 
-class Wire(Protocol):
+
+class VendorApi(Protocol):
     """One vendor's API. `number` makes the ids of an answer unique."""
 
     def read(self, body: Body, path: str, /) -> ModelRequest: ...
 
-    def say(self, asked: ModelRequest, pieces: Iterator[str], number: int, /) -> Iterator[bytes]:
-        """The events of a streamed text; a piece is asked for when the one before it was sent."""
+    def say(self, request: ModelRequest, pieces: Iterator[str], number: int, /) -> Iterator[bytes]:
+        """Yields the events of a streamed text; takes each piece after the one before it was sent."""
         ...
 
-    def call(self, asked: ModelRequest, call: ToolCall, number: int, /) -> Iterator[bytes]:
-        """The events of a streamed tool call."""
+    def call(self, request: ModelRequest, call: ToolCall, number: int, /) -> Iterator[bytes]:
+        """Yields the events of a streamed tool call."""
         ...
 
-    def whole(self, asked: ModelRequest, text: str, number: int, /) -> dict[str, Any]:
-        """A text that is not streamed."""
+    def whole(self, request: ModelRequest, text: str, number: int, /) -> dict[str, Any]:
+        """Returns an answer that is not streamed."""
         ...
 
     def refuse(self, refusal: Refuse, /) -> dict[str, Any]:
-        """The body of an error."""
+        """Returns the body of an error."""
         ...
 
 
 def server_event(data: dict[str, Any], name: str = "") -> bytes:
-    """One server-sent event."""
+    """Returns one server-sent event."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(data)}\n\n".encode()
 
 
-_ANTHROPIC_USAGE = {"input_tokens": 10, "output_tokens": 5}
-_ERRORS = {400: "invalid_request_error", 429: "rate_limit_error", 500: "api_error"}
-
-
 class Anthropic:
-    """Implements Wire for `POST /v1/messages`."""
+    """Implements VendorApi for `POST /v1/messages`."""
 
     def read(self, body: Body, _path: str, /) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -84,37 +89,41 @@ class Anthropic:
             model=str(body.get("model", "")),
         )
 
-    def say(self, asked: ModelRequest, pieces: Iterator[str], number: int) -> Iterator[bytes]:
-        yield self._start(asked, number)
-        yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    def say(self, request: ModelRequest, pieces: Iterator[str], number: int) -> Iterator[bytes]:
+        yield self._start(request, number)
+        yield _anthropic_event("content_block_start", index=0, content_block={"type": "text", "text": ""})
         for piece in pieces:
-            yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+            yield _anthropic_event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
         yield from _anthropic_end("end_turn")
 
-    def call(self, asked: ModelRequest, call: ToolCall, number: int) -> Iterator[bytes]:
+    def call(self, request: ModelRequest, call: ToolCall, number: int) -> Iterator[bytes]:
         block = {"type": "tool_use", "id": f"toolu_{number}", "name": call.name, "input": dict[str, str]()}
         arguments = {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}
-        yield self._start(asked, number)
-        yield _event("content_block_start", index=0, content_block=block)
-        yield _event("content_block_delta", index=0, delta=arguments)
+        yield self._start(request, number)
+        yield _anthropic_event("content_block_start", index=0, content_block=block)
+        yield _anthropic_event("content_block_delta", index=0, delta=arguments)
         yield from _anthropic_end("tool_use")
 
-    def whole(self, asked: ModelRequest, text: str, number: int) -> dict[str, Any]:
-        return {**_message(asked, number), "content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}
+    def whole(self, request: ModelRequest, text: str, number: int) -> dict[str, Any]:
+        return {
+            **_anthropic_message(request, number),
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+        }
 
     def refuse(self, refusal: Refuse) -> dict[str, Any]:
-        return {"type": "error", "error": {"type": _ERRORS[refusal.status], "message": refusal.message}}
+        return {"type": "error", "error": {"type": _ANTHROPIC_ERRORS[refusal.status], "message": refusal.message}}
 
-    def _start(self, asked: ModelRequest, number: int) -> bytes:
-        return _event("message_start", message=_message(asked, number))
+    def _start(self, request: ModelRequest, number: int) -> bytes:
+        return _anthropic_event("message_start", message=_anthropic_message(request, number))
 
 
-def _message(asked: ModelRequest, number: int) -> dict[str, Any]:
+def _anthropic_message(request: ModelRequest, number: int) -> dict[str, Any]:
     return {
         "id": f"msg_{number}",
         "type": "message",
         "role": "assistant",
-        "model": asked.model,
+        "model": request.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
@@ -123,22 +132,18 @@ def _message(asked: ModelRequest, number: int) -> dict[str, Any]:
 
 
 def _anthropic_end(reason: str) -> Iterator[bytes]:
-    yield _event("content_block_stop", index=0)
+    yield _anthropic_event("content_block_stop", index=0)
     delta = {"stop_reason": reason, "stop_sequence": None}
-    yield _event("message_delta", delta=delta, usage={"output_tokens": 5})
-    yield _event("message_stop")
+    yield _anthropic_event("message_delta", delta=delta, usage={"output_tokens": 5})
+    yield _anthropic_event("message_stop")
 
 
-def _event(name: str, **fields: Any) -> bytes:
+def _anthropic_event(name: str, **fields: Any) -> bytes:
     return server_event({"type": name, **fields}, name)
 
 
-_CHAT_USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-_DONE = b"data: [DONE]\n\n"
-
-
 class Chat:
-    """Implements Wire for `POST /v1/chat/completions`."""
+    """Implements VendorApi for `POST /v1/chat/completions`."""
 
     def read(self, body: Body, _path: str, /) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -157,49 +162,46 @@ class Chat:
             model=str(body.get("model", "")),
         )
 
-    def say(self, asked: ModelRequest, pieces: Iterator[str], number: int) -> Iterator[bytes]:
-        yield _chunk(asked, number, {"role": "assistant", "content": ""})
+    def say(self, request: ModelRequest, pieces: Iterator[str], number: int) -> Iterator[bytes]:
+        yield _chat_chunk(request, number, {"role": "assistant", "content": ""})
         for piece in pieces:
-            yield _chunk(asked, number, {"content": piece})
-        yield _last(asked, number, "stop")
-        yield _DONE
+            yield _chat_chunk(request, number, {"content": piece})
+        yield _chat_last(request, number, "stop")
+        yield _CHAT_DONE
 
-    def call(self, asked: ModelRequest, call: ToolCall, number: int) -> Iterator[bytes]:
+    def call(self, request: ModelRequest, call: ToolCall, number: int) -> Iterator[bytes]:
         function = {"name": call.name, "arguments": json.dumps(call.arguments)}
         calls = [{"index": 0, "id": f"call_{number}", "type": "function", "function": function}]
-        yield _chunk(asked, number, {"role": "assistant", "content": None, "tool_calls": calls})
-        yield _last(asked, number, "tool_calls")
-        yield _DONE
+        yield _chat_chunk(request, number, {"role": "assistant", "content": None, "tool_calls": calls})
+        yield _chat_last(request, number, "tool_calls")
+        yield _CHAT_DONE
 
-    def whole(self, asked: ModelRequest, text: str, number: int) -> dict[str, Any]:
+    def whole(self, request: ModelRequest, text: str, number: int) -> dict[str, Any]:
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-        return {**_head(asked, number), "object": "chat.completion", "choices": [choice], "usage": _CHAT_USAGE}
+        return {**_chat_head(request, number), "object": "chat.completion", "choices": [choice], "usage": _CHAT_USAGE}
 
     def refuse(self, refusal: Refuse) -> dict[str, Any]:
         kind = "rate_limit_exceeded" if refusal.status == 429 else "invalid_request_error"
         return {"error": {"message": refusal.message, "type": kind, "code": kind}}
 
 
-def _head(asked: ModelRequest, number: int) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{number}", "created": number, "model": asked.model}
+def _chat_head(request: ModelRequest, number: int) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{number}", "created": number, "model": request.model}
 
 
-def _chunk(asked: ModelRequest, number: int, delta: dict[str, Any], reason: str | None = None, **more: Any) -> bytes:
+def _chat_chunk(
+    request: ModelRequest, number: int, delta: dict[str, Any], reason: str | None = None, **more: Any
+) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
-    return server_event({**_head(asked, number), "object": "chat.completion.chunk", "choices": [choice], **more})
+    return server_event({**_chat_head(request, number), "object": "chat.completion.chunk", "choices": [choice], **more})
 
 
-def _last(asked: ModelRequest, number: int, reason: str) -> bytes:
-    return _chunk(asked, number, {}, reason, usage=_CHAT_USAGE)
-
-
-_GEMINI_USAGE = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
-_STATUSES = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
-_DETAILS = "type.googleapis.com/google.rpc"
+def _chat_last(request: ModelRequest, number: int, reason: str) -> bytes:
+    return _chat_chunk(request, number, {}, reason, usage=_CHAT_USAGE)
 
 
 class Gemini:
-    """Implements Wire for `POST /v1beta/models/X:generateContent` and `:streamGenerateContent?alt=sse`."""
+    """Implements VendorApi for `POST /v1beta/models/X:generateContent` and `:streamGenerateContent?alt=sse`."""
 
     def read(self, body: Body, path: str) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -215,59 +217,50 @@ class Gemini:
         return ModelRequest(
             said=tuple(said),
             results=tuple(results),
-            tools={str(one.get("name")): _parameters(one) for one in declared},
+            tools={str(one.get("name")): _gemini_parameters(one) for one in declared},
             structured="json" in str(config.get("responseMimeType", "")),
             streams="streamGenerateContent" in path,
         )
 
-    def say(self, _asked: ModelRequest, pieces: Iterator[str], _number: int, /) -> Iterator[bytes]:
-        # The last piece carries the reason of the end, so each is sent when the next one is known.
+    def say(self, _request: ModelRequest, pieces: Iterator[str], _number: int, /) -> Iterator[bytes]:
+        # The last piece carries the finish reason, so each piece is sent when the next one is known.
         before = ""
         for piece in pieces:
             if before:
-                yield server_event(_content({"text": before}))
+                yield server_event(_gemini_content({"text": before}))
             before = piece
-        yield server_event(_content({"text": before}, "STOP"))
+        yield server_event(_gemini_content({"text": before}, "STOP"))
 
-    def call(self, _asked: ModelRequest, call: ToolCall, _number: int, /) -> Iterator[bytes]:
+    def call(self, _request: ModelRequest, call: ToolCall, _number: int, /) -> Iterator[bytes]:
         function = {"name": call.name, "args": dict(call.arguments)}
-        yield server_event(_content({"functionCall": function}, "STOP"))
+        yield server_event(_gemini_content({"functionCall": function}, "STOP"))
 
-    def whole(self, _asked: ModelRequest, text: str, _number: int, /) -> dict[str, Any]:
-        return _content({"text": text}, "STOP")
+    def whole(self, _request: ModelRequest, text: str, _number: int, /) -> dict[str, Any]:
+        return _gemini_content({"text": text}, "STOP")
 
     def refuse(self, refusal: Refuse) -> dict[str, Any]:
         error: dict[str, Any] = {"code": refusal.status, "message": refusal.message}
-        error["status"] = _STATUSES[refusal.status]
+        error["status"] = _GEMINI_STATUSES[refusal.status]
         if refusal.status == 429:
             quota = {"quotaMetric": "requests", "quotaId": "GenerateRequestsPerDayPerProject"}
-            retry = {"@type": f"{_DETAILS}.RetryInfo", "retryDelay": f"{refusal.retry_after}s"}
-            error["details"] = [{"@type": f"{_DETAILS}.QuotaFailure", "violations": [quota]}, retry]
+            retry = {"@type": f"{_GEMINI_DETAILS}.RetryInfo", "retryDelay": f"{refusal.retry_after}s"}
+            error["details"] = [{"@type": f"{_GEMINI_DETAILS}.QuotaFailure", "violations": [quota]}, retry]
         return {"error": error}
 
 
-def _parameters(declaration: Body) -> frozenset[str]:
+def _gemini_parameters(declaration: Body) -> frozenset[str]:
     return parameters(declaration.get("parametersJsonSchema") or declaration.get("parameters"))
 
 
-def _content(part: dict[str, Any], reason: str = "") -> dict[str, Any]:
+def _gemini_content(part: dict[str, Any], reason: str = "") -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": [part]}, "index": 0}
     if reason:
         candidate["finishReason"] = reason
     return {"candidates": [candidate], "usageMetadata": _GEMINI_USAGE, "modelVersion": "scripted"}
 
 
-_RESPONSES_USAGE = {
-    "input_tokens": 10,
-    "output_tokens": 5,
-    "total_tokens": 15,
-    "input_tokens_details": {"cached_tokens": 0},
-    "output_tokens_details": {"reasoning_tokens": 0},
-}
-
-
 class Responses:
-    """Implements Wire for `POST /v1/responses`."""
+    """Implements VendorApi for `POST /v1/responses`."""
 
     def read(self, body: Body, _path: str, /) -> ModelRequest:
         said, results = list[str](), list[str]()
@@ -288,11 +281,11 @@ class Responses:
             model=str(body.get("model", "")),
         )
 
-    def say(self, asked: ModelRequest, pieces: Iterator[str], number: int) -> Iterator[bytes]:
+    def say(self, request: ModelRequest, pieces: Iterator[str], number: int) -> Iterator[bytes]:
         said, place = "", {"item_id": f"msg_{number}", "output_index": 0, "content_index": 0}
-        events = _Events()
-        yield events("response.created", response=_response(asked, number, []))
-        started = {**_text_item("", number), "content": list[str](), "status": "in_progress"}
+        events = _ResponsesEvents()
+        yield events("response.created", response=_responses_object(request, number, []))
+        started = {**_responses_text("", number), "content": list[str](), "status": "in_progress"}
         yield events("response.output_item.added", output_index=0, item=started)
         part = {"type": "output_text", "text": "", "annotations": list[str]()}
         yield events("response.content_part.added", **place, part=part)
@@ -300,31 +293,31 @@ class Responses:
             said += piece
             yield events("response.output_text.delta", **place, delta=piece)
         yield events("response.output_text.done", **place, text=said)
-        yield from _responses_end(events, asked, _text_item(said, number), number)
+        yield from _responses_end(events, request, _responses_text(said, number), number)
 
-    def call(self, asked: ModelRequest, call: ToolCall, number: int) -> Iterator[bytes]:
+    def call(self, request: ModelRequest, call: ToolCall, number: int) -> Iterator[bytes]:
         item = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": call.name}
-        if call.name in asked.freeform:
+        if call.name in request.freeform:
             item |= {"type": "custom_tool_call", "input": str(call.arguments.get("input", ""))}
         else:
             item |= {"type": "function_call", "arguments": json.dumps(call.arguments)}
-        events = _Events()
-        yield events("response.created", response=_response(asked, number, []))
+        events = _ResponsesEvents()
+        yield events("response.created", response=_responses_object(request, number, []))
         yield events("response.output_item.added", output_index=0, item=item)
-        yield from _responses_end(events, asked, item, number)
+        yield from _responses_end(events, request, item, number)
 
-    def whole(self, asked: ModelRequest, text: str, number: int) -> dict[str, Any]:
-        return {**_response(asked, number, [_text_item(text, number)]), "status": "completed"}
+    def whole(self, request: ModelRequest, text: str, number: int) -> dict[str, Any]:
+        return {**_responses_object(request, number, [_responses_text(text, number)]), "status": "completed"}
 
     def refuse(self, refusal: Refuse) -> dict[str, Any]:
         kind = "usage_limit_reached" if refusal.status == 429 else "invalid_request_error"
-        told: dict[str, Any] = {"message": refusal.message, "type": kind, "code": None}
+        error: dict[str, Any] = {"message": refusal.message, "type": kind, "code": None}
         if refusal.retry_after:
-            told["resets_in_seconds"] = refusal.retry_after
-        return {"error": told}
+            error["resets_in_seconds"] = refusal.retry_after
+        return {"error": error}
 
 
-class _Events:
+class _ResponsesEvents:
     """Numbers the events of one answer."""
 
     def __init__(self) -> None:
@@ -336,22 +329,24 @@ class _Events:
         return event
 
 
-def _responses_end(events: _Events, asked: ModelRequest, item: dict[str, Any], number: int) -> Iterator[bytes]:
+def _responses_end(
+    events: _ResponsesEvents, request: ModelRequest, item: dict[str, Any], number: int
+) -> Iterator[bytes]:
     yield events("response.output_item.done", output_index=0, item=item)
-    yield events("response.completed", response={**_response(asked, number, [item]), "status": "completed"})
+    yield events("response.completed", response={**_responses_object(request, number, [item]), "status": "completed"})
 
 
-def _response(asked: ModelRequest, number: int, output: list[dict[str, Any]]) -> dict[str, Any]:
+def _responses_object(request: ModelRequest, number: int, output: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "id": f"resp_{number}",
         "object": "response",
         "status": "in_progress",
-        "model": asked.model,
+        "model": request.model,
         "output": output,
         "usage": _RESPONSES_USAGE,
     }
 
 
-def _text_item(text: str, number: int) -> dict[str, Any]:
+def _responses_text(text: str, number: int) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": list[str]()}]
     return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}

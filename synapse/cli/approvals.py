@@ -1,12 +1,7 @@
-"""`synapse approvals`: what all agents need a person for, and what to type about it.
+"""`synapse approvals`, `approve`, `deny` and `answer`: what agents need a person for, and a person's answers.
 
-`synapse approve`: allow what an agent asks for.
-
-`synapse deny`: turn down what an agent asks for.
-
-`synapse answer`: answer what an agent wants to know.
-
-What `approve`, `deny` and `answer` share: finding what is asked, and telling the host the answer.
+`approvals` asks all hosts for questions, messages in doubt and held messages. The others find one open question and
+send its answer to the agent's host.
 """
 
 from __future__ import annotations
@@ -15,24 +10,24 @@ import threading
 from datetime import datetime
 from typing import Any, Final
 
-from synapse.cli.agents import what_decides
+from synapse.cli.agents import resolving_command
 from synapse.cli.attention import (
     DIALOG,
     IN_DOUBT,
     WAITING_FOR_PERSON,
+    find_option,
     how_long,
     messages_in,
     next_step,
-    option_called,
     overdue_in,
     question_in,
     question_lines,
     question_of,
+    release_step,
     target_of,
     title_of,
-    way_out,
 )
-from synapse.cli.output import give_json, print_notice, print_result, warn_of_silent
+from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import painted, plain
 from synapse.cli.task_lookup import find_task, is_task_id
@@ -49,115 +44,140 @@ from synapse.registry.files import FileRegistry
 APPROVALS_EXAMPLES = """
 synapse approvals
 synapse approvals --json | jq -r '.[].task_id'
-synapse approve 54241e7e                         allow it, this once
+synapse approve 54241e7e                         allow it once
 """
 HELD = "held"
-"""The kind of messages that wait for longer than they should."""
+"""The kind of messages that have been held for too long."""
 UNKNOWN = "dialog"
-"""The kind of what is open on a screen without being understood."""
+"""The kind of a dialog that is on the screen but not understood."""
+APPROVE_EXAMPLES = """
+synapse approvals                 list what agents are waiting for
+synapse approve 54241e7e          allow it once
+synapse approve 54241e7e 2        choose an option by its number or its text
+synapse approve codex             the question that codex asks now, also at startup
+"""
+DENY_EXAMPLES = """
+synapse approvals                 list what agents are waiting for
+synapse deny 54241e7e
+synapse deny codex                the question that codex asks now
+"""
+ANSWER_EXAMPLES = """
+synapse approvals                            list what agents are waiting for
+synapse answer 54241e7e 2                    an option by its number
+synapse answer 54241e7e "main, of course"    an option by its text, or a text of your own
+"""
+ANSWER_SECONDS: Final = 30.0
+"""How long a host may take: it answers once it sees the program continue."""
+READ_SECONDS: Final = 1.5
+"""How long a host may take to read a dialog that has just opened."""
+POLL_SECONDS: Final = 0.1
+WANTS_MESSAGE: Final = ("input_required", "auth_required")
 
 
 def run_approvals(arguments: list[str]) -> int:
-    """List what is asked, and what is held or in doubt, and return the exit code."""
+    """Lists open questions, messages in doubt and held messages; returns the exit code."""
     options = VerbParser("approvals", examples=APPROVALS_EXAMPLES).parse_args(arguments)
-    asked = _once_read(ask_all(open_registry().entries(), "GET", "/status"))
-    warn_of_silent(asked)
-    items = [item for one in asked for item in needs_of(one)]
+    replies = _with_read_dialogs(ask_all(open_registry().entries(), "GET", "/status"))
+    warn_unanswered(replies)
+    items = [item for reply in replies for item in needs_of(reply)]
     if options.json:
-        give_json(items)
+        print_json(items)
         return 0
     if not items:
-        print_notice("no agent waits for a person")
+        print_notice("No agent waits for a person.")
     now = SystemClock().now()
     for item in items:
         print_result("\n".join(_block(item, now)))
     return 0
 
 
-def _once_read(asked: list[HostReply]) -> list[HostReply]:
-    """The same, once a dialog that has only just opened is read; one that is long open and not read will not be."""
+def _with_read_dialogs(replies: list[HostReply]) -> list[HostReply]:
+    """Asks hosts again, for READ_SECONDS at most, whose dialog has just opened and is not read yet.
+
+    A dialog that has been open for longer and is not read will not be read.
+    """
     clock, never = SystemClock(), threading.Event()
     end = clock.monotonic() + READ_SECONDS
     while clock.monotonic() < end:
-        unread = [index for index, one in enumerate(asked) if _is_just_open(one, clock.now())]
+        unread = [index for index, reply in enumerate(replies) if _is_just_open(reply, clock.now())]
         if not unread:
             break
-        never.wait(LOOK_SECONDS)
-        again = ask_all([asked[index].entry for index in unread], "GET", "/status")
-        for index, one in zip(unread, again, strict=True):
-            asked[index] = one
-    return asked
+        never.wait(POLL_SECONDS)
+        again = ask_all([replies[index].entry for index in unread], "GET", "/status")
+        for index, reply in zip(unread, again, strict=True):
+            replies[index] = reply
+    return replies
 
 
-def _is_just_open(one: HostReply, now: datetime) -> bool:
-    if one.error is not None or question_in(one.body) or one.body.get("state") != WAITING:
+def _is_just_open(reply: HostReply, now: datetime) -> bool:
+    if reply.error is not None or question_in(reply.body) or reply.body.get("state") != WAITING:
         return False
-    seconds = _seconds_since(one.body.get("since"), now)
+    seconds = _seconds_since(reply.body.get("since"), now)
     return seconds is not None and seconds < READ_SECONDS
 
 
-def needs_of(one: HostReply) -> list[dict[str, Any]]:
-    """All that one agent needs a person for, for a machine: its question, messages in doubt, messages that are held."""
-    asks = question_in(one.body) or one.body.get("state") == WAITING
-    items = [_question_fields(one)] if asks else []
-    items += [_task_fields(one, item) for item in objects_in(one.body, "attention") if _is_of_a_task(item)]
-    held = overdue_in(one.body)
+def needs_of(reply: HostReply) -> list[dict[str, Any]]:
+    """Returns the `--json` objects of what an agent needs a person for: question, messages in doubt, held messages."""
+    asks = question_in(reply.body) or reply.body.get("state") == WAITING
+    items = [_question_fields(reply)] if asks else []
+    items += [_task_fields(reply, item) for item in objects_in(reply.body, "attention") if _is_of_a_task(item)]
+    held = overdue_in(reply.body)
     if held and held.get("reason") != IN_DOUBT and not (asks and held.get("reason") == DIALOG):
-        items.append(_held_fields(one, held))
+        items.append(_held_fields(reply, held))
     return items
 
 
 def _is_of_a_task(item: dict[str, Any]) -> bool:
-    """Whether it is about one task: a question, and messages that are held, are told for themselves."""
+    """Returns whether the item is about one task; questions and held messages have objects of their own."""
     return not item.get("question_id") and not item.get("held")
 
 
-def _question_fields(one: HostReply) -> dict[str, Any]:
-    question = question_in(one.body)
-    name = short_name(one.entry)
+def _question_fields(reply: HostReply) -> dict[str, Any]:
+    question = question_in(reply.body)
+    name = short_name(reply.entry)
     return {
-        "agent_id": one.entry.agent_id,
+        "agent_id": reply.entry.agent_id,
         "name": name,
-        "task_id": (question.get("task_id") if question else _running_task(one)) or None,
+        "task_id": (question.get("task_id") if question else _running_task(reply)) or None,
         "kind": question.get("kind", UNKNOWN),
-        "title": question.get("title") or one.body.get("why", ""),
-        "asked_at": question.get("asked_at") or one.body.get("since"),
+        "title": question.get("title") or reply.body.get("why", ""),
+        "asked_at": question.get("asked_at") or reply.body.get("since"),
         "next": next_step(question, target_of(question, name), name),
         "question": question or None,
     }
 
 
-def _running_task(one: HostReply) -> str:
-    """The task in whose turn a dialog is open that is not understood."""
-    task = object_in(one.body, "current_task")
+def _running_task(reply: HostReply) -> str:
+    """Returns the id of the task in whose turn an unknown dialog opened, or an empty string."""
+    task = object_in(reply.body, "current_task")
     return str(task.get("id", "")) if task and status_of(task) not in FINISHED else ""
 
 
-def _task_fields(one: HostReply, item: dict[str, Any]) -> dict[str, Any]:
-    name, receipt = short_name(one.entry), str(item.get("receipt", "typed"))
+def _task_fields(reply: HostReply, item: dict[str, Any]) -> dict[str, Any]:
+    name, receipt = short_name(reply.entry), str(item.get("receipt", "typed"))
     task_id = str(item.get("task_id", ""))
     return {
-        "agent_id": one.entry.agent_id,
+        "agent_id": reply.entry.agent_id,
         "name": name,
         "task_id": task_id or None,
         "kind": IN_DOUBT if receipt == "typed" else HELD,
         "title": item.get("text", ""),
         "asked_at": None,
-        "next": what_decides(task_id[:8], receipt) or f"synapse status {task_id[:8]}",
+        "next": resolving_command(task_id[:8], receipt) or f"synapse status {task_id[:8]}",
         "question": None,
     }
 
 
-def _held_fields(one: HostReply, held: dict[str, Any]) -> dict[str, Any]:
-    name = short_name(one.entry)
+def _held_fields(reply: HostReply, held: dict[str, Any]) -> dict[str, Any]:
+    name = short_name(reply.entry)
     return {
-        "agent_id": one.entry.agent_id,
+        "agent_id": reply.entry.agent_id,
         "name": name,
         "task_id": held.get("task_id") or None,
         "kind": HELD,
         "title": f"{messages_in(held)} held: {held.get('why', '')}",
         "asked_at": held.get("since"),
-        "next": way_out(held, name),
+        "next": release_step(held, name),
         "question": None,
     }
 
@@ -172,75 +192,45 @@ def _block(item: dict[str, Any], now: datetime) -> list[str]:
 
 
 def _seconds_since(moment: object, now: datetime) -> float | None:
-    """How long ago that was; None if it is no time."""
+    """Returns the seconds since `moment`; None if it is not a time."""
     try:
         return (now - datetime.fromisoformat(str(moment))).total_seconds()
     except (ValueError, TypeError):
         return None
 
 
-APPROVE_EXAMPLES = """
-synapse approvals                 what all agents wait for
-synapse approve 54241e7e          allow it, this once
-synapse approve 54241e7e 2        choose an option by its number, or by its words
-synapse approve codex             whatever codex asks now, also at its start
-"""
-
-
 def run_approve(arguments: list[str]) -> int:
-    """Allow it and return the exit code."""
+    """Allows it and returns the exit code."""
     parser = VerbParser("approve", examples=APPROVE_EXAMPLES)
     parser.add_argument("target", metavar="TASK|AGENT")
-    parser.add_argument("option", nargs="?", metavar="OPTION", help="one of the options, instead of a plain yes")
+    parser.add_argument("option", nargs="?", metavar="OPTION", help="the option to choose, by number or text")
     options = parser.parse_args(arguments)
     answer = {"verdict": "allow"} if options.option is None else {"option": options.option}
-    return find_asking(options.target).answer("approved", answer, as_json=options.json)
-
-
-DENY_EXAMPLES = """
-synapse approvals                 what all agents wait for
-synapse deny 54241e7e
-synapse deny codex                whatever codex asks now
-"""
+    return find_question(options.target).answer("approved", answer, as_json=options.json)
 
 
 def run_deny(arguments: list[str]) -> int:
-    """Deny it and return the exit code."""
+    """Denies it and returns the exit code."""
     parser = VerbParser("deny", examples=DENY_EXAMPLES)
     parser.add_argument("target", metavar="TASK|AGENT")
     options = parser.parse_args(arguments)
-    return find_asking(options.target).answer("denied", {"verdict": "deny"}, as_json=options.json)
-
-
-ANSWER_EXAMPLES = """
-synapse approvals                            what all agents wait for
-synapse answer 54241e7e 2                    an option, by its number
-synapse answer 54241e7e "main, of course"    an option by its words, or words of your own
-"""
+    return find_question(options.target).answer("denied", {"verdict": "deny"}, as_json=options.json)
 
 
 def run_answer(arguments: list[str]) -> int:
-    """Answer it and return the exit code."""
+    """Answers it and returns the exit code."""
     parser = VerbParser("answer", examples=ANSWER_EXAMPLES)
     parser.add_argument("target", metavar="TASK|AGENT")
     parser.add_argument("text", nargs="+", metavar="TEXT")
     options = parser.parse_args(arguments)
-    asking = find_asking(options.target)
+    found = find_question(options.target)
     text = " ".join(options.text)
-    option = option_called(asking.question, text)
-    return asking.answer("answered", {"option": option} if option else {"text": text}, as_json=options.json)
+    option = find_option(found.question, text)
+    return found.answer("answered", {"option": option} if option else {"text": text}, as_json=options.json)
 
 
-TAKEN_SECONDS: Final = 30.0
-"""How long a host may take: it answers once the program is seen to go on."""
-READ_SECONDS: Final = 1.5
-"""How long it may take until an open dialog is known to ask something."""
-LOOK_SECONDS: Final = 0.1
-WANTS_MESSAGE: Final = ("input_required", "auth_required")
-
-
-class Asking:
-    """One agent, and what it asks: in a task, or without one."""
+class AgentQuestion:
+    """An open question of an agent; `task_id` is empty if it belongs to no task."""
 
     def __init__(self, entry: AgentEntry, question: dict[str, Any], task_id: str) -> None:
         self.entry = entry
@@ -248,67 +238,67 @@ class Asking:
         self.task_id = task_id
 
     def answer(self, done: str, answer: dict[str, str], *, as_json: bool) -> int:
-        """Tell the host the answer, say that it was `done`, and return the exit code.
+        """Sends the answer to the host, prints that the question was `done`, and returns the exit code.
 
         Raises QuestionGone, InvalidChoice or PersonRequired, by their codes.
         """
         path = f"/tasks/{self.task_id}/answer" if self.task_id else "/answer"
-        # By its id: what somebody else has answered meanwhile must not be the next question's answer.
+        # With the question's id: if it was answered meanwhile, this answer must not go to the next question.
         body = {**answer, "question_id": str(self.question.get("id", ""))}
-        task = object_in(ask(self.entry, "POST", path, body, timeout=TAKEN_SECONDS), "task")
+        task = object_in(ask(self.entry, "POST", path, body, timeout=ANSWER_SECONDS), "task")
         if as_json:
-            give_json({"task": task or None, "question": self.question})
+            print_json({"task": task or None, "question": self.question})
             return 0
-        goes_on = f"  (task {short_id(task)} is {status_of(task)})" if task else ""
-        print_notice(f"[{short_name(self.entry)}] {done}: {title_of(self.question)}{goes_on}")
+        state = f"  (task {short_id(task)} is {status_of(task)})" if task else ""
+        print_notice(f"[{short_name(self.entry)}] {done}: {title_of(self.question)}{state}")
         return 0
 
 
-def find_asking(target: str) -> Asking:
-    """Return what the agent or the task that `target` names asks.
+def find_question(target: str) -> AgentQuestion:
+    """Returns the open question of the agent or task that `target` names.
 
     Raises:
         AgentNotFound, TaskNotFound, AmbiguousTarget, AmbiguousTask: it names none, or several.
-        NothingAsked: it asks nothing now.
+        NothingAsked: there is no open question.
     """
     registry = open_registry()
     try:
         entry = find_agent(target, registry)
     except AgentNotFound as error:
         try:
-            return _asking_task(target, registry)
+            return _find_task_question(target, registry)
         except TaskNotFound as missing:
             raise (missing if is_task_id(target) else error) from None
-    status = _status_once_read(entry)
+    status = _status_with_read_dialog(entry)
     question = question_in(status)
     if not question and status.get("state") == WAITING:
         why = plain(str(status.get("why") or "a dialog is open"))
         raise NothingAsked(
-            f"{short_name(entry)} waits for a person, and cannot be answered from here: {why}",
-            hint=f"answer it there: `synapse attach {short_name(entry)}`",
+            f"{short_name(entry)} waits for a person, but cannot be answered from here: {why}",
+            hint=f"answer it in its terminal: `synapse attach {short_name(entry)}`",
         )
     if not question:
-        raise NothingAsked(f"{short_name(entry)} asks nothing now")
-    return Asking(entry, question, str(question.get("task_id") or ""))
+        raise NothingAsked(f"{short_name(entry)} has no open question")
+    return AgentQuestion(entry, question, str(question.get("task_id") or ""))
 
 
-def _status_once_read(entry: AgentEntry) -> dict[str, Any]:
-    """What its host says; a dialog that has only just opened may not have been read yet."""
+def _status_with_read_dialog(entry: AgentEntry) -> dict[str, Any]:
+    """Returns the host's status; waits up to READ_SECONDS for a dialog that has just opened to be read."""
     clock, never = SystemClock(), threading.Event()
     end = clock.monotonic() + READ_SECONDS
     while True:
         status = ask(entry, "GET", "/status")
         if question_in(status) or status.get("state") != WAITING or clock.monotonic() >= end:
             return status
-        never.wait(LOOK_SECONDS)
+        never.wait(POLL_SECONDS)
 
 
-def _asking_task(target: str, registry: FileRegistry) -> Asking:
+def _find_task_question(target: str, registry: FileRegistry) -> AgentQuestion:
     entry, task = find_task(target, registry)
     question = question_of(task)
     if not question and entry.pid and status_of(task) not in FINISHED:
-        # What is asked may just be on its way into the task.
-        seen = question_in(_status_once_read(entry))
+        # The question may not have reached the task yet.
+        seen = question_in(_status_with_read_dialog(entry))
         question = seen if seen.get("task_id") == task["id"] else {}
     if entry.pid and status_of(task) in WANTS_MESSAGE and not question and reason_of(task) != WAITING_FOR_PERSON:
         raise NothingAsked(
@@ -316,5 +306,5 @@ def _asking_task(target: str, registry: FileRegistry) -> Asking:
             hint=f'synapse send {short_name(entry)} "…" --task {short_id(task)}',
         )
     if not entry.pid or not question:
-        raise NothingAsked(f"task {short_id(task)} is {status_of(task)} and asks nothing now")
-    return Asking(entry, question, str(task["id"]))
+        raise NothingAsked(f"task {short_id(task)} is {status_of(task)} and has no open question")
+    return AgentQuestion(entry, question, str(task["id"]))

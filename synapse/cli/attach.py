@@ -1,4 +1,4 @@
-"""`synapse attach`: an agent's terminal in this one."""
+"""`synapse attach`: opens an agent's terminal in this one."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from synapse.cli.exit_codes import NOT_RESPONDING
 from synapse.cli.output import print_notice
 from synapse.cli.parser import VerbParser
 from synapse.cli.trust import settings_here
-from synapse.client.hosts import find_agent, not_responding, open_registry, stands_still
+from synapse.client.hosts import find_agent, is_suspended, not_responding, open_registry
 from synapse.config.settings import load_settings
 from synapse.core.address import short_name
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
 
 EXAMPLES = """
-synapse attach codex                 look and type; the detach key (ctrl-]) leaves it running
+synapse attach codex                 look and type; the detach key (ctrl-]) leaves the agent running
 synapse attach codex --read-only     only look
-synapse attach codex --take-over     type, also if somebody else does
+synapse attach codex --take-over     take the keyboard from another terminal
 """
 SCRIPTED = "scripted"
-# Ctrl makes no key of its own with the others.
+# Ctrl with any other key sends no code of its own.
 CONTROL_KEYS = "abcdefghijklmnopqrstuvwxyz[\\]^_@"
 
 
 def run_attach(arguments: list[str]) -> int:
-    """Attach until the person detaches or the agent ends; return the exit code."""
+    """Attaches until the person detaches or the agent ends; returns the exit code."""
     parser = VerbParser("attach", examples=EXAMPLES, json=False)
     parser.add_argument("agent", metavar="AGENT")
     role = parser.add_mutually_exclusive_group()
-    role.add_argument("--read-only", action="store_true", help="only look; no key reaches the agent")
+    role.add_argument("--read-only", action="store_true", help="only look; send no keys to the agent")
     role.add_argument("--take-over", action="store_true", help="take the keyboard at once (later: Ctrl-\\)")
-    parser.add_argument("--detach-key", metavar="KEY", help="the key that leaves, as ctrl-] (setting detach_key)")
+    parser.add_argument("--detach-key", metavar="KEY", help="the key that detaches, as ctrl-] (setting detach_key)")
     options = parser.parse_args(arguments)
     flags = {"detach_key": options.detach_key}
     settings = settings_here(uses=() if options.detach_key else ("detach_key",), load=lambda: load_settings(flags))
@@ -38,16 +38,16 @@ def run_attach(arguments: list[str]) -> int:
             f"{entry.agent_id} plays a script and has no terminal", hint=f"synapse logs {short_name(entry)}"
         )
     if not entry.socket:
-        raise UnsupportedOperation(f"{entry.agent_id} has no Unix socket, so nobody can attach to it")
-    if stands_still(entry):
+        raise UnsupportedOperation(f"{entry.agent_id} has no Unix socket, so it cannot be attached to")
+    if is_suspended(entry):
         raise not_responding(entry)
     from synapse.attach.client import AttachOptions, attach
     from synapse.attach.person import PersonTerminal
 
-    wishes = AttachOptions(
+    attach_options = AttachOptions(
         types=not options.read_only, take=options.take_over, detach_key=control_key(settings.detach_key)
     )
-    ended = attach(entry.socket, wishes, PersonTerminal())
+    ended = attach(entry.socket, attach_options, PersonTerminal())
     print_notice(f"[{short_name(entry)}] {ended.why}")
     if ended.lost:
         return NOT_RESPONDING
@@ -55,10 +55,10 @@ def run_attach(arguments: list[str]) -> int:
 
 
 def control_key(name: str) -> str:
-    """The letter or sign that is pressed with Ctrl: `]` for `ctrl-]`.
+    """Returns the character that is pressed with Ctrl: `]` for `ctrl-]`.
 
     Raises:
-        InvalidSettings: it names no such key.
+        InvalidSettings: `name` is not such a key.
     """
     key = name.strip().lower().removeprefix("ctrl-").removeprefix("c-").removeprefix("^")
     if len(key) == 1 and key in CONTROL_KEYS:

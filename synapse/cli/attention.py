@@ -1,6 +1,6 @@
-"""What an agent asks a person, read from the question's JSON, and what to type about it. Imports nothing of weight.
+"""Reads what needs a person (questions, held messages) from a host's JSON, and names the command to type.
 
-Why messages wait for an agent, read from its host's status, and what to type about it. Imports nothing of weight.
+`synapse list` uses it, so it imports nothing heavy.
 """
 
 from synapse.cli.tables import plain
@@ -12,51 +12,55 @@ if TYPE_CHECKING:
     from typing import Any
 
 WAITING_FOR_PERSON = "waiting_for_person"
+DIALOG = "dialog"
+STORE = "store"
+IN_DOUBT = "in_doubt"
+UNREACHABLE = "unreachable"
 
 
 def question_of(task: "dict[str, Any]") -> "dict[str, Any]":
-    """What is asked in the middle of the task's turn, or an empty object."""
+    """Returns the open question of the task's turn, or an empty object."""
     metadata = object_in(task, "metadata")
     return object_in(metadata, "question") if metadata.get("reason") == WAITING_FOR_PERSON else {}
 
 
 def question_in(status: "dict[str, Any]") -> "dict[str, Any]":
-    """What a host's status says that its agent asks, or an empty object."""
+    """Returns the open question in a host's status, or an empty object."""
     return object_in(status, "question")
 
 
 def title_of(question: "dict[str, Any]") -> str:
-    """The question in one line."""
+    """Returns the question in one line."""
     return plain(str(question.get("title", "")))
 
 
 def question_lines(question: "dict[str, Any]") -> "list[str]":
-    """All of it: the question, what it is about, and the answers that are offered."""
-    told = {explanation(question, one) for one in objects_in(question, "options")} - {""}
-    detail = [f"  {plain(line)}" for line in str(question.get("detail", "")).splitlines() if line not in told]
+    """Returns the question, its detail and its options as lines."""
+    explained = {explanation(question, one) for one in objects_in(question, "options")} - {""}
+    detail = [f"  {plain(line)}" for line in str(question.get("detail", "")).splitlines() if line not in explained]
     hint = plain(str(question.get("hint", "")))
     return [title_of(question), *detail, *option_lines(question), *([hint] if hint else [])]
 
 
 def option_lines(question: "dict[str, Any]") -> "list[str]":
-    """The answers that are offered, with what to type for each."""
+    """Returns a line for each option: its key and its text."""
     lines: list[str] = []
     for one in objects_in(question, "options"):
         key = str(one.get("key"))
-        said = explanation(question, one).removeprefix(f"{key}. ") or str(one.get("label"))
-        lines.append(f"  {plain(key)}{'.' if key.isdigit() else ':'} {plain(said)}")
+        text = explanation(question, one).removeprefix(f"{key}. ") or str(one.get("label"))
+        lines.append(f"  {plain(key)}{'.' if key.isdigit() else ':'} {plain(text)}")
     return lines
 
 
 def explanation(question: "dict[str, Any]", option: "dict[str, Any]") -> str:
-    """The line of the detail that says what the option means (`1. main: the default`), or nothing."""
+    """Returns the line of the detail that explains the option (`1. main: the default`), or an empty string."""
     label = f"{option.get('label')}: "
     begins = (label, f"{option.get('key')}. {label}")
     return next((line for line in str(question.get("detail", "")).splitlines() if line.startswith(begins)), "")
 
 
-def option_called(question: "dict[str, Any]", name: str) -> str:
-    """The key of the option of that key or label, or nothing."""
+def find_option(question: "dict[str, Any]", name: str) -> str:
+    """Returns the key of the option with that key or label, or an empty string."""
     wanted = name.strip().lower()
     for field in ("key", "label"):
         for one in objects_in(question, "options"):
@@ -65,8 +69,8 @@ def option_called(question: "dict[str, Any]", name: str) -> str:
     return ""
 
 
-def what_to_type(question: "dict[str, Any]", target: str) -> "list[str]":
-    """The commands that answer it; `target` is the task, or the agent where there is none."""
+def answer_commands(question: "dict[str, Any]", target: str) -> "list[str]":
+    """Returns the commands that answer the question; `target` is its task, or the agent if it has none."""
     options = objects_in(question, "options")
     leanings = {str(one.get("leaning")) for one in options}
     commands: list[str] = []
@@ -82,45 +86,39 @@ def what_to_type(question: "dict[str, Any]", target: str) -> "list[str]":
 
 
 def target_of(question: "dict[str, Any]", agent: str) -> str:
-    """What to name when it is answered: the short id of its task, or the agent."""
+    """Returns what an answer names: the short id of the question's task, or the agent."""
     return plain(str(question.get("task_id") or "")[:8]) or agent
 
 
 def next_step(question: "dict[str, Any]", target: str, agent: str) -> str:
-    """The commands in one line; a dialog that nothing is known of is answered at the terminal."""
-    return " | ".join(what_to_type(question, target)) or f"synapse attach {agent}"
-
-
-DIALOG = "dialog"
-STORE = "store"
-IN_DOUBT = "in_doubt"
-UNREACHABLE = "unreachable"
+    """Returns the commands that answer the question, in one line; `synapse attach` for an unknown dialog."""
+    return " | ".join(answer_commands(question, target)) or f"synapse attach {agent}"
 
 
 def held_in(status: "dict[str, Any]") -> "dict[str, Any]":
-    """What a host's status says of messages that wait, or an empty object."""
+    """Returns why messages are held, from a host's status, or an empty object."""
     return object_in(status, "held")
 
 
 def overdue_in(status: "dict[str, Any]") -> "dict[str, Any]":
-    """The same if they wait for longer than they should."""
+    """Returns `held_in` if the messages have been held for too long, else an empty object."""
     held = held_in(status)
     return held if held.get("overdue") is True else {}
 
 
 def why_held(held: "dict[str, Any]") -> str:
-    """The reason as a sentence."""
+    """Returns why messages are held, as a sentence."""
     return plain(str(held.get("why", "")))
 
 
 def messages_in(held: "dict[str, Any]") -> str:
-    """`1 message`, `3 messages`."""
+    """Returns the number of held messages: `1 message`, `3 messages`."""
     count = held.get("messages", 0)
     return f"{count} message" if count == 1 else f"{count} messages"
 
 
-def way_out(held: "dict[str, Any]", name: str) -> str:
-    """What to do about it."""
+def release_step(held: "dict[str, Any]", name: str) -> str:
+    """Returns the command that releases held messages, or a hint."""
     reason = held.get("reason")
     if reason == IN_DOUBT:
         return f"synapse resolve {str(held.get('task_id', ''))[:8]} --delivered|--retry|--fail"
@@ -132,7 +130,7 @@ def way_out(held: "dict[str, Any]", name: str) -> str:
 
 
 def how_long(since: object, now: "datetime") -> str:
-    """`for 3m`: seconds, minutes or hours, whichever says it shortest."""
+    """Returns the time since then in seconds, minutes or hours, as `for 3m`."""
     from datetime import datetime
 
     try:

@@ -1,4 +1,4 @@
-"""`synapse broadcast`: one message to all agents that work in this folder, or to all there are."""
+"""`synapse broadcast`: sends one message to all agents in this folder, or to all agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from synapse.cli.exit_codes import DONE, exit_code
 from synapse.cli.options import Options
-from synapse.cli.output import give_json, print_notice
+from synapse.cli.output import print_json, print_notice
 from synapse.cli.parser import VerbParser
 from synapse.cli.send import message_body
 from synapse.cli.views import short_id
@@ -19,19 +19,21 @@ from synapse.core.errors import AgentNotFound, NotFound, describe
 from synapse.core.json_text import object_in
 
 EXAMPLES = """
-synapse broadcast "pull before you go on"             agents that work in this folder
+synapse broadcast "pull before you go on"             agents in this folder
 synapse broadcast --all --priority 4 "save your work"
 """
 
 
 def run_broadcast(arguments: list[str]) -> int:
-    """Send to each agent and return the exit code: of the first failure, if any."""
+    """Sends to each agent and returns the exit code of the first failure, if any."""
     parser = VerbParser("broadcast", examples=EXAMPLES)
     parser.add_argument("message", nargs="*", metavar="MESSAGE", help="`-` reads standard input")
-    parser.add_argument("--all", action="store_true", help="also agents that work in other folders")
+    parser.add_argument("--all", action="store_true", help="include agents in other folders")
     parser.add_argument("--priority", choices=list("12345"), default="3")
-    parser.add_argument("--file", metavar="FILE", help="take the message from a file")
-    parser.add_argument("--from", dest="sender", default="", metavar="AGENT", help="who sends")
+    parser.add_argument("--file", metavar="FILE", help="read the message from a file")
+    parser.add_argument(
+        "--from", dest="sender", default="", metavar="AGENT", help="the sender; found automatically inside an agent"
+    )
     options = parser.parse_args(arguments)
     given = Options("broadcast", options.message, {"--file": options.file} if options.file else {})
     text = given.message(options.message)
@@ -41,54 +43,58 @@ def run_broadcast(arguments: list[str]) -> int:
     entries = [
         entry
         for entry in registry.entries()
-        # Agents inside a gateway may be strangers elsewhere: they are sent what is meant for them by name.
+        # In-process agents of a gateway may be external: they get only messages addressed to them by name.
         if not entry.gateway
         and entry.agent_id not in (sender["sender_id"], os.environ.get(AGENT_VARIABLE))
         and (options.all or os.path.realpath(entry.working_dir) == here)
     ]
     if not entries:
-        raise _nobody(registry.entries(), everywhere=options.all)
+        raise _no_receiver(registry.entries(), everywhere=options.all)
     path = f"/tasks/send-priority?priority={options.priority}"
     body = message_body(text, given, sender)
-    asked = ask_all(entries, "POST", path, body, timeout=ACCEPT_SECONDS)
-    for one in asked:
-        _tell_of_doubt(one, str(body["message"]["message_id"]))
+    replies = ask_all(entries, "POST", path, body, timeout=ACCEPT_SECONDS)
+    for reply in replies:
+        _explain_delivery(reply, str(body["message"]["message_id"]))
     if options.json:
-        give_json([_as_fields(one) for one in asked])
+        print_json([_as_fields(reply) for reply in replies])
     else:
-        for one in asked:
-            print_notice(_line(one))
-    return next((exit_code(one.error.code) for one in asked if one.error is not None), DONE)
+        for reply in replies:
+            print_notice(_line(reply))
+    return next((exit_code(reply.error.code) for reply in replies if reply.error is not None), DONE)
 
 
-def _nobody(running: list[AgentEntry], *, everywhere: bool) -> NotFound:
-    """There is nobody to tell; `running` are all agents, the sender among them."""
+def _no_receiver(running: list[AgentEntry], *, everywhere: bool) -> NotFound:
+    """Returns the error for a broadcast without receivers; `running` are all agents, including the sender."""
     if everywhere or not running:
         error = NotFound("no other agent is running", hint="start one with `synapse claude` or `synapse start codex`")
     else:
-        error = NotFound("no other agent works in this folder", hint="--all reaches those in others  (synapse list)")
+        error = NotFound(
+            "no other agent is running in this folder", hint="--all includes other folders  (synapse list)"
+        )
     error.code = AgentNotFound.code
     return error
 
 
-def _tell_of_doubt(one: HostReply, message_id: str) -> None:
-    """Add to the error whether the message may still arrive, and how it is sent again without coming twice."""
-    if one.error is None:
+def _explain_delivery(reply: HostReply, message_id: str) -> None:
+    """Adds to the error's hint whether the message may still arrive, and how to resend it without a duplicate."""
+    if reply.error is None:
         return
-    told = "the message was not sent"
-    if one.in_doubt:
-        name = short_name(one.entry)
-        told = f"the message may still be delivered; send it again with `synapse send {name} --message-id {message_id}`"
-    one.error.hint = f"{told}; {one.error.hint}" if one.error.hint else told
+    outcome = "the message was not sent"
+    if reply.in_doubt:
+        name = short_name(reply.entry)
+        outcome = (
+            f"the message may still be delivered; send it again with `synapse send {name} --message-id {message_id}`"
+        )
+    reply.error.hint = f"{outcome}; {reply.error.hint}" if reply.error.hint else outcome
 
 
-def _line(one: HostReply) -> str:
-    if one.error is not None:
-        return f"Error: {one.error}\n{one.error.hint}"
-    return f"[→ {short_name(one.entry)}] sent  (task {short_id(object_in(one.body, 'task'))})"
+def _line(reply: HostReply) -> str:
+    if reply.error is not None:
+        return f"Error: {reply.error}\n{reply.error.hint}"
+    return f"[→ {short_name(reply.entry)}] sent  (task {short_id(object_in(reply.body, 'task'))})"
 
 
-def _as_fields(one: HostReply) -> dict[str, Any]:
-    if one.error is not None:
-        return {"agent_id": one.entry.agent_id, "error": describe(one.error)}
-    return {"agent_id": one.entry.agent_id, "task": object_in(one.body, "task")}
+def _as_fields(reply: HostReply) -> dict[str, Any]:
+    if reply.error is not None:
+        return {"agent_id": reply.entry.agent_id, "error": describe(reply.error)}
+    return {"agent_id": reply.entry.agent_id, "task": object_in(reply.body, "task")}

@@ -1,4 +1,4 @@
-"""`synapse calibrate`: does Synapse understand this CLI? The real program, a scripted model, and a table."""
+"""`synapse calibrate`: runs a real CLI against a scripted model and compares what Synapse concludes with the truth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from synapse.calibration.terminals import EVERY_KIND, PAIRWISE, TerminalKind, ow
 from synapse.calibration.trial import Finding, Verdict, compared, median_delay, wrong
 from synapse.cli.exit_codes import DONE, FAILED
 from synapse.cli.launch import require_profile
-from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import plain, table
 from synapse.cli.trust import settings_here
@@ -27,10 +27,10 @@ from synapse.config.settings import Settings, load_profile, load_settings
 from synapse.core.errors import AgentFailed, CommandMissing
 
 EXAMPLES = """
-synapse calibrate claude                    all rows, in a terminal like yours; your own files and keys are not used
-synapse calibrate codex --rows long,deny    only these, between start and end
-synapse calibrate gemini --keep --json      the folder stays, the table is JSON
-synapse calibrate --terminals               every CLI that is installed, in twelve kinds of terminals
+synapse calibrate claude                    all rows, in a terminal like yours; does not use your files and keys
+synapse calibrate codex --rows long,deny    only these rows, between start and end
+synapse calibrate gemini --keep --json      keep the folder, print JSON
+synapse calibrate --terminals               every installed CLI, in twelve kinds of terminals
 synapse calibrate gemini --terminals --rows all
 """
 TITLES = ("ROW", "EVENT", "EXPECTED", "SEEN", "SOURCE", "DELAY", "OK")
@@ -43,7 +43,7 @@ _ROW_OF_TERMINALS = "one-line"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One CLI in one terminal, and what came out; `folder` is empty unless it was kept."""
+    """The result of one CLI in one terminal; `folder` is empty unless it was kept."""
 
     profile: str
     terminal: TerminalKind
@@ -70,30 +70,32 @@ class Run:
 
 
 def run_calibrate(arguments: list[str]) -> int:
-    """Run the rows, print the table, and return the exit code: FAILED when any conclusion was wrong."""
+    """Runs the rows, prints the table, and returns the exit code: FAILED when any conclusion was wrong."""
     parser = VerbParser("calibrate", examples=EXAMPLES)
     parser.add_argument("profile", metavar="PROFILE", nargs="?", default="")
-    parser.add_argument("--rows", default="", metavar="ROW,…", help=f"only these of: {', '.join(ROWS)}; or all")
+    parser.add_argument(
+        "--rows", default="", metavar="ROW,…", help=f"run only these rows, of: {', '.join(ROWS)}; or all"
+    )
     parser.add_argument(
         "--terminals",
         action="store_true",
-        help="in terminals with 16, 256 and true colours, 80x24 and 200x60, light and dark: the row one-line, "
-        "unless --rows says more; of every CLI that is installed, unless one is named",
+        help="use terminals with 16, 256 and true colours, 80x24 and 200x60, light and dark; runs the row one-line "
+        "unless --rows is given, and every installed CLI unless one is named",
     )
     parser.add_argument(
-        "--pairwise", action="store_true", help="with --terminals: six of the twelve, which hold every pair"
+        "--pairwise", action="store_true", help="with --terminals: six of the twelve kinds, which cover every pair"
     )
-    parser.add_argument("--keep", action="store_true", help="keep the folder that it worked in")
+    parser.add_argument("--keep", action="store_true", help="keep the working folder")
     options = parser.parse_args(arguments)
     if not options.profile and not options.terminals:
-        parser.error(f"name a CLI: {', '.join(recipe_names())}; or all of them by --terminals")
+        parser.error(f"name a CLI ({', '.join(recipe_names())}), or use --terminals for all")
     if options.pairwise and not options.terminals:
-        parser.error("--pairwise chooses among the kinds of --terminals; add that")
+        parser.error("--pairwise needs --terminals")
     rows = _rows(options.rows or (_ROW_OF_TERMINALS if options.terminals else _ALL), parser)
     if options.profile:
         require_profile(options.profile, load_settings())
     plans = list(_plans(options, rows, settings_here(options.profile, asks=not options.json)))
-    runs = [_carried_out(plan, keep=options.keep) for plan in plans]
+    runs = [_run_plan(plan, keep=options.keep) for plan in plans]
     if options.terminals:
         _show_all(runs, as_json=options.json)
     else:
@@ -102,18 +104,18 @@ def run_calibrate(arguments: list[str]) -> int:
 
 
 def _rows(chosen: str, parser: VerbParser) -> list[str]:
-    """The rows to run, in their own order."""
+    """Returns the chosen rows in the order of ROWS."""
     names = [name.strip() for name in chosen.split(",") if name.strip()]
     if names == [_ALL]:
         return list(ROWS)
     unknown = [name for name in names if name not in ROWS]
     if unknown:
-        parser.error(f"there is no row '{unknown[0]}'; there are: {', '.join(ROWS)}")
+        parser.error(f"unknown row '{unknown[0]}'; the rows are: {', '.join(ROWS)}")
     return [name for name in ROWS if name in names]
 
 
 def _plans(options: Namespace, rows: list[str], settings: Settings) -> Iterator[CalibrationPlan]:
-    """What is to be run, each CLI in each terminal."""
+    """Yields a plan for each CLI in each terminal."""
     names = [options.profile] if options.profile else _installed(settings)
     kinds = _kinds(options)
     for name in names:
@@ -131,7 +133,7 @@ def _kinds(options: Namespace) -> tuple[TerminalKind, ...]:
 
 
 def _installed(settings: Settings) -> list[str]:
-    """The CLIs that can be calibrated here.
+    """Returns the installed CLIs that have a recipe.
 
     Raises:
         CommandMissing: none of them is installed.
@@ -141,22 +143,22 @@ def _installed(settings: Settings) -> list[str]:
         try:
             require_program(load_profile(name, settings.profile_sources), os.environ.get("PATH"))
         except CommandMissing as missing:
-            print_notice(f"left out: {missing}")
+            print_notice(f"Skipped: {missing}")
         else:
             names.append(name)
     if not names:
-        raise CommandMissing("none of the CLIs that can be calibrated is installed", hint="synapse doctor names them")
+        raise CommandMissing("no CLI that can be calibrated is installed", hint="`synapse doctor` lists them")
     return names
 
 
-def _carried_out(plan: CalibrationPlan, *, keep: bool) -> Run:
-    # Short: sockets lie in it, and their paths may not be long.
+def _run_plan(plan: CalibrationPlan, *, keep: bool) -> Run:
+    # A short path: it holds sockets, whose paths are limited in length.
     folder = Path(tempfile.mkdtemp(prefix="synapse-"))
-    print_notice(f"{plan.recipe.name} in a terminal: {plan.terminal}")
+    print_notice(f"Calibrating {plan.recipe.name} in a terminal: {plan.terminal}")
     try:
-        findings = calibrate(plan, folder, SystemClock(), _tell)
+        findings = calibrate(plan, folder, SystemClock(), _print_progress)
     except AgentFailed as error:
-        # It is no reason to lose what came out in other terminals.
+        # One failure must not lose the results of other terminals.
         findings = [compared("ready", "started", "ready", str(error))]
     finally:
         if not keep:
@@ -164,40 +166,40 @@ def _carried_out(plan: CalibrationPlan, *, keep: bool) -> Run:
     return Run(plan.recipe.name, plan.terminal, findings, str(folder) if keep else "")
 
 
-def _tell(finding: Finding) -> None:
+def _print_progress(finding: Finding) -> None:
     print_notice(f"{finding.verdict.value:<6} {finding.row}: {finding.event}")
 
 
 def _show(run: Run, *, as_json: bool) -> None:
-    """One run, with every finding."""
+    """Prints one run with every finding."""
     if as_json:
-        give_json(run.as_fields())
+        print_json(run.as_fields())
         return
     print_result(table(TITLES, [_cells(finding) for finding in run.findings], elastic=_SEEN_COLUMN))
     delay = median_delay(run.findings)
     measured = "" if delay is None else f", median delay {delay} ms"
     print_result(f"\n{run.profile}: {run.right} right{measured}")
-    _name_wrongs(run, run.profile)
+    _list_wrong(run, run.profile)
 
 
 def _show_all(runs: list[Run], *, as_json: bool) -> None:
-    """A line for each run."""
+    """Prints a line for each run."""
     wrongs = sum(len(wrong(run.findings)) for run in runs)
     if as_json:
-        give_json({"wrong": wrongs, "runs": [run.as_fields() for run in runs]})
+        print_json({"wrong": wrongs, "runs": [run.as_fields() for run in runs]})
         return
     print_result(table(RUN_TITLES, [_run_cells(run) for run in runs], elastic=_WRONG_COLUMN))
     right = sum(not wrong(run.findings) for run in runs)
     print_result(f"\n{right} of {len(runs)} runs right")
     for run in runs:
-        _name_wrongs(run, f"{run.profile} in {run.terminal}")
+        _list_wrong(run, f"{run.profile} in {run.terminal}")
 
 
-def _name_wrongs(run: Run, where: str) -> None:
+def _list_wrong(run: Run, where: str) -> None:
     for finding in wrong(run.findings):
         print_result(f"wrong: {where}: {finding.row}, {finding.event}: {plain(finding.seen)}")
     if run.folder:
-        print_notice(f"its folder is {run.folder}")
+        print_notice(f"Kept the folder {run.folder}.")
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:

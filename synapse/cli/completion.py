@@ -1,4 +1,4 @@
-"""`synapse completion`: scripts that let a shell complete verbs, profiles, options and the names of living agents."""
+"""`synapse completion`: prints scripts that complete verbs, profiles, options and the names of running agents."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ ZSH_HEAD = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && 
 
 
 def run_completion(arguments: list[str]) -> int:
-    """Print a script, or the names that one asks for, and return the exit code."""
+    """Prints a script, or the agents' names for a script, and returns the exit code."""
     parser = VerbParser("completion", examples=EXAMPLES, json=False)
     parser.add_argument("shell", choices=("bash", "zsh", "fish", "agents"), help="`agents` is for the scripts")
     shell = parser.parse_args(arguments).shell
     if shell == "agents":
         names = {name for entry in open_registry().entries() for name in (short_name(entry), entry.agent_type)}
-        # A shell expands the words that it is given.
+        # Shells expand completion words, so only safe names are printed.
         print_result("\n".join(sorted(name for name in names if PROFILE_NAME.fullmatch(name))))
     elif shell == "fish":
         print_result(fish_script())
@@ -64,7 +64,7 @@ def run_completion(arguments: list[str]) -> int:
 
 
 def bash_script() -> str:
-    """For bash; zsh reads it with bashcompinit."""
+    """Returns the script for bash; zsh reads it with bashcompinit."""
     profiles = _profiles()
     cases = [f'      {verb}) words="{" ".join(options_of(verb))}" ;;' for verb in VERBS]
     return BASH % {
@@ -78,7 +78,7 @@ def bash_script() -> str:
 
 
 def fish_script() -> str:
-    """For fish."""
+    """Returns the script for fish."""
     lines = ["complete -c synapse -f"]
     for verb, (_, summary) in VERBS.items():
         lines.append(f"complete -c synapse -n __fish_use_subcommand -a {verb} -d '{_quoted(summary)}'")
@@ -95,19 +95,18 @@ def fish_script() -> str:
 
 
 def _profiles() -> list[str]:
-    """The profiles of the user and those that come with Synapse: a script is read in every folder, so it has no
-    project's."""
+    """Returns the built-in profiles and the user's. Not the project's: the script is used in every folder."""
     return profile_names([source for source in load_settings().profile_sources if isinstance(source, Path)])
 
 
 def options_of(verb: str) -> list[str]:
-    """The long options of a verb, as its own help tells them."""
-    told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    # argparse ends the process after its help.
-    with redirect_stdout(told), suppress(SystemExit):
+    """Returns the long options of a verb, read from its help."""
+    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    # argparse exits after it has printed the help.
+    with redirect_stdout(output), suppress(SystemExit):
         find_verb([verb, "--help"])()
-    told.seek(0)
-    return sorted(set(re.findall(r"^  (?:-\w(?: [A-Z]+)?, )?(--[a-z][a-z-]+)", told.read(), re.MULTILINE)))
+    output.seek(0)
+    return sorted(set(re.findall(r"^  (?:-\w(?: [A-Z]+)?, )?(--[a-z][a-z-]+)", output.read(), re.MULTILINE)))
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`synapse demo`: two built-in agents hold a conversation, in a folder of their own that is gone afterwards."""
+"""`synapse demo`: lets two built-in agents talk, in a temporary folder of their own."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ synapse demo
 STORY = (
     ("Two agents start in the background. No AI tool is needed: `dummy` is built in.", "start dummy --name ada"),
     ("", "start dummy --name bob"),
-    ("They know of each other by the registry, a folder of files.", "list"),
-    ("A person asks one of them, and waits for the answer.", 'send bob "hello" --response'),
-    ("Now ada asks bob by herself, and answers with what bob said.", 'send ada "ask bob are you there?" --response'),
-    ("A message that nobody waits for is delivered all the same.", 'send bob "no answer needed" --wait=submitted'),
+    ("They find each other in the registry, a folder of files.", "list"),
+    ("A person asks one of them and waits for the answer.", 'send bob "hello" --response'),
+    ("Now ada asks bob and answers with what bob said.", 'send ada "ask bob are you there?" --response'),
+    ("A message can also be sent without waiting for an answer.", 'send bob "no answer needed" --wait=submitted'),
 )
 
 
 def run_demo(arguments: list[str]) -> int:
-    """Play the demo and return the exit code."""
+    """Plays the demo and returns the exit code."""
     VerbParser("demo", examples=EXAMPLES, json=False).parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="synapse-demo-") as folder:
         registry = FileRegistry(Path(folder, "registry"))
         try:
-            failed = not all(_play(said, command, folder) for said, command in STORY)
+            failed = not all(_play(comment, command, folder) for comment, command in STORY)
         finally:
             for entry in registry.entries():
                 stop_host(entry, registry, force=True)
-    print_result("\nBoth have ended, and their folder is gone.")
+    print_result("\nBoth agents have stopped, and their folder is removed.")
     print_result(
-        'Now your own: `synapse claude` here, `synapse codex` there, then `synapse send codex "hello" --response`.'
+        'Now try your own: `synapse claude` here, `synapse codex` there, then `synapse send codex "hello" --response`.'
     )
     return FAILED if failed else DONE
 
 
-def _play(said: str, command: str, folder: str) -> bool:
-    """Show a command and run it; False when it failed."""
-    if said:
-        print_result(f"\n{said}")
+def _play(comment: str, command: str, folder: str) -> bool:
+    """Prints a command and runs it; returns whether it succeeded."""
+    if comment:
+        print_result(f"\n{comment}")
     print_result(f"$ synapse {command}")
     timeout = ["--timeout", "30"] if command.startswith("send") else []
     words = [sys.executable, "-P", "-m", "synapse.cli.main", *shlex.split(command), *timeout]
     instructions = ["--no-instructions"] if command.startswith("start") else []
     done = subprocess.run([*words, *instructions], env=_environment(folder), check=False)  # noqa: S603 - our own command
     if done.returncode != DONE:
-        print_notice(f"(that failed with exit code {done.returncode}; `synapse doctor` may know why)")
+        print_notice(f"(failed with exit code {done.returncode}; `synapse doctor` may show why)")
     return done.returncode == DONE
 
 

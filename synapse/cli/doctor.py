@@ -1,8 +1,6 @@
-"""`synapse doctor`: looks at everything that agents need on this machine, and says what to do.
+"""`synapse doctor` and `synapse config`: checks everything that agents need on this machine, and shows the settings.
 
-What `synapse doctor` examines, one function for each subject. Each gives findings; none stops at the first.
-
-`synapse config`: the settings in force, and where each value comes from.
+Each subject of `doctor` has a function that yields findings and does not stop at the first problem.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from typing import Final
 
 from synapse import __version__
 from synapse.cli.exit_codes import DONE, FAILED
-from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import plain, table
 from synapse.client.fan_out import HostReply, ask_all
-from synapse.client.hosts import stands_still, standstill
+from synapse.client.hosts import is_suspended, suspended_hint
 from synapse.config import process
 from synapse.config.paths import USER_FILE, user_folder
 from synapse.config.settings import (
@@ -68,12 +66,21 @@ SHELL_SECONDS: Final = 10.0
 """How long a shell may take for one command; a login profile may be slow."""
 LEAST_FREE_BYTES: Final = 50 * 1024 * 1024
 LONGEST_SOCKET_NAME: Final = "synapse-opencode-65535.sock"
-"""Of the agents that come with us."""
+"""The longest name among the built-in profiles."""
+DOCTOR_EXAMPLES = """
+synapse doctor
+synapse doctor --json
+"""
+MARKS = {"ok": "✓", "note": "·", PROBLEM: "✗"}
+CONFIG_EXAMPLES = """
+synapse config
+SYNAPSE_QUEUE_LIMIT=50 synapse config --json
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: how it is, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     level: str
     subject: str
@@ -82,12 +89,12 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at everything."""
+    """Runs all checks."""
     findings = list(_versions())
     try:
         settings = load_settings()
     except InvalidSettings as error:
-        return [*findings, Finding(PROBLEM, "settings", str(error), error.hint or "correct the file or the variable")]
+        return [*findings, Finding(PROBLEM, "settings", str(error), error.hint or "correct the file or variable")]
     checks: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
         _search_paths,
         _project,
@@ -96,7 +103,7 @@ def examine() -> list[Finding]:
         _programs,
         _home,
         _sockets,
-        _left_sockets,
+        _stale_sockets,
         _store,
         _agents,
     )
@@ -113,47 +120,47 @@ def _versions() -> Iterator[Finding]:
     if path:
         yield Finding(OK, "command", path)
     else:
-        advice = f"add {Path(sys.executable).parent} to the PATH, so that you can type it"
-        yield Finding(NOTE, "command", "`synapse` is not on the PATH of this shell", advice)
+        advice = f"add {Path(sys.executable).parent} to your PATH"
+        yield Finding(NOTE, "command", "`synapse` is not on this shell's PATH", advice)
 
 
 def _person(settings: Settings) -> Iterator[Finding]:
-    """Whether commands typed here count as a person's. In an agent they do not, and that is no fault."""
+    """Checks whether commands run here count as a person's. Inside an agent they do not, which is no problem."""
     lineage, entries = own_lineage(), FileRegistry(settings.registry).entries()
     standing = standing_of(lineage, entries)
     if standing.agent_id:
-        yield Finding(NOTE, "person", f"commands typed here are those of the agent {standing.agent_id}")
+        yield Finding(NOTE, "person", f"commands run here count as those of the agent {standing.agent_id}")
     elif standing.doubt:
-        advice = "approve, resolve and attach in a terminal of your own"
-        yield Finding(NOTE, "person", f"commands typed here do not count as a person's: {standing.doubt}", advice)
+        advice = "run approve, resolve and attach in a terminal of your own"
+        yield Finding(NOTE, "person", f"commands run here do not count as a person's: {standing.doubt}", advice)
     elif settings.terminal_decides and (doubt := terminal_doubt(lineage, entries)):
-        advice = "approve, resolve and attach in a terminal whose program is older than all agents"
-        yield Finding(NOTE, "person", f"commands typed here decide nothing (person_proof): {doubt}", advice)
+        advice = "run approve, resolve and attach in a terminal that was opened before all agents"
+        yield Finding(NOTE, "person", f"commands run here may not decide anything (person_proof): {doubt}", advice)
     else:
-        yield Finding(OK, "person", "commands typed here count as a person's")
+        yield Finding(OK, "person", "commands run here count as a person's")
 
 
 def _connections(settings: Settings) -> Iterator[Finding]:
-    """Whether this process may connect to Unix sockets at all; sandboxes of coding agents forbid it."""
+    """Checks whether this process may connect to Unix sockets; sandboxes of coding agents forbid it."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(settings.home / "nobody.sock"))
     except PermissionError as error:
-        advice = "run it outside of the sandbox, or let the sandbox open connections"
-        text = f"this process may not open connections: {error.strerror}; a sandbox does that"
+        advice = "run it outside the sandbox, or allow the sandbox to open connections"
+        text = f"this process may not open connections ({error.strerror}), probably because of a sandbox"
         yield Finding(PROBLEM, "sockets", text, advice)
     except OSError:
-        return  # nobody is there, and that was to be expected
+        return  # expected: nothing listens there
 
 
 def _search_paths(_settings: Settings) -> Iterator[Finding]:
-    """Relative entries: they mean another folder wherever a command is typed, also a freshly cloned one."""
+    """Checks for relative entries: they name a folder inside the current one, even of a freshly cloned repository."""
     for variable in ("PATH", "PYTHONPATH"):
         value = os.environ.get(variable, "")
         relative = [entry or "(empty)" for entry in value.split(os.pathsep) if value and not entry.startswith("/")]
         if relative:
-            text = f"{variable} has entries that mean the current folder, whoever wrote what is there: "
-            yield Finding(PROBLEM, variable, text + ", ".join(relative), f"have only whole paths in {variable}")
+            text = f"{variable} has relative entries, which run programs of any current folder: "
+            yield Finding(PROBLEM, variable, text + ", ".join(relative), f"use only absolute paths in {variable}")
 
 
 def _project(settings: Settings) -> Iterator[Finding]:
@@ -162,7 +169,7 @@ def _project(settings: Settings) -> Iterator[Finding]:
         return
     place, folder = project.project.place, project.project.folder
     if project.project.problem:
-        yield Finding(NOTE, "project", f"{place} is ignored: {project.project.problem}", "put plain files there")
+        yield Finding(NOTE, "project", f"{place} is ignored: {project.project.problem}", "keep only plain files there")
     elif project.is_trusted:
         yield Finding(OK, "project", f"{place} is trusted")
     else:
@@ -171,11 +178,11 @@ def _project(settings: Settings) -> Iterator[Finding]:
         )
     if project.refused:
         keys = ", ".join(project.refused)
-        yield Finding(NOTE, "project", f"{project.file}: no project may set {keys}", "set it in your own settings")
+        yield Finding(NOTE, "project", f"{project.file}: a project may not set {keys}", "set it in your own settings")
 
 
 def _programs(settings: Settings) -> Iterator[Finding]:
-    """The programs of all profiles. One that is missing is no fault: nobody has all of them."""
+    """Checks the programs of all profiles. A missing one is only a note: few people install all of them."""
     finds_command = cache(_finds_command)
     for name in profile_names(settings.profile_sources):
         try:
@@ -193,17 +200,19 @@ def _programs(settings: Settings) -> Iterator[Finding]:
 
 
 def _shell(name: str, shell: tuple[str, ...], trouble: str) -> Finding:
-    """Whether an agent of this profile can call `synapse`."""
-    said = f"its commands run in `{shlex.join(_shell_words(shell))}`"
+    """Checks whether an agent of this profile can call `synapse`."""
+    shell_note = f"its commands run in `{shlex.join(_shell_words(shell))}`"
     if not trouble:
-        return Finding(OK, name, f"{said}, which finds `synapse`")
+        return Finding(OK, name, f"{shell_note}, which finds `synapse`")
     link = shlex.join(["ln", "-s", str(Path(sys.executable).parent / "synapse"), "/usr/local/bin/"])
-    advice = f"link it into a folder on that shell's PATH, as `sudo {link}`; until then agents must type its whole path"
-    return Finding(PROBLEM, name, f"{said}, which does not find `synapse`: {trouble}", advice)
+    advice = (
+        f"link it into a folder on that shell's PATH, for example `sudo {link}`; until then agents need its full path"
+    )
+    return Finding(PROBLEM, name, f"{shell_note}, which does not find `synapse`: {trouble}", advice)
 
 
 def _finds_command(shell: tuple[str, ...]) -> str:
-    """Run `synapse` as a CLI runs a command of its model, with what a launch gives it; return what is wrong."""
+    """Runs `synapse` as a CLI runs its model's commands; returns what is wrong, or an empty string."""
     words = _shell_words(shell)
     with TemporaryDirectory(prefix="synapse-doctor-") as folder:
         env = AgentCommand(Path(folder) / "doctor").environment(os.environ)
@@ -223,42 +232,42 @@ def _finds_command(shell: tuple[str, ...]) -> str:
             return f"{words[0]}: {error.strerror}"
         except subprocess.TimeoutExpired:
             return f"it took longer than {SHELL_SECONDS:.0f} s"
-    # A login profile may print something of its own before it.
+    # A login profile may print text before it.
     if ran.stdout.strip().endswith(f"synapse {__version__}"):
         return ""
-    told = [line for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
-    return plain(told[-1]) if told else f"it ended with status {ran.returncode}"
+    lines = [line for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
+    return plain(lines[-1]) if lines else f"it exited with status {ran.returncode}"
 
 
 def _shell_words(shell: tuple[str, ...]) -> list[str]:
-    """The shell's command line with the person's own shell in it: that of the environment, or of the user database."""
+    """Returns the shell's command line, with $SHELL and $LOGIN_SHELL replaced by the person's own shells."""
     try:
         login_shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     except KeyError:
         login_shell = "/bin/sh"
-    meant = {"$SHELL": os.environ.get("SHELL") or login_shell, "$LOGIN_SHELL": login_shell}
-    return [meant.get(word, word) for word in shell]
+    shells = {"$SHELL": os.environ.get("SHELL") or login_shell, "$LOGIN_SHELL": login_shell}
+    return [shells.get(word, word) for word in shell]
 
 
 def _home(settings: Settings) -> Iterator[Finding]:
     home = settings.home
     if not home.exists():
-        yield Finding(OK, "home", f"{home} will be made at the first start")
+        yield Finding(OK, "home", f"{home} will be created at the first start")
         return
     yield _private_folder("home", home)
     for folder in (home, settings.registry, settings.logs, settings.files):
         if folder.exists() and (why := _not_writable(folder)):
-            advice = "make it writable for you, or set SYNAPSE_HOME to a folder that is"
-            yield Finding(PROBLEM, "home", f"{folder} cannot be written: {why}", advice)
+            advice = "make it writable, or set SYNAPSE_HOME to a writable folder"
+            yield Finding(PROBLEM, "home", f"{folder} is not writable: {why}", advice)
     free = shutil.disk_usage(home).free
     if free < LEAST_FREE_BYTES:
-        yield Finding(PROBLEM, "disk", f"only {free // 1024**2} MB are free at {home}", "make room on the disk")
+        yield Finding(PROBLEM, "disk", f"only {free // 1024**2} MB are free at {home}", "free some disk space")
 
 
 def _sockets(settings: Settings) -> Iterator[Finding]:
-    """Which folder holds the sockets, and why none that comes before it does."""
+    """Finds the folder of the sockets, and says why earlier candidates are not used."""
     if settings.sources.get("uds_dir"):
-        yield _wished_sockets(settings.uds_dir)
+        yield _configured_sockets(settings.uds_dir)
         return
     faults: list[str] = []
     for folder in usual_socket_folders(settings):
@@ -266,24 +275,24 @@ def _sockets(settings: Settings) -> Iterator[Finding]:
         if fault:
             faults.append(f"not {folder}: {fault}")
             continue
-        used = f"{folder} is used" if folder.exists() else f"{folder} will be made at the first start"
+        used = f"{folder} is used" if folder.exists() else f"{folder} will be created at the first start"
         yield Finding(NOTE if faults else OK, "sockets", "; ".join([used, *faults]))
         return
     advice = "set SYNAPSE_UDS_DIR to a folder of your own, with a short path"
-    yield Finding(PROBLEM, "sockets", f"no folder can hold the agents' sockets: {'; '.join(faults)}", advice)
+    yield Finding(PROBLEM, "sockets", f"no usable folder for the agents' sockets: {'; '.join(faults)}", advice)
 
 
-def _wished_sockets(folder: Path) -> Finding:
+def _configured_sockets(folder: Path) -> Finding:
     fault = fault_of(folder, LONGEST_SOCKET_NAME, uid=os.getuid()) if folder.parent.exists() else ""
     if fault and not folder.is_symlink():
         return Finding(PROBLEM, "sockets", f"{folder}: {fault}", "set SYNAPSE_UDS_DIR to another folder")
     if not folder.exists():
-        return Finding(OK, "sockets", f"{folder} will be made at the first start")
+        return Finding(OK, "sockets", f"{folder} will be created at the first start")
     return _private_folder("sockets", folder)
 
 
 def _not_writable(folder: Path) -> str:
-    """Return why no file can be made in `folder`, or nothing. Modes do not tell: root, mounts, quotas."""
+    """Returns why no file can be created in `folder`, or an empty string. Modes do not tell: root, mounts, quotas."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return ""
@@ -291,19 +300,19 @@ def _not_writable(folder: Path) -> str:
         return error.strerror or str(error)
 
 
-def _left_sockets(settings: Settings) -> Iterator[Finding]:
-    """Find sockets that nobody listens on: their agents were killed. They are in nobody's way."""
+def _stale_sockets(settings: Settings) -> Iterator[Finding]:
+    """Finds sockets that nothing listens on: their agents were killed. They do no harm."""
     folders = {settings.uds_dir} if settings.sources.get("uds_dir") else {*usual_socket_folders(settings)}
     folders |= {Path(entry.socket).parent for entry in FileRegistry(settings.registry).written() if entry.socket}
     for folder in sorted(folders):
-        left = [path.name for path in sorted(folder.glob("*.sock")) if _is_deaf(path)]
+        left = [path.name for path in sorted(folder.glob("*.sock")) if _is_stale(path)]
         if left:
-            text = f"{len(left)} left by agents that are gone, in {folder}: {', '.join(left[:3])}"
+            text = f"{len(left)} left by killed agents in {folder}: {', '.join(left[:3])}"
             advice = f"cd {folder} && rm {' '.join(left[:3])}{' …' if len(left) > 3 else ''}"
             yield Finding(NOTE, "sockets", text, advice)
 
 
-def _is_deaf(path: Path) -> bool:
+def _is_stale(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as connection:
         return connection.connect_ex(str(path)) == errno.ECONNREFUSED
 
@@ -318,20 +327,22 @@ def _private_folder(subject: str, folder: Path) -> Finding:
 def _store(settings: Settings) -> Iterator[Finding]:
     for saved in sorted(settings.store.parent.glob(f"{settings.store.name}{SAVED}*")):
         advice = (
-            f"keep it, or use it in the place of the present one: `synapse stop --all`, then "
+            f"keep it, or use it instead of the present one: `synapse stop --all`, then "
             f"`mv {settings.store} {settings.store}.before && mv {saved} {settings.store}`"
         )
-        yield Finding(NOTE, "store", f"{saved} has what agents had stored when it was replaced under them", advice)
+        yield Finding(
+            NOTE, "store", f"{saved} has the tasks that running agents had when their store was replaced", advice
+        )
     try:
         require_no_lost_store(settings)
         if not settings.store.exists():
-            yield Finding(OK, "store", f"{settings.store} will be made at the first start")
+            yield Finding(OK, "store", f"{settings.store} will be created at the first start")
             return
         process.run(_open_and_check(settings))
     except StoreFailed as error:
         yield Finding(PROBLEM, "store", str(error), error.hint)
     else:
-        yield Finding(OK, "store", f"{settings.store} opens and is sound")
+        yield Finding(OK, "store", f"{settings.store} opens and is intact")
 
 
 async def _open_and_check(settings: Settings) -> None:
@@ -339,75 +350,72 @@ async def _open_and_check(settings: Settings) -> None:
     try:
         await store.check()
         with file_lock(settings.store, LOCK_SECONDS):
-            pass  # whoever writes takes it for a moment; one that keeps it stops all the others
+            pass  # a writer holds it for a moment; a process that keeps it blocks all others
     finally:
         await store.close()
 
 
 def _other_versions(running: list[AgentEntry]) -> Iterator[Finding]:
-    """Running processes of another version than this command: they go on with the code that they have loaded."""
+    """Finds running processes of another version than this command: they keep the code that they have loaded."""
     for entry in running:
         if entry.version != __version__ and not entry.gateway:
             version = entry.version or "an earlier version"
             advice = (
-                "end it and start it again" if entry.agent_type == "gateway" else f"synapse restart {short_name(entry)}"
+                "stop it and start it again"
+                if entry.agent_type == "gateway"
+                else f"synapse restart {short_name(entry)}"
             )
             yield Finding(NOTE, short_name(entry), f"runs {version}; this command is {__version__}", advice)
 
 
 def _agents(settings: Settings) -> Iterator[Finding]:
     registry = FileRegistry(settings.registry)
-    asked = ask_all(registry.entries(), "GET", "/status")
+    replies = ask_all(registry.entries(), "GET", "/status")
     for note in registry.notes:
         yield Finding(NOTE, "registry", note)
     yield from _other_versions([*registry.entries(), *gateways(settings.home).entries()])
-    for one in asked:
-        if one.error is not None:
-            yield _silent(one, one.error)
-        if one.body.get("store_fault"):
-            advice = f"synapse restart {short_name(one.entry)}"
-            yield Finding(PROBLEM, short_name(one.entry), f"refuses messages: {one.body['store_fault']}", advice)
-        for sighting in objects_in(one.body, "sightings"):
-            detail = str(sighting.get("detail", ""))
+    for reply in replies:
+        if reply.error is not None:
+            yield _unanswered(reply, reply.error)
+        if reply.body.get("store_fault"):
+            advice = f"synapse restart {short_name(reply.entry)}"
+            yield Finding(PROBLEM, short_name(reply.entry), f"refuses messages: {reply.body['store_fault']}", advice)
+        for observation in objects_in(reply.body, "sightings"):
+            detail = str(observation.get("detail", ""))
             if detail.startswith(DEGRADED):
-                advice = f"synapse status {short_name(one.entry)} --explain"
-                yield Finding(NOTE, short_name(one.entry), detail, advice)
-    running = f"{sum(one.error is None for one in asked)} running"
-    unknown = sum(isinstance(one.error, ConnectionForbidden) for one in asked)
+                advice = f"synapse status {short_name(reply.entry)} --explain"
+                yield Finding(NOTE, short_name(reply.entry), detail, advice)
+    running = f"{sum(reply.error is None for reply in replies)} running"
+    unknown = sum(isinstance(reply.error, ConnectionForbidden) for reply in replies)
     yield Finding(NOTE, "agents", f"{running}, {unknown} unknown") if unknown else Finding(OK, "agents", running)
 
 
-def _silent(one: HostReply, error: SynapseError) -> Finding:
-    """An agent whose host did not answer, or could not be asked."""
-    advice = f"synapse stop {one.entry.agent_id} --force"
+def _unanswered(reply: HostReply, error: SynapseError) -> Finding:
+    """Returns the finding for an agent whose host did not answer or could not be reached."""
+    advice = f"synapse stop {reply.entry.agent_id} --force"
     if isinstance(error, ConnectionForbidden):
         advice = error.hint
-    elif stands_still(one.entry):
-        advice = standstill(one.entry)
-    return Finding(PROBLEM, short_name(one.entry), str(error), advice)
-
-
-DOCTOR_EXAMPLES = """
-synapse doctor
-synapse doctor --json
-"""
-MARKS = {"ok": "✓", "note": "·", PROBLEM: "✗"}
+    elif is_suspended(reply.entry):
+        advice = suspended_hint(reply.entry)
+    return Finding(PROBLEM, short_name(reply.entry), str(error), advice)
 
 
 def run_doctor(arguments: list[str]) -> int:
-    """Examine this machine and return the exit code: 1 when something is wrong."""
+    """Checks this machine and returns the exit code: 1 if there is a problem."""
     options = VerbParser("doctor", examples=DOCTOR_EXAMPLES).parse_args(arguments)
     findings = examine()
-    wrong = [finding for finding in findings if finding.level == PROBLEM]
+    problems = [finding for finding in findings if finding.level == PROBLEM]
     if options.json:
-        give_json({"ok": not wrong, "findings": [_fields(finding) for finding in findings]})
-        return FAILED if wrong else DONE
+        print_json({"ok": not problems, "findings": [_fields(finding) for finding in findings]})
+        return FAILED if problems else DONE
     for finding in findings:
         print_result(f"{MARKS[finding.level]} {finding.subject:<10} {finding.text}")
         if finding.advice:
             print_result(f"  {'':<10} → {finding.advice}")
-    print_notice("\nall is well" if not wrong else f"\n{len(wrong)} to put right")
-    return FAILED if wrong else DONE
+    print_notice(
+        f"\n{len(problems)} problem{'' if len(problems) == 1 else 's'} found." if problems else "\nNo problems found."
+    )
+    return FAILED if problems else DONE
 
 
 def _fields(finding: Finding) -> dict[str, str]:
@@ -419,30 +427,26 @@ def _fields(finding: Finding) -> dict[str, str]:
     }
 
 
-CONFIG_EXAMPLES = """
-synapse config
-SYNAPSE_QUEUE_LIMIT=50 synapse config --json
-"""
-
-
 def run_config(arguments: list[str]) -> int:
-    """Show the settings and return the exit code."""
+    """Shows the settings and returns the exit code."""
     options = VerbParser("config", examples=CONFIG_EXAMPLES).parse_args(arguments)
     settings = load_settings()
     rows, project = settings.as_rows(), settings.project
     if options.json:
-        shown = {name: {"value": _shown(value), "source": source} for name, value, source, _ in rows}
-        give_json({**shown, "project": _project_fields(project)} if project else shown)
+        values = {name: {"value": _json_value(value), "source": source} for name, value, source, _ in rows}
+        print_json({**values, "project": _project_fields(project)} if project else values)
         return 0
-    lines = [(name, _written(value), source, meaning) for name, value, source, meaning in rows]
+    lines = [(name, _text_value(value), source, meaning) for name, value, source, meaning in rows]
     print_result(table(("SETTING", "VALUE", "SOURCE", "MEANING"), lines, elastic=3))
-    mine = os.path.join(user_folder(os.environ), USER_FILE)
+    user_file = os.path.join(user_folder(os.environ), USER_FILE)
     if project:
         print_result(f"\nproject: {plain(str(project.project.folder))} ({project.trust.value})")
         if note := project.note(*project.profiles[:1]):
             print_notice(f"Warning: {plain(note)}")
-    places = f"in the environment, in {mine}, or in .synapse/config.toml of a project that you trust"
-    print_notice(f"\nset them by {PREFIX}<SETTING> {places}")
+    print_notice(
+        f"\nSet them with {PREFIX}<SETTING> in the environment, in {user_file}, "
+        "or in .synapse/config.toml of a project that you trust."
+    )
     return 0
 
 
@@ -457,10 +461,10 @@ def _project_fields(project: ProjectSettings) -> dict[str, object]:
     }
 
 
-def _written(value: object) -> str:
-    # As TOML and the environment take it.
+def _text_value(value: object) -> str:
+    # As TOML and environment variables are written.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _shown(value: object) -> object:
+def _json_value(value: object) -> object:
     return str(value) if isinstance(value, Path | TerminalSize) else value

@@ -1,4 +1,7 @@
-"""What the exit codes mean, and which one each error has. `synapse send` imports this file, so it imports nothing."""
+"""The exit codes, their meanings, and the exit code of each error.
+
+`synapse send` imports this module, so it imports nothing.
+"""
 
 DONE = 0
 FAILED = 1
@@ -16,12 +19,12 @@ MEANINGS = {
     FAILED: "failed",
     USAGE: "wrong usage",
     NOT_FOUND: "not found",
-    AMBIGUOUS: "the name fits more than one",
-    TIMED_OUT: "no answer in time; the task goes on",
+    AMBIGUOUS: "the name matches more than one",
+    TIMED_OUT: "no answer in time; the task continues",
     WAITING_FOR_PERSON: "the agent waits for a person",
     REFUSED: "refused",
     NOT_RESPONDING: "the agent's host does not respond",
-    INTERRUPTED: "interrupted with Ctrl-C; a task that was sent goes on",
+    INTERRUPTED: "interrupted with Ctrl-C; a task that was sent continues",
 }
 
 BY_ERROR = {
@@ -104,16 +107,16 @@ BY_ERROR = {
     "internal": FAILED,
 }
 
-# The next step where the error itself names none.
+# The next step, for errors that carry no hint.
 HINTS = {
-    "task_not_found": "`synapse tasks` shows the last ones; finished ones are kept for `keep_days`",
+    "task_not_found": "`synapse tasks` lists recent tasks; finished tasks are kept for `keep_days`",
     "task_not_cancelable": "`synapse status TASK` shows how it ended",
     "task_finished": "`synapse status TASK` shows how it ended",
-    "message_id_reused": "another message needs another `--message-id`; without one it gets its own",
-    "priority_out_of_range": "a priority is 1 to 5; 3 is the usual one, 5 interrupts  (synapse send --help)",
+    "message_id_reused": "use another `--message-id`, or omit it to get a new one",
+    "priority_out_of_range": "use 1 to 5; the default is 3, and 5 interrupts  (synapse send --help)",
 }
 
 
 def exit_code(error_code: str) -> int:
-    """The exit code for an error; one that a newer host knows and we do not is a failure."""
+    """Returns the exit code of an error code; FAILED for a code that only a newer host knows."""
     return BY_ERROR.get(error_code, FAILED)

@@ -1,17 +1,17 @@
-"""`synapse external`: agents elsewhere, found by their card and spoken to over A2A."""
+"""`synapse external`: adds, lists and removes external agents, and sends them messages over A2A."""
 
 from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
 
 from synapse.cli.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED, TIMED_OUT, WAITING_FOR_PERSON
-from synapse.cli.output import give_json, give_piece, print_notice, print_result
-from synapse.cli.parser import VerbParser, seconds
+from synapse.cli.output import print_json, print_notice, print_part, print_result
+from synapse.cli.parser import ActionParser, VerbParser, seconds
 from synapse.cli.person import require_deciding_person
 from synapse.cli.tables import plain, safe, table
 from synapse.config import process
@@ -27,7 +27,7 @@ synapse external add http://other-agent:9000 --alias other
 synapse external add https://agents.example.com --alias team --bearer-env TEAM_TOKEN
 synapse external list
 synapse external send other "process this task" --stream
-synapse external send other "yes, go on" --task 4f1c…
+synapse external send other "yes, continue" --task 4f1c…
 synapse external cancel other 4f1c…
 synapse external remove other
 """
@@ -43,80 +43,72 @@ EXITS = {
 
 
 def run_external(arguments: list[str]) -> int:
-    """Do what is asked about external agents and return the exit code."""
+    """Runs an action on external agents and returns the exit code."""
     options = _parser().parse_args(arguments)
     settings = load_settings()
     externals = open_externals(settings.home, allow_private=settings.allow_private_agents)
     try:
-        return process.run(_act(externals, options))
+        return process.run(_ACTIONS[options.action](externals, options))
     except KeyboardInterrupt:
         if options.action != "send":
             raise
-        print_notice(f"\nno longer waiting; {options.alias} may go on with what was sent  (synapse external list)")
+        print_notice(f"\nStopped waiting. {options.alias} may continue the task.  (synapse external list)")
         return INTERRUPTED
 
 
 def _parser() -> VerbParser:
     parser = VerbParser("external", examples=EXAMPLES, json=False)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
     summaries = {
-        "add": "find an agent by its card and remember it",
-        "list": "the known external agents",
+        "add": "find an agent by its card and save it",
+        "list": "list the external agents",
         "send": "send a message and print the answer",
-        "cancel": "stop one of its tasks",
-        "remove": "forget an external agent, and its credentials",
+        "cancel": "cancel one of its tasks",
+        "remove": "remove an external agent and its credentials",
     }
-    made = {name: actions.add_parser(name, help=text, summary=text) for name, text in summaries.items()}
-    add, send, cancel, remove = (made[name] for name in ("add", "send", "cancel", "remove"))
+    add, _, send, cancel, remove = (
+        actions.add_parser(name, help=text, examples=EXAMPLES, summary=text) for name, text in summaries.items()
+    )
     add.add_argument("url", metavar="URL")
-    add.add_argument("--alias", default="", help="the name to call it by; from its card if not given")
-    add.add_argument("--bearer-env", metavar="VARIABLE", help="its bearer token is in this environment variable")
-    add.add_argument("--api-key-env", metavar="VARIABLE", help="its key (X-API-Key) is in this environment variable")
+    add.add_argument("--alias", default="", help="its name here; taken from its card if not given")
+    add.add_argument("--bearer-env", metavar="VARIABLE", help="the environment variable with its bearer token")
+    add.add_argument("--api-key-env", metavar="VARIABLE", help="the environment variable with its key (X-API-Key)")
     add.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: @FILE'", help="a header whose value is in a file"
+        "--header", action="append", default=[], metavar="'NAME: @FILE'", help="send a header whose value is in a file"
     )
     send.add_argument("alias", metavar="ALIAS")
     send.add_argument("message", nargs="+", metavar="MESSAGE")
     send.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="how long to wait (60)")
-    send.add_argument("--stream", action="store_true", help="print the answer as it comes")
-    send.add_argument("--task", default="", metavar="ID", help="go on with this task of the agent")
+    send.add_argument("--stream", action="store_true", help="print the answer as it arrives")
+    send.add_argument("--task", default="", metavar="ID", help="continue this task of the agent")
     cancel.add_argument("alias", metavar="ALIAS")
     cancel.add_argument("task", metavar="TASK", help="the task's id at the agent")
     remove.add_argument("alias", metavar="ALIAS")
     return parser
 
 
-class _ActionParser(VerbParser):
-    """The parser of one action; argparse names it by itself."""
-
-    def __init__(self, prog: str, summary: str) -> None:
-        super().__init__(prog.removeprefix("synapse "), examples=EXAMPLES, summary=summary)
-
-
-async def _act(externals: Externals, options: Namespace) -> int:
-    return await _ACTIONS[options.action](externals, options)
-
-
 async def _add(externals: Externals, options: Namespace) -> int:
-    require_deciding_person("agents elsewhere are added and removed")
+    require_deciding_person("add or remove external agents")
     agent = await externals.add(AddExternal(url=options.url, alias=options.alias, credentials=_credentials(options)))
     if options.json:
-        give_json(asdict(agent))
+        print_json(asdict(agent))
     else:
-        print_notice(f'{agent.alias}: {plain(agent.name)} at {agent.url}  (synapse external send {agent.alias} "…")')
+        print_notice(
+            f'Added {agent.alias}: {plain(agent.name)} at {agent.url}  (synapse external send {agent.alias} "…")'
+        )
     return DONE
 
 
 async def _list(externals: Externals, options: Namespace) -> int:
     agents = await externals.list()
     if options.json:
-        give_json([asdict(agent) for agent in agents])
+        print_json([asdict(agent) for agent in agents])
     elif agents:
         print_result(
             table(("ALIAS", "NAME", "PROTOCOL", "URL", "DESCRIPTION"), [_row(agent) for agent in agents], elastic=4)
         )
     else:
-        print_notice("no external agent is known  (synapse external add URL)")
+        print_notice("There are no external agents.  (synapse external add URL)")
     return DONE
 
 
@@ -129,7 +121,7 @@ async def _send(externals: Externals, options: Namespace) -> int:
     else:
         answer = await externals.send(request, seconds=options.timeout)
         if options.json:
-            give_json(asdict(answer))
+            print_json(asdict(answer))
         elif answer.text:
             print_result(safe(answer.text))
     if not answer.text and not options.json:
@@ -141,51 +133,51 @@ async def _send(externals: Externals, options: Namespace) -> int:
         )
     if EXITS.get(answer.state) == TIMED_OUT:
         print_notice(
-            f"{answer.alias} has not finished within {options.timeout:g} s; it goes on  (--timeout waits longer)"
+            f"{answer.alias} did not finish within {options.timeout:g} s; the task continues  (--timeout waits longer)"
         )
     return EXITS.get(answer.state, DONE)
 
 
 async def _streamed(externals: Externals, request: SendExternal, options: Namespace) -> ExternalAnswer:
-    """Print each piece of the answer as it comes; as JSON, a line for each."""
+    """Prints each part of the answer as it arrives (as JSON, one line each) and returns the last answer."""
     answer: ExternalAnswer | None = None
     shown = ""
     async with aclosing(externals.stream(request, seconds=options.timeout)) as answers:
         async for answer in answers:
             if options.json:
-                give_json(asdict(answer))
+                print_json(asdict(answer))
             elif answer.text != shown:
-                # What was rewritten is printed anew, on a line of its own.
+                # A rewritten answer is printed again, on a new line.
                 more = answer.text.removeprefix(shown) if answer.text.startswith(shown) else f"\n{answer.text}"
-                give_piece(safe(more))
+                print_part(safe(more))
                 shown = answer.text
     if shown:
         print_result("")
     if answer is None:
-        raise ExternalAgentFailed(f"'{request.alias}' said nothing")
+        raise ExternalAgentFailed(f"'{request.alias}' sent no answer")
     return answer
 
 
 async def _cancel(externals: Externals, options: Namespace) -> int:
     answer = await externals.cancel(options.alias, options.task)
     if options.json:
-        give_json(asdict(answer))
+        print_json(asdict(answer))
     else:
         print_notice(f"[→ {answer.alias}] {answer.state}  (its task {plain(answer.task_id)})")
     return DONE
 
 
 async def _remove(externals: Externals, options: Namespace) -> int:
-    require_deciding_person("agents elsewhere are added and removed")
+    require_deciding_person("add or remove external agents")
     agent = await externals.remove(RemoveExternal(options.alias))
     if options.json:
-        give_json(asdict(agent))
+        print_json(asdict(agent))
     else:
-        print_notice(f"{agent.alias} is forgotten")
+        print_notice(f"Removed {agent.alias}.")
     return DONE
 
 
-_ACTIONS: Mapping[str, Callable[[Externals, Namespace], Awaitable[int]]] = {
+_ACTIONS: Mapping[str, Callable[[Externals, Namespace], Coroutine[None, None, int]]] = {
     "add": _add,
     "list": _list,
     "send": _send,
@@ -195,7 +187,7 @@ _ACTIONS: Mapping[str, Callable[[Externals, Namespace], Awaitable[int]]] = {
 
 
 def _credentials(options: Namespace) -> dict[str, str]:
-    """The headers that the options speak of. A secret is never an argument: everybody here could read it."""
+    """Returns the headers that the options name. Secrets are never arguments: every user here could read them."""
     headers: dict[str, str] = {}
     if options.bearer_env:
         headers["Authorization"] = f"Bearer {_from_environment(options.bearer_env)}"
@@ -205,7 +197,7 @@ def _credentials(options: Namespace) -> dict[str, str]:
         name, _, file = (piece.strip() for piece in header.partition(":"))
         if not file.startswith("@"):
             raise InvalidRequest(
-                "a header is given as 'NAME: @FILE'", hint="everybody on this machine can read what is typed here"
+                "a header must be given as 'NAME: @FILE'", hint="every user of this machine can read command lines"
             )
         headers[name] = _from_file(Path(file[1:]))
     return headers
@@ -214,7 +206,7 @@ def _credentials(options: Namespace) -> dict[str, str]:
 def _from_environment(name: str) -> str:
     value = os.environ.get(name, "").strip()
     if not value:
-        raise InvalidRequest(f"the environment has no {name}", hint=f"export {name}=… first")
+        raise InvalidRequest(f"the environment variable {name} is not set", hint=f"export {name}=… first")
     return value
 
 
@@ -222,7 +214,7 @@ def _from_file(path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{path} cannot be read: {getattr(error, 'strerror', 'it is no text')}") from error
+        raise InvalidRequest(f"cannot read {path}: {getattr(error, 'strerror', 'it is not text')}") from error
 
 
 def _row(agent: ExternalAgent) -> tuple[str, ...]:

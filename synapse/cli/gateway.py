@@ -1,4 +1,4 @@
-"""`synapse gateway`: one address for all agents, in the foreground."""
+"""`synapse gateway`: serves all agents at one address, in the foreground."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 EXAMPLES = """
 synapse gateway
 synapse gateway --port 9000 --config gateway.toml
-synapse gateway --no-auth                        this machine only, for trying it out
-synapse keys create my-laptop                    who shall get in needs a key
-synapse start gateway                            in the background; `synapse stop gateway` ends it
+synapse gateway --no-auth                        this machine only, to try it out
+synapse keys create my-laptop                    create a key for a caller
+synapse start gateway                            in the background; `synapse stop gateway` stops it
 """
-OPENED = "a gateway is opened"
+START_ACTION = "start a gateway"
 
 
 def run_gateway(arguments: list[str]) -> int:
-    """Serve until Ctrl-C or `synapse stop gateway`; return the exit code."""
+    """Serves until Ctrl-C or `synapse stop gateway`; returns the exit code."""
     parser = VerbParser("gateway", examples=EXAMPLES, json=False)
     add_gateway_options(parser)
-    # What `synapse start gateway` adds: errors that it can read.
+    # `synapse start gateway` adds these; it reads the errors as JSON.
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
-    # A gateway in the background has no terminal; the person typed `synapse start gateway` at theirs.
-    require_deciding_person(OPENED, judges_starter=options.headless)
+    # A gateway in the background has no terminal; the person ran `synapse start gateway` in theirs.
+    require_deciding_person(START_ACTION, judges_starter=options.headless)
     plan = _plan(options, settings_here(load=launch_settings, asks=not options.headless))
     from synapse.config.process import log_to, new_loop
     from synapse.gateway.gateway import run_gateway
@@ -46,21 +46,23 @@ def run_gateway(arguments: list[str]) -> int:
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run_gateway(plan, _introduce))
     if not options.headless:
-        print_notice("the gateway has ended")
+        print_notice("The gateway has stopped.")
     return 0
 
 
 def add_gateway_options(parser: VerbParser) -> None:
-    """The options of a gateway, in the foreground and in the background."""
-    parser.add_argument("--host", help="the address to listen at (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="the port of HTTP (8000)")
-    parser.add_argument("--grpc-port", type=int, metavar="PORT", help="the port of gRPC (8001)")
-    parser.add_argument("--config", metavar="FILE", help="settings (gateway.toml in the state folder, if it is there)")
-    parser.add_argument("--public-url", metavar="URL", help="the address under which others reach it, for the cards")
-    parser.add_argument("--no-auth", action="store_true", help="let this machine in without a key; loopback only")
-    parser.add_argument("--tls-cert", metavar="FILE", help="the certificate to show (PEM)")
+    """Adds the options of a gateway, for the foreground and the background."""
+    parser.add_argument("--host", help="the address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="the HTTP port (8000)")
+    parser.add_argument("--grpc-port", type=int, metavar="PORT", help="the gRPC port (8001)")
+    parser.add_argument("--config", metavar="FILE", help="the settings file (gateway.toml in the state folder)")
+    parser.add_argument("--public-url", metavar="URL", help="the address that agent cards show")
+    parser.add_argument(
+        "--no-auth", action="store_true", help="accept callers of this machine without a key; loopback only"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="the TLS certificate (PEM)")
     parser.add_argument("--tls-key", metavar="FILE", help="its private key (PEM)")
-    parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front ends TLS")
+    parser.add_argument("--behind-proxy", action="store_true", help="a proxy in front terminates TLS")
 
 
 def _plan(options: Namespace, settings: Settings) -> GatewayPlan:
@@ -97,10 +99,10 @@ def _introduce(gateway: Gateway) -> None:
 
 
 def introduction(gateway: Gateway) -> list[str]:
-    """Where the gateway is, who is behind it, and what to do next."""
-    agents = ", ".join(agent.name for agent in gateway.directory.agents()) or "nobody yet"
+    """Returns the gateway's addresses, its agents, and what to do next, as lines."""
+    agents = ", ".join(agent.name for agent in gateway.directory.agents()) or "none yet"
     where = f"{gateway.url}, and gRPC at {gateway.grpc_url}"
-    lines = [f"the gateway serves {where}  (Ctrl-C ends it)", f"agents: {agents}"]
+    lines = [f"Gateway listening on {where}  (Ctrl-C stops it)", f"Agents: {agents}"]
     if gateway.gate.methods.api_keys:
-        lines.append("who shall get in needs a key:  synapse keys create NAME")
+        lines.append("Callers need a key:  synapse keys create NAME")
     return lines

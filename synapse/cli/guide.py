@@ -1,4 +1,4 @@
-"""`synapse guide`: a short primer for AI readers, in the words of the initial instructions."""
+"""`synapse guide`: prints a short primer for AI agents, with the text of the initial instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ synapse guide
 
 
 def run_guide(arguments: list[str]) -> int:
-    """Print the primer and return the exit code."""
+    """Prints the primer and returns the exit code."""
     VerbParser("guide", examples=EXAMPLES, json=False).parse_args(arguments)
     print_result(guide())
     return 0

@@ -1,4 +1,4 @@
-"""`synapse keys`: the API keys that open a gateway."""
+"""`synapse keys`: creates, lists and revokes the API keys of the gateway."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from synapse.auth.api_keys import PREFIX, ApiKey, Grant, KeyFile, checked_actions, read_expiry
 from synapse.cli.exit_codes import DONE
-from synapse.cli.output import give_json, print_notice, print_result
-from synapse.cli.parser import VerbParser
+from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.parser import ActionParser, VerbParser
 from synapse.cli.person import require_deciding_person
 from synapse.cli.tables import plain, table
 from synapse.config.process import SystemClock
@@ -28,42 +28,39 @@ ALL = "all"
 
 
 def run_keys(arguments: list[str]) -> int:
-    """Do what is asked about API keys and return the exit code."""
+    """Runs an action on API keys and returns the exit code."""
     options = _parser().parse_args(arguments)
     return _ACTIONS[options.action](KeyFile(load_settings().home, SystemClock()), options)
 
 
 def _parser() -> VerbParser:
     parser = VerbParser("keys", examples=EXAMPLES, json=False)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
     summaries = {
-        "create": "make a key and print it, once",
-        "list": "the keys, without what would let anybody in",
-        "revoke": "take a key away; a running gateway refuses it at once",
+        "create": "create a key and print it once",
+        "list": "list the keys, without their secrets",
+        "revoke": "revoke a key; a running gateway refuses it at once",
     }
-    create, _, revoke = (actions.add_parser(name, help=text, summary=text) for name, text in summaries.items())
+    create, _, revoke = (
+        actions.add_parser(name, help=text, examples=EXAMPLES, summary=text) for name, text in summaries.items()
+    )
     create.add_argument("name", metavar="NAME")
-    create.add_argument("--agents", default="", metavar="A,B", help="only these agents, by their names at the gateway")
-    wishes = f"`all`, or of {', '.join(ACTIONS)}; {', '.join(ORDINARY)} unless given"
-    create.add_argument("--actions", default=",".join(ORDINARY), metavar="X,Y", help=wishes)
+    create.add_argument(
+        "--agents", default="", metavar="A,B", help="allow only these agents, by their names at the gateway"
+    )
+    allowed = f"`all`, or some of {', '.join(ACTIONS)} (default {','.join(ORDINARY)})"
+    create.add_argument("--actions", default=",".join(ORDINARY), metavar="X,Y", help=allowed)
     create.add_argument("--expires", default="", metavar="WHEN", help="30d, 12h, or a date such as 2030-01-01")
     sees = create.add_mutually_exclusive_group()
-    sees.add_argument("--scope", choices=[LOCAL_SCOPE], default="", help="share the tasks of this machine's own user")
-    sees.add_argument("--all-tasks", action="store_true", help="see the tasks of everybody, not only its own")
+    sees.add_argument("--scope", choices=[LOCAL_SCOPE], default="", help="share the tasks of this machine's user")
+    sees.add_argument("--all-tasks", action="store_true", help="see the tasks of all callers, not only its own")
     revoke.add_argument("name", metavar="NAME")
     return parser
 
 
-class _ActionParser(VerbParser):
-    """The parser of one action; argparse names it by itself."""
-
-    def __init__(self, prog: str, summary: str) -> None:
-        super().__init__(prog.removeprefix("synapse "), examples=EXAMPLES, summary=summary)
-
-
 def _create(keys: KeyFile, options: Namespace) -> int:
-    # An agent must not let itself, or others, in at the gateway.
-    require_deciding_person("keys are made and revoked")
+    # An agent must not give itself or others access to the gateway.
+    require_deciding_person("create or revoke API keys")
     grant = Grant(
         actions=checked_actions(ACTIONS if options.actions == ALL else _words(options.actions)),
         agents=frozenset(_words(options.agents)) if options.agents else None,
@@ -73,35 +70,33 @@ def _create(keys: KeyFile, options: Namespace) -> int:
     )
     key, text = keys.create(options.name, grant)
     if options.json:
-        give_json({**_facts(key, None), "key": text})
+        print_json({**_fields(key, None), "key": text})
     else:
         print_result(text)
-        print_notice(
-            f"this is the key '{key.name}'; it is shown once and kept nowhere  (synapse keys revoke {key.name})"
-        )
+        print_notice(f"Key '{key.name}' created. It is shown only once.  (synapse keys revoke {key.name})")
     return DONE
 
 
 def _list(keys: KeyFile, options: Namespace) -> int:
     known = [(key, keys.last_used(key.key_id)) for key in keys.all()]
     if options.json:
-        give_json([_facts(key, used) for key, used in known])
+        print_json([_fields(key, used) for key, used in known])
     elif known:
         titles = ("NAME", "KEY", "ACTIONS", "AGENTS", "TASKS", "CREATED", "EXPIRES", "LAST USED")
         print_result(table(titles, [_row(key, used) for key, used in known], elastic=3))
     else:
-        print_notice("there is no API key  (synapse keys create NAME)")
+        print_notice("There are no API keys.  (synapse keys create NAME)")
     return DONE
 
 
 def _revoke(keys: KeyFile, options: Namespace) -> int:
-    # An agent must not let itself, or others, in at the gateway.
-    require_deciding_person("keys are made and revoked")
+    # An agent must not give itself or others access to the gateway.
+    require_deciding_person("create or revoke API keys")
     key = keys.revoke(options.name)
     if options.json:
-        give_json(_facts(key, None))
+        print_json(_fields(key, None))
     else:
-        print_notice(f"the key '{key.name}' lets nobody in any more")
+        print_notice(f"Key '{key.name}' revoked.")
     return DONE
 
 
@@ -116,7 +111,7 @@ def _words(text: str) -> list[str]:
     return [word for piece in text.split(",") if (word := piece.strip())]
 
 
-def _facts(key: ApiKey, used: datetime | None) -> dict[str, Any]:
+def _fields(key: ApiKey, used: datetime | None) -> dict[str, Any]:
     return {
         "name": key.name,
         "prefix": f"{PREFIX}{key.key_id}",

@@ -1,7 +1,4 @@
-"""`synapse PROFILE`: run a program in this terminal, exactly as without Synapse, and make it an agent.
-
-`synapse scripted FILE`: run an agent whose behaviour is a file.
-"""
+"""`synapse PROFILE` and `synapse scripted`: run an agent in this process, in the foreground."""
 
 from __future__ import annotations
 
@@ -22,25 +19,29 @@ PROFILE_EXAMPLES = """
 synapse claude
 synapse claude --name reviewer
 synapse codex --port 8125
-synapse claude -- --resume          what follows -- is for claude
+synapse claude -- --resume          arguments after -- are for claude
 """
 VALUED_OPTIONS = ("--name", "--port")
-"""Those of `add_host_options` that a word follows."""
+"""The options of `add_host_options` that take a value."""
+SCRIPTED_EXAMPLES = """
+synapse scripted docs/examples/hello.toml
+synapse scripted docs/examples/hello.toml --name hello --port 8180
+"""
 
 
 def run_profile(arguments: list[str]) -> int:
-    """Run the agent until its program ends; return that program's exit code."""
+    """Runs the agent until its program ends; returns the program's exit code."""
     ours, theirs = split_at_dashes(arguments)
     profile = ours[0]
     if profile.startswith("-"):
         raise InvalidRequest(f"unknown option {profile}", hint="synapse --help")
-    # Before its options are read: a mistyped verb has those of the verb.
+    # Before parsing the options: those of a mistyped verb would be unknown.
     require_profile(profile, load_settings())
     settings = settings_here(profile, load=launch_settings, asks=not {"--headless", "--json"} & set(ours))
     summary = f"run {profile} in this terminal, as an agent"
     parser = VerbParser(profile, summary=summary, examples=PROFILE_EXAMPLES, json=False, program=profile)
     add_host_options(parser)
-    # How `synapse start` runs a host: without a terminal, and with errors that it can read.
+    # `synapse start` adds these: no terminal, and errors as JSON.
     for hidden in ("--headless", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(ours[1:])
@@ -58,18 +59,18 @@ def run_profile(arguments: list[str]) -> int:
 
 
 def add_host_options(parser: VerbParser) -> None:
-    """The options of everything that starts an agent."""
-    parser.add_argument("--name", default="", help="a name that `synapse send` accepts")
-    parser.add_argument("--port", type=int, help="the TCP port; found by itself if not given")
-    parser.add_argument("--no-instructions", action="store_true", help="do not tell the agent how to send and reply")
+    """Adds the options of every verb that starts an agent."""
+    parser.add_argument("--name", default="", help="the agent's name, for `synapse send NAME`")
+    parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
+    parser.add_argument("--no-instructions", action="store_true", help="do not give the agent the initial instructions")
 
 
 def require_profile(name: str, settings: Settings) -> None:
-    """Raises UnknownProfile, with the word that was probably meant, unless there is a profile of that name."""
+    """Raises UnknownProfile, with the nearest name, unless there is a profile `name`."""
     from synapse.config.settings import profile_names
 
     known = profile_names(settings.profile_sources)
-    # Whether the project is trusted is said by whoever uses the profile.
+    # `settings_here` reports whether the project is trusted.
     if name in known or (settings.project is not None and name in settings.project.profiles):
         return
     meant = nearest(name, [*known, *VERBS])
@@ -79,29 +80,23 @@ def require_profile(name: str, settings: Settings) -> None:
     raise UnknownProfile(f"'{name}' is neither a verb nor a profile", hint=f"{guess}(synapse --help)")
 
 
-SCRIPTED_EXAMPLES = """
-synapse scripted docs/examples/hello.toml
-synapse scripted docs/examples/hello.toml --name hello --port 8180
-"""
-
-
 def run_scripted(arguments: list[str]) -> int:
-    """Play the script until it exits or is told to; return its exit code."""
+    """Plays the script until it exits or is stopped; returns its exit code."""
     parser = VerbParser("scripted", examples=SCRIPTED_EXAMPLES, json=False)
-    parser.add_argument("script", metavar="FILE", help="a script (docs/howto/scripted-agents.md)")
-    parser.add_argument("--name", default="", help="a name that `synapse send` accepts")
-    parser.add_argument("--port", type=int, help="the TCP port; found by itself if not given")
-    # What `synapse start` adds; a script has no terminal, and needs no instructions.
+    parser.add_argument("script", metavar="FILE", help="the script (docs/howto/scripted-agents.md)")
+    parser.add_argument("--name", default="", help="the agent's name, for `synapse send NAME`")
+    parser.add_argument("--port", type=int, help="the TCP port (default: the next free one)")
+    # `synapse start` adds these; a script has no terminal and needs no instructions.
     for hidden in ("--headless", "--no-instructions", "--json"):
         parser.add_argument(hidden, action="store_true", help=SUPPRESS)
     options = parser.parse_args(arguments)
     from synapse.host.scripted import run_script
 
     def introduce(me: AgentEntry) -> None:
-        # Whoever starts it in the background is told by `synapse start`.
+        # `synapse start` prints this itself.
         if not options.headless:
             name = short_name(me)
-            print_notice(f'{name} plays {script.name} on port {me.port}  (Ctrl-C ends it; synapse send {name} "…")')
+            print_notice(f'{name} plays {script.name} on port {me.port}  (Ctrl-C stops it; synapse send {name} "…")')
 
     script = Path(options.script)
     settings = settings_here(load=launch_settings, asks=not options.headless)

@@ -1,7 +1,7 @@
-"""`synapse logs`: what happened to an agent, from its host's log and the log of its tasks; also after it has ended.
+"""`synapse logs`: shows an agent's log: its host's log file and the events of its tasks, also after it has stopped.
 
-Neither has the text of a message. The host's file tells of starts, states and refusals; deliveries with their receipts
-are in the store already, so the host does not write them a second time.
+Neither contains the text of messages. The file has starts, states and refusals; deliveries with their receipts are in
+the store already, so the host does not log them again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, cast
 
-from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import cut, line_width, plain
 from synapse.cli.watch import logged, updates_of
@@ -36,21 +36,21 @@ from synapse.tasks.journal import Journal
 
 EXAMPLES = """
 synapse logs codex                  starts, states, deliveries and refusals
-synapse logs codex --since 1h       of the last hour
+synapse logs codex --since 1h       the last hour
 synapse logs codex -n 200
-synapse logs codex -f               follow, until Ctrl-C
+synapse logs codex -f               follow until Ctrl-C
 """
 SHORT_ID: Final = 8
 _WORD_COLUMNS: Final = 14
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_NOT_SHOWN: Final = frozenset({"at", "level", "event", "room", "traceback"})
+_NOT_SHOWN: Final = frozenset({"at", "level", "event", "room", "logger", "traceback"})
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _FOLLOW_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedAgent:
-    """Whose log it is: the files, the id and the inbox of its tasks."""
+    """An agent with log files, and the inbox of its tasks."""
 
     agent_id: str
     files: tuple[Path, ...]
@@ -59,7 +59,7 @@ class LoggedAgent:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened."""
+    """One entry of the log."""
 
     at: datetime
     event: str
@@ -68,12 +68,12 @@ class Entry:
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def as_json(self) -> dict[str, Any]:
-        """What the host logged, or the same of a task."""
+        """Returns what the host logged, or an object for the event of a task."""
         at = self.at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return self.fields or {"at": at, "event": self.event, "task": self.task_id, "detail": self.detail}
 
     def as_line(self) -> str:
-        """A line for people; what has no time is shown as it is."""
+        """Returns a line for people; an entry without a time is shown as it is."""
         if self.at == _LONG_AGO:
             return plain(self.detail)
         task = self.task_id[:SHORT_ID]
@@ -83,12 +83,12 @@ class Entry:
 
 
 def run_logs(arguments: list[str]) -> int:
-    """Show a log and return the exit code."""
+    """Shows a log and returns the exit code."""
     parser = VerbParser("logs", examples=EXAMPLES)
     parser.add_argument("agent", metavar="AGENT")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
-    parser.add_argument("-n", "--lines", type=whole_number(0), default=50, help="how many lines from the end (50)")
-    parser.add_argument("--since", type=_duration, metavar="TIME", help="only of the last 30s, 15m, 2h or 1d")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new entries")
+    parser.add_argument("-n", "--lines", type=whole_number(0), default=50, help="how many entries to show (50)")
+    parser.add_argument("--since", type=_duration, metavar="TIME", help="show only the last 30s, 15m, 2h or 1d")
     options = parser.parse_args(arguments)
     settings = load_settings()
     agent = find_logs(options.agent, (open_registry(), open_gateways()), settings.logs)
@@ -102,20 +102,20 @@ async def _show(agent: LoggedAgent, settings: Settings, options: argparse.Namesp
         store = await open_store(settings) if settings.store.exists() else None
         if store is not None:
             stack.push_async_callback(store.close)
-        # What is recorded behind this is followed, and what comes before it is shown now: nothing falls between.
+        # Events up to `seq` are shown now and later ones are followed, so that none is lost in between.
         seq = await store.last_seq() if store else 0
-        told = await _task_entries(store, agent, options.lines, after, seq) if store else []
+        task_entries = await _task_entries(store, agent, options.lines, after, seq) if store else []
         lines = [line for file in files for line in file.last_lines(options.lines)]
-        entries = sorted((*map(file_entry, lines), *told), key=lambda entry: entry.at)
+        entries = sorted((*map(file_entry, lines), *task_entries), key=lambda entry: entry.at)
         entries = [entry for entry in entries if entry.at >= after][-options.lines :] if options.lines else []
         if options.json and not options.follow:
-            give_json(
+            print_json(
                 {"files": [*map(str, agent.files)], "lines": lines, "entries": [one.as_json() for one in entries]}
             )
             return 0
         if not entries and not options.follow:
             when = "in that time" if options.since else "yet"
-            print_notice(f"nothing was logged {when}  ({', '.join(map(str, agent.files))})")
+            print_notice(f"Nothing was logged {when}.  ({', '.join(map(str, agent.files))})")
         _print(entries, as_json=options.json)
         if options.follow:
             async with asyncio.TaskGroup() as group:
@@ -129,49 +129,54 @@ async def _show(agent: LoggedAgent, settings: Settings, options: argparse.Namesp
 def _print(entries: Iterable[Entry], *, as_json: bool) -> None:
     for entry in entries:
         if as_json:
-            give_json(entry.as_json())
+            print_json(entry.as_json())
         else:
             print_result(cut(entry.as_line(), line_width()))
 
 
 def find_logs(target: str, registries: Iterable[FileRegistry], folder: Path) -> LoggedAgent:
-    """Return the logs of the agent that `target` names: a living one, else one that has left its log.
+    """Returns the logs of the agent that `target` names: a running one, else one that has left its log.
 
     Raises:
-        NotFound: nobody of that name has logged anything.
-        AmbiguousTarget: several fit.
+        NotFound: no agent of that name has a log.
+        AmbiguousTarget: several match.
     """
     written = [entry for registry in registries for entry in registry.written()]
-    # What lives inside a gateway is told of in the gateway's log.
-    living = {entry.agent_id: (entry.gateway or entry.agent_id, entry.inbox) for entry in matching(target, written)}
-    agents = living or {agent_id: (agent_id, "") for agent_id in _past_agents(target, folder)}
+    # An in-process agent logs to its gateway's file.
+    running = {entry.agent_id: (entry.gateway or entry.agent_id, entry.inbox) for entry in matching(target, written)}
+    agents = running or {agent_id: (agent_id, "") for agent_id in _past_agents(target, folder)}
     if len(agents) > 1:
         raise AmbiguousTarget(target, sorted(agents))
     for agent_id, (writer, inbox) in agents.items():
         files = tuple(path for suffix in ("out", "log") if (path := folder / f"{writer}.{suffix}").exists())
         if files:
             return LoggedAgent(agent_id, files, inbox)
-    raise NotFound(f"there is no log of '{target}'", hint=f"logs lie in {folder}")
+    raise NotFound(f"there is no log of '{target}'", hint=f"logs are in {folder}")
 
 
 def file_entry(line: str) -> Entry:
-    """Read one line of a host's log; a line that is no event is what its program printed."""
+    """Parses one line of a host's log; a line that is not an event is output of its program."""
     try:
         fields: Any = json.loads(line)
         at = datetime.fromisoformat(fields["at"])
     except (ValueError, TypeError, KeyError):
         return Entry(_LONG_AGO, "", line, fields={"text": line})
     level, event = fields.get("level", ""), str(fields.get("event", ""))
-    told = dict(cast("dict[str, Any]", fields))
+    logged_fields = dict(cast("dict[str, Any]", fields))
     if event == "agent_state":
-        state, source, why = (str(told.get(name, "")) for name in ("state", "source", "why"))
-        return Entry(at, state, f"{source}: {why}", fields=told)
-    details = [f"{name}={_value(value)}" for name, value in told.items() if name not in _NOT_SHOWN]
-    if "traceback" in told:
-        details.append(f"{str(told['traceback']).rstrip().rpartition(chr(10))[2]}  (--json shows the traceback)")
+        state, source, why = (str(logged_fields.get(name, "")) for name in ("state", "source", "why"))
+        return Entry(at, state, f"{source}: {why}", fields=logged_fields)
+    details = [f"{name}={_value(value)}" for name, value in logged_fields.items() if name not in _NOT_SHOWN]
+    if "traceback" in logged_fields:
+        details.append(
+            f"{str(logged_fields['traceback']).rstrip().rpartition(chr(10))[2]}  (--json shows the traceback)"
+        )
     word = event.replace("_", " ")
     return Entry(
-        at, f"{level}: {word}" if level in ("warning", "error", "critical") else word, " ".join(details), fields=told
+        at,
+        f"{level}: {word}" if level in ("warning", "error", "critical") else word,
+        " ".join(details),
+        fields=logged_fields,
     )
 
 
@@ -180,7 +185,7 @@ def _value(value: object) -> str:
 
 
 async def _task_entries(store: TaskStore, agent: LoggedAgent, count: int, after: datetime, seq: int) -> list[Entry]:
-    """Return the last events of the agent's tasks, up to `seq`."""
+    """Returns the last events of the agent's tasks, up to `seq`."""
     since = None if after == _LONG_AGO else after
     agent_id = "" if agent.inbox else agent.agent_id
     query = TaskQuery(inbox=agent.inbox, agent_id=agent_id, limit=max(count, 1), updated_after=since)
@@ -195,9 +200,9 @@ async def _task_entries(store: TaskStore, agent: LoggedAgent, count: int, after:
 
 
 def task_entry(event: TaskEvent) -> Entry | None:
-    """Return what a log says of an event, or None."""
-    told = logged(event)
-    return Entry(event.at, told[0], told[1], event.task_id) if told else None
+    """Returns the log entry of an event, or None if a log leaves it out."""
+    entry = logged(event)
+    return Entry(event.at, entry[0], entry[1], event.task_id) if entry else None
 
 
 async def _follow_tasks(agent: LoggedAgent, store: TaskStore, seq: int, *, as_json: bool) -> None:
@@ -222,7 +227,7 @@ async def _follow_file(file: _GrowingFile, *, as_json: bool) -> None:
 
 
 class _GrowingFile:
-    """Reads a file, then what is appended to it, also after it was set aside for a new one."""
+    """Reads a log file and what is appended to it, also across log rotation."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -230,11 +235,11 @@ class _GrowingFile:
         self._rest = ""
 
     def last_lines(self, count: int) -> list[str]:
-        """Returns the last lines that the file has now."""
+        """Returns the last `count` lines of the file."""
         return [line.rstrip("\n") for line in deque(self._file, maxlen=count)]
 
     def new_lines(self) -> list[str]:
-        """Returns the whole lines since the last call."""
+        """Returns the complete lines since the last call."""
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
         if self._path.exists() and not self._path.samefile(f"/dev/fd/{self._file.fileno()}"):
             self._file.close()
@@ -257,7 +262,7 @@ def _past_agents(target: str, folder: Path) -> set[str]:
     wanted = target.removeprefix("@")
     named = folder / f"{wanted}.log"
     if named.is_symlink():
-        # The last agent of that name has left it.
+        # A link to the log of the last agent with that name.
         return {named.readlink().stem}
     stems = {path.stem for suffix in ("log", "out") for path in folder.glob(f"*.{suffix}") if not path.is_symlink()}
     return {stem for stem in stems if wanted in (stem, stem.removeprefix("synapse-"), _profile_in(stem))}

@@ -1,4 +1,4 @@
-"""The `synapse` command: finds the verb, imports its module, and turns errors into a sentence and an exit code."""
+"""The `synapse` command: finds the verb, imports its module, and turns errors into a message and an exit code."""
 
 import sys
 
@@ -9,50 +9,50 @@ if TYPE_CHECKING:
 
     from synapse.core.errors import SynapseError
 
-# Verb → its module in this folder, and what it does. A module is imported when its verb is typed, and not before.
+# Verb → its module in this package, and its summary. A module is imported only when its verb is used.
 VERBS = {
     "start": ("start", "start an agent in the background"),
-    "stop": ("start", "end an agent"),
-    "restart": ("start", "end a background agent and start it again as it was"),
-    "list": ("agents", "who is here, and what they do"),
-    "status": ("agents", "one agent or task in detail; --explain says how its state is known"),
-    "attach": ("attach", "look at an agent's terminal and type into it"),
-    "watch": ("watch", "what happens to tasks, while it happens"),
-    "logs": ("logs", "what happened to an agent: starts, states, deliveries, refusals"),
-    "send": ("send", "leave a message with an agent; --response waits for the answer"),
-    "reply": ("reply", "answer the request that this agent works on"),
-    "broadcast": ("broadcast", "send a message to all agents of this folder"),
-    "queue": ("tasks", "what waits for the agents"),
-    "tasks": ("tasks", "what was sent lately, and what became of it"),
-    "cancel": ("cancel", "stop a task, or take a queued message back"),
-    "approvals": ("approvals", "what all agents need a person for: questions, doubts, messages that are held"),
-    "approve": ("approvals", "allow what an agent asks for"),
-    "deny": ("approvals", "turn down what an agent asks for"),
-    "answer": ("approvals", "answer what an agent wants to know"),
-    "resolve": ("cancel", "decide about a message in doubt"),
-    "gateway": ("gateway", "one address for all agents, for other machines and programs"),
-    "external": ("external", "agents elsewhere: add, list, send, cancel, remove"),
-    "push": ("push", "what became of push notifications"),
-    "keys": ("keys", "API keys for the gateway: create, list, revoke"),
-    "scripted": ("launch", "run an agent whose behaviour is a file"),
-    "trust": ("trust", "projects whose `.synapse/` may decide what is run"),
-    "config": ("doctor", "the settings, and where each value comes from"),
-    "doctor": ("doctor", "check this machine, and say what to do"),
-    "calibrate": ("calibrate", "check against a real CLI and a scripted model that its state is seen rightly"),
-    "demo": ("demo", "two built-in agents talk; no AI tool needed"),
-    "completion": ("completion", "a completion script for bash, zsh or fish"),
-    "guide": ("guide", "a short primer for AI readers"),
-    "help": ("help", "this text, or the help of a verb"),
+    "stop": ("start", "stop an agent"),
+    "restart": ("start", "restart a background agent with its name, port, folder and arguments"),
+    "list": ("agents", "list running agents and what they are doing"),
+    "status": ("agents", "show one agent or task; --explain shows the evidence for its state"),
+    "attach": ("attach", "open an agent's terminal in this one"),
+    "watch": ("watch", "follow the events of tasks"),
+    "logs": ("logs", "show an agent's log: starts, states, deliveries, refusals"),
+    "send": ("send", "send a message to an agent; --response waits for the answer"),
+    "reply": ("reply", "reply to the request that this agent is working on"),
+    "broadcast": ("broadcast", "send a message to all agents in this folder"),
+    "queue": ("tasks", "list queued messages"),
+    "tasks": ("tasks", "list recent tasks"),
+    "cancel": ("cancel", "cancel a task or a queued message"),
+    "approvals": ("approvals", "list what needs a person: questions, messages in doubt, held messages"),
+    "approve": ("approvals", "allow what an agent asks permission for"),
+    "deny": ("approvals", "deny what an agent asks permission for"),
+    "answer": ("approvals", "answer an agent's question"),
+    "resolve": ("cancel", "decide about a message that may not have been delivered"),
+    "gateway": ("gateway", "serve all agents at one address, for other machines and programs"),
+    "external": ("external", "manage external agents: add, list, send, cancel, remove"),
+    "push": ("push", "list push notifications and their deliveries"),
+    "keys": ("keys", "manage API keys of the gateway: create, list, revoke"),
+    "scripted": ("launch", "run an agent that plays a script file"),
+    "trust": ("trust", "trust the `.synapse/` settings of a project"),
+    "config": ("doctor", "show the settings and where each value comes from"),
+    "doctor": ("doctor", "check this machine and suggest fixes"),
+    "calibrate": ("calibrate", "check with a scripted model that Synapse reads a CLI correctly"),
+    "demo": ("demo", "let two built-in agents talk; needs no AI tool"),
+    "completion": ("completion", "print a completion script for bash, zsh or fish"),
+    "guide": ("guide", "print a short primer for AI agents"),
+    "help": ("help", "show this text, or the help of a verb"),
 }
-QUICK = (["send"], ["reply"])
+FAST_VERBS = (["send"], ["reply"])
 CLOSED_PIPE = 141
 
 
 def run_process() -> "NoReturn":
-    """What the `synapse` script does: `main`, then the end of the process."""
+    """Runs `main` and ends the process: the entry point of the `synapse` script."""
     code = main(sys.argv)
-    if sys.argv[1:2] in QUICK:
-        # They have said and flushed all; taking the interpreter apart would add a tenth to each of their many runs.
+    if sys.argv[1:2] in FAST_VERBS:
+        # All output is flushed; tearing down the interpreter would make each of these frequent runs a tenth slower.
         import os
 
         os._exit(code)
@@ -60,7 +60,7 @@ def run_process() -> "NoReturn":
 
 
 def main(argv: "list[str]") -> int:
-    """Do what `argv` says and return the exit code."""
+    """Runs the command line `argv` and returns the exit code."""
     arguments = argv[1:]
     try:
         return find_verb(arguments)()
@@ -69,19 +69,19 @@ def main(argv: "list[str]") -> int:
 
         return INTERRUPTED
     except BrokenPipeError:
-        return _leave_quietly()
-    except _foreseen() as error:
-        return _complain(error, as_json=wants_json(arguments))
+        return _discard_output()
+    except _expected_errors() as error:
+        return _report(error, as_json=wants_json(arguments))
     except ExceptionGroup as errors:
-        # A host runs its parts in a group; what any of them foresaw is said as a sentence too.
-        first = _first(errors)
-        if not isinstance(first, _foreseen()):
+        # A host runs its parts in a TaskGroup; an expected error of any part is printed like any other.
+        first = _first_leaf(errors)
+        if not isinstance(first, _expected_errors()):
             raise
-        return _complain(first, as_json=wants_json(arguments))
+        return _report(first, as_json=wants_json(arguments))
 
 
-def _complain(error: "SynapseError | OSError", *, as_json: bool) -> int:
-    """Say what went wrong: on stderr as well when the output, where it belongs, cannot be written."""
+def _report(error: "SynapseError | OSError", *, as_json: bool) -> int:
+    """Prints the error and returns the exit code; falls back to stderr when stdout cannot be written."""
     from synapse.cli.output import print_error
 
     try:
@@ -90,22 +90,22 @@ def _complain(error: "SynapseError | OSError", *, as_json: bool) -> int:
         return print_error(error, as_json=False)
 
 
-def _first(errors: "BaseExceptionGroup[BaseException]") -> BaseException:
+def _first_leaf(errors: "BaseExceptionGroup[BaseException]") -> BaseException:
     first: BaseException = errors
     while inner := getattr(first, "exceptions", ()):
         first = inner[0]
     return first
 
 
-def _foreseen() -> "tuple[type[SynapseError], type[OSError]]":
-    """What a verb may raise. Asked for only when something was raised: the tree of errors is costly to load."""
+def _expected_errors() -> "tuple[type[SynapseError], type[OSError]]":
+    """Returns the errors that a verb may raise. Called only after an error: the error classes are slow to load."""
     from synapse.core.errors import SynapseError
 
     return SynapseError, OSError
 
 
 def find_verb(arguments: "list[str]") -> "Callable[[], int]":
-    """Return what is to be done; a word that is no verb is the name of a profile."""
+    """Returns the function that runs the verb; a word that is not a verb names a profile."""
     verb, rest = (arguments[0], arguments[1:]) if arguments else ("help", [])
     if verb in ("-h", "--help"):
         verb = "help"
@@ -119,13 +119,13 @@ def find_verb(arguments: "list[str]") -> "Callable[[], int]":
 
 
 def wants_json(arguments: "list[str]") -> bool:
-    """Whether errors are wanted as JSON; what follows `--` belongs to somebody else."""
+    """Returns whether to print errors as JSON; arguments after `--` belong to the agent's program."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return "--json" in arguments[:end]
 
 
 def _load(module: str, verb: str) -> "Callable[[list[str]], int]":
-    # Not importlib: loading it would cost `synapse send` more than finding the module does.
+    # Not importlib: loading it would take `synapse send` longer than finding the module.
     name = f"run_{verb}"
     run: Callable[[list[str]], int] = getattr(__import__(f"synapse.cli.{module}", fromlist=[name]), name)
     return run
@@ -139,8 +139,8 @@ def _show_version() -> int:
     return 0
 
 
-def _leave_quietly() -> int:
-    """The reader of our output has left, as `head` does; the interpreter must not fail on its last flush."""
+def _discard_output() -> int:
+    """Redirects stdout to /dev/null: its reader has gone (`| head`), and the last flush must not fail."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

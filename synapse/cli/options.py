@@ -1,12 +1,13 @@
-"""The options of `send` and `reply`, read by hand: argparse alone would cost them more than all the rest.
+"""Parses the options of `send` and `reply`, and reports a message that was sent.
 
-What is said of a message once an agent's host has it. `synapse send` imports this file: nothing of weight here.
+The options are parsed by hand: argparse alone would take longer than everything else these verbs do. `synapse send`
+imports this module, so it imports nothing heavy.
 """
 
 import os
 import sys
 
-from synapse.cli.output import give_json, print_notice
+from synapse.cli.output import print_json, print_notice
 from synapse.core.address import short_name
 from synapse.core.agent import AgentEntry
 
@@ -20,7 +21,7 @@ HELP = "--help"
 
 
 class Options:
-    """What was typed after the verb: the words, and the options with their values (switches have an empty one)."""
+    """The arguments of a verb: its words, and its options with their values (switches have an empty one)."""
 
     __slots__ = ("values", "verb", "words")
 
@@ -36,7 +37,7 @@ class Options:
         return self.values.get(option, "")
 
     def seconds(self, option: str) -> "float | None":
-        """The value of an option that is a number of seconds."""
+        """Returns the option's value as seconds, or None if it was not given. Raises InvalidRequest."""
         if option not in self.values:
             return None
         try:
@@ -44,34 +45,42 @@ class Options:
         except ValueError:
             seconds = 0.0
         if not 0 < seconds < 1e9:
-            self.refuse(f"{option} must be a number of seconds above 0, not '{self.values[option]}'")
+            self.refuse(f"{option} must be a number of seconds greater than 0, not '{self.values[option]}'")
         return seconds
 
     def message(self, words: "list[str]") -> str:
-        """The message: `words` joined, then what stands in the file or comes from standard input."""
+        """Returns the message: `words` joined, then standard input and the file of `--file`, if asked for.
+
+        Raises InvalidRequest if the message is empty.
+        """
         pieces = [" ".join(word for word in words if word != STANDARD_INPUT)]
         if STANDARD_INPUT in words:
             pieces.append(sys.stdin.buffer.read().decode("utf-8", "replace"))
         if self.has("--file"):
-            pieces.append(_read(self.values["--file"]))
-        # Bytes of the command line that are no UTF-8 came in as lone surrogates, which no JSON may carry.
+            with open(os.path.expanduser(self.values["--file"]), "rb") as file:
+                pieces.append(file.read().decode("utf-8", "replace"))
+        # Arguments that are not UTF-8 arrive as lone surrogates, which JSON cannot carry.
         text = (
             "\n".join(piece for piece in pieces if piece).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         )
         if not text.strip():
-            self.refuse("there is no message")
+            self.refuse("the message is missing")
         return text
 
     def refuse(self, why: str) -> "NoReturn":
+        """Raises InvalidRequest with a hint to the verb's help."""
         from synapse.core.errors import InvalidRequest
 
         raise InvalidRequest(why, hint=f"synapse {self.verb} --help")
 
 
 def parse(verb: str, arguments: "list[str]", valued: "tuple[str, ...]", switches: "tuple[str, ...]") -> Options:
-    """Read `arguments`: options anywhere, `--option value` or `--option=value`; everything after `--` is words.
+    """Parses `arguments`: options anywhere, as `--option value` or `--option=value`; all after `--` are words.
 
-    A message may begin with a dash: only what looks exactly like an option is taken for one.
+    A message may begin with a dash: only an argument that looks exactly like an option is taken for one.
+
+    Raises:
+        InvalidRequest: an option is unknown or lacks its value.
     """
     options = Options(verb, [], {})
     rest = iter(arguments)
@@ -83,11 +92,11 @@ def parse(verb: str, arguments: "list[str]", valued: "tuple[str, ...]", switches
         elif not argument.startswith("--") or " " in argument.partition("=")[0] or "\n" in argument.partition("=")[0]:
             options.words.append(argument)
         else:
-            _take(options, argument, rest, valued, switches)
+            _parse_option(options, argument, rest, valued, switches)
     return options
 
 
-def _take(
+def _parse_option(
     options: Options, argument: str, rest: "Iterator[str]", valued: "tuple[str, ...]", switches: "tuple[str, ...]"
 ) -> None:
     name, equals, value = argument.partition("=")
@@ -113,22 +122,17 @@ def _refuse_unknown(options: Options, name: str, known: "list[str]") -> "NoRetur
     raise InvalidRequest(f"unknown option {name}", hint=f"{hint}(synapse {options.verb} --help; `--` ends the options)")
 
 
-def _read(path: str) -> str:
-    with open(os.path.expanduser(path), "rb") as file:
-        return file.read().decode("utf-8", "replace")
-
-
 def report_sent(entry: AgentEntry, task: "dict[str, Any]", options: Options, *, replied: bool = False) -> None:
-    """Say that the message is with the agent's host."""
+    """Prints that the agent's host has accepted the message."""
     if options.has("--json"):
-        give_task(task)
+        print_task(task)
         return
     done = "replied" if replied else "sent"
     print_notice(f"[→ {short_name(entry)}] {done}  (task {str(task.get('id', ''))[:8]})")
 
 
-def give_task(task: "dict[str, Any]") -> None:
-    """The task for a machine."""
+def print_task(task: "dict[str, Any]") -> None:
+    """Prints the `--json` result of a message that nothing waits for."""
     from synapse.cli.views import receipt_of
 
-    give_json({"task": task, "reply": None, "receipt": receipt_of(task)})
+    print_json({"task": task, "reply": None, "receipt": receipt_of(task)})

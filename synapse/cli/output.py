@@ -1,4 +1,7 @@
-"""Results on stdout, talk on stderr, always UTF-8. `synapse send` imports this file: nothing of weight here."""
+"""Prints results on stdout and notices on stderr, always as UTF-8.
+
+`synapse send` imports this module, so it imports nothing heavy.
+"""
 
 import sys
 
@@ -14,63 +17,58 @@ if TYPE_CHECKING:
 
 
 def print_result(text: str) -> None:
-    """Write a result; to a terminal without anything that could act there, except our own colours."""
+    """Prints a result. On a terminal, removes every control sequence except our own colours."""
     _write(sys.stdout, _for_terminal(text))
 
 
-def give_piece(text: str) -> None:
-    """Write a piece of a result that goes on in the same line."""
+def print_part(text: str) -> None:
+    """Prints part of a result; the next part continues on the same line."""
     _write(sys.stdout, _for_terminal(text), end="")
 
 
-def give_json(value: "Any") -> None:
-    """Write a result for a machine, on one line."""
+def print_json(value: "Any") -> None:
+    """Prints a result for programs, as one line of JSON."""
     _write(sys.stdout, encode(value))
 
 
 def print_notice(text: str) -> None:
-    """Tell a person something about how it goes; names and errors in it may be another agent's words."""
-    _write(sys.stderr, _harmless(text))
+    """Prints a message for people on stderr, sanitised: names and errors in it may come from another agent."""
+    _write(sys.stderr, _sanitised(text))
 
 
-def warn_of_silent(asked: "Sequence[HostReply]") -> None:
-    """Say who did not answer: what they know is missing from what is shown."""
-    for one in asked:
-        if one.error is not None:
-            print_notice(f"Warning: {one.error}" + (f"\n{one.error.hint}" if one.error.hint else ""))
+def warn_unanswered(replies: "Sequence[HostReply]") -> None:
+    """Prints a warning for each host that did not answer: its data is missing from the result."""
+    for reply in replies:
+        if reply.error is not None:
+            print_notice(f"Warning: {reply.error}" + (f"\n{reply.error.hint}" if reply.error.hint else ""))
 
 
 def print_error(error: "SynapseError | OSError", *, as_json: bool, task_id: str = "") -> int:
-    """Tell what went wrong and what to do next; return the exit code. `task_id` is the task that goes on."""
+    """Prints an error with its hint and returns the exit code. `task_id` names a task that is still running."""
     from synapse.cli.exit_codes import exit_code
 
-    code, message, hint = _described(error)
+    fields = error_fields(error)
     if as_json:
         task = {"task_id": task_id} if task_id else {}
-        give_json({"error": {**described(error), **task}})
+        print_json({"error": {**fields, **task}})
     else:
-        print_notice(f"Error: {message}" + (f"\n{hint}" if hint else ""))
-    return exit_code(code)
+        print_notice(f"Error: {fields['message']}" + (f"\n{fields['hint']}" if fields["hint"] else ""))
+    return exit_code(fields["code"])
 
 
-def described(error: "SynapseError | OSError") -> "dict[str, str]":
-    """An error for a machine."""
-    code, message, hint = _described(error)
-    return {"code": code, "message": message, "hint": hint}
-
-
-def _described(error: "SynapseError | OSError") -> "tuple[str, str, str]":
+def error_fields(error: "SynapseError | OSError") -> "dict[str, str]":
+    """Returns the error object of `--json`."""
     if isinstance(error, OSError):
-        if error.filename is None and _has_lost_its_folder():
-            return "error", "the folder that this shell is in is not there any more", "go to one that is: cd"
+        if error.filename is None and _is_folder_gone():
+            return {"code": "error", "message": "the current folder no longer exists", "hint": "change to another: cd"}
         place = f": {error.filename}" if error.filename else ""
-        return "error", f"{error.strerror or error}{place}", ""
+        return {"code": "error", "message": f"{error.strerror or error}{place}", "hint": ""}
     from synapse.cli.exit_codes import HINTS
 
-    return error.code, str(error), error.hint or HINTS.get(error.code, "")
+    return {"code": error.code, "message": str(error), "hint": error.hint or HINTS.get(error.code, "")}
 
 
-def _has_lost_its_folder() -> bool:
+def _is_folder_gone() -> bool:
     import os
 
     try:
@@ -84,13 +82,13 @@ def _for_terminal(text: str) -> str:
     if sys.stdout is None or not sys.stdout.isatty():
         return text
     if "\x1b" not in text:
-        return _harmless(text)
+        return _sanitised(text)
     from synapse.cli.tables import split_colours
 
-    return "".join(piece if is_colour else _harmless(piece) for piece, is_colour in split_colours(text))
+    return "".join(piece if is_colour else _sanitised(piece) for piece, is_colour in split_colours(text))
 
 
-def _harmless(text: str) -> str:
+def _sanitised(text: str) -> str:
     if all(line.isprintable() for line in text.split("\n")):
         return text
     from synapse.core.text import sanitise
@@ -100,12 +98,12 @@ def _harmless(text: str) -> str:
 
 def _write(stream: "TextIO | None", text: str, end: str = "\n") -> None:
     if stream is None:
-        return  # it was closed by whoever started us
-    # Straight to the bytes: a locale that has no arrows or kana must not turn a result into an error.
+        return  # the parent process closed it
+    # Written as bytes: a locale without arrows or kana must not turn a result into an error.
     try:
         stream.flush()
         stream.buffer.write((text + end).encode("utf-8", "replace"))
         stream.buffer.flush()
     except OSError as error:
-        # The same error, with what it is about; a closed pipe stays one.
-        raise OSError(error.errno, f"the output cannot be written: {error.strerror}") from error
+        # Keeps the errno, so that a closed pipe is still a BrokenPipeError.
+        raise OSError(error.errno, f"cannot write the output: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The argument parser of every verb but `send` and `reply`: its mistakes are our errors, and its help has examples."""
+"""The argument parser of every verb but `send` and `reply`: raises our own errors, and shows examples in its help."""
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
@@ -19,10 +19,10 @@ LARGEST = 10**9
 
 
 class VerbParser(ArgumentParser):
-    """Parses what follows a verb.
+    """Parses the arguments of a verb.
 
-    Raises InvalidRequest instead of ending the process, so that `--json` gets its error object. `program` is the one
-    that gets what stands behind `--`.
+    Raises InvalidRequest instead of ending the process, so that `--json` gets an error object. `program` is the agent's
+    program, which gets the arguments after `--`.
     """
 
     def __init__(self, verb: str, *, examples: str, summary: str = "", json: bool = True, program: str = "") -> None:
@@ -31,17 +31,17 @@ class VerbParser(ArgumentParser):
             prog=f"synapse {verb}",
             description=summary or VERBS[verb][1],
             epilog=f"examples:\n{lines}",
-            # With a width of its own the formatter does not load shutil to find one.
+            # With an explicit width the formatter does not load shutil to find one.
             formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, width=min(line_width(), 100)),
             allow_abbrev=False,
         )
         self._program = program
         if json:
-            self.add_argument("--json", action="store_true", help="the result for machines")
+            self.add_argument("--json", action="store_true", help="print the result as JSON")
 
     @override
     def error(self, message: str) -> "NoReturn":
-        # Its own words are for programmers; there is no other way to learn what it found wrong.
+        # argparse words its messages for programmers, and offers no other way to learn what was wrong.
         number = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message, re.DOTALL)
         if number:
             message = f"{number[1].rpartition('/')[2]} must be {NUMBERS[number[2]]}, not {number[3]}"
@@ -57,30 +57,37 @@ class VerbParser(ArgumentParser):
         raise InvalidRequest(message, hint=f"{self.prog} --help")
 
     def refuse(self, word: str) -> "NoReturn":
-        """Raises InvalidRequest: this verb has no such word."""
+        """Raises InvalidRequest: the verb does not take `word`."""
         is_option = word.startswith("-")
         meant = nearest(word, list(self._known_options())) if is_option else None
         hints = [f"did you mean {meant}?  ({self.prog} --help)"] if meant else []
         if self._program:
-            # Whoever knows the program well types its own options where they always did.
+            # People who know the program put its options where they always did.
             ours = self.prog.removesuffix(f" {self._program}")
             theirs = word if is_option else "…"
-            hints.append(f"what is for {self._program} itself follows `--`:  {ours} {self._program} -- {theirs}")
-        what = f"unknown option {word}" if is_option else f"'{word}' is one word too many"
+            hints.append(f"put arguments for {self._program} itself after `--`:  {ours} {self._program} -- {theirs}")
+        what = f"unknown option {word}" if is_option else f"unexpected argument '{word}'"
         raise InvalidRequest(what, hint="\n".join(hints) or f"{self.prog} --help")
 
     def _known_options(self) -> "Iterable[str]":
-        """The long options of the verb, and those of its actions."""
+        """Yields the long options of the verb and of its actions."""
         for action in self._actions:
             yield from (option for option in action.option_strings if option.startswith("--"))
             choices: Any = action.choices
             if hasattr(choices, "values"):
                 for parser in choices.values():
-                    yield from parser._known_options()  # noqa: SLF001 - another one of the same class
+                    yield from parser._known_options()  # noqa: SLF001 - an instance of this class
+
+
+class ActionParser(VerbParser):
+    """Parses the arguments of an action of a verb, as `synapse keys create`; argparse constructs it."""
+
+    def __init__(self, prog: str, *, examples: str, summary: str) -> None:
+        super().__init__(prog.removeprefix("synapse "), examples=examples, summary=summary)
 
 
 def whole_number(least: int) -> "Callable[[str], int]":
-    """The `type` of an option that is a number of things, so many at least."""
+    """Returns the `type` of an option that takes a whole number of at least `least`."""
 
     def read(word: str) -> int:
         try:
@@ -95,18 +102,18 @@ def whole_number(least: int) -> "Callable[[str], int]":
 
 
 def seconds(word: str) -> float:
-    """The `type` of an option that is a number of seconds."""
+    """The `type` of an option that takes a number of seconds."""
     try:
         number = float(word)
     except ValueError:
         number = 0.0
     if not 0 < number < LARGEST:
-        raise ArgumentTypeError(f"must be a number of seconds above 0, not '{word}'")
+        raise ArgumentTypeError(f"must be a number of seconds greater than 0, not '{word}'")
     return number
 
 
 def split_at_dashes(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before `--`, and what stands after it and belongs to the agent's program."""
+    """Splits arguments at `--`; those after it belong to the agent's program."""
     if "--" not in arguments:
         return arguments, []
     cut = arguments.index("--")

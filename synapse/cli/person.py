@@ -1,7 +1,7 @@
-"""Whether a person types this command or an agent does, to whom some things are refused.
+"""Decides whether a person or an agent runs this command: some commands are refused to agents.
 
-Whoever controls a process can make it skip these checks; they hold for an agent that uses our command as it is. Hosts
-judge by themselves who may decide something.
+An agent that controls the process can skip these checks; they stop one that runs the command as it is. Hosts check for
+themselves who may decide something.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from synapse.server.lineage import TERMINAL_DEMANDED, own_lineage, standing_of, 
 
 
 def objection() -> str:
-    """Why this command is not a person's; empty unless something speaks for an agent."""
-    # Whatever cannot be read speaks for nobody here: a host asks for more before it takes a person's decision.
+    """Returns why this command is not a person's; empty unless there is evidence of an agent."""
+    # What cannot be read is not evidence here: a host asks for more before it accepts a person's decision.
     seen = replace(own_lineage(), doubt="")
     agent_id, doubt = standing_of(seen, _registry().entries())
     return f"it belongs to the agent {agent_id}" if agent_id else doubt
@@ -31,45 +31,46 @@ def _registry() -> FileRegistry:
     return FileRegistry(Path(state_folder(os.environ, current_folder()), "registry"))
 
 
-def require_deciding_person(what: str, *, judges_starter: bool = False) -> None:
-    """Raises PersonRequired unless a person types this command, at a terminal where that is demanded.
+def require_deciding_person(action: str, *, judges_starter: bool = False) -> None:
+    """Raises PersonRequired unless a person runs this command, at a terminal where the settings demand one.
 
-    No setting lets an agent pass, since an agent chooses the files that its command finds. `what` is the beginning of
-    the sentence that says what only a person does.
+    No setting lets an agent pass, because an agent chooses the files that its command reads. `action` completes "only
+    a person may …".
     """
     if why := objection_to_deciding(judges_starter=judges_starter):
         raise PersonRequired(
-            f"{what} by a person, and this command is not a person's: {why}", hint="type it in a terminal of your own"
+            f"only a person may {action}, and this command is not a person's: {why}",
+            hint="run it in a terminal of your own",
         )
 
 
 def objection_to_deciding(*, judges_starter: bool = False) -> str:
-    """Why this command may not decide what only people decide; empty for a person, at a terminal where it needs one.
+    """Returns why this command may not decide for a person; empty if it may.
 
-    With `judges_starter` the terminal is that of the process which started this one, as `synapse start` does.
+    With `judges_starter` it judges the terminal of the process that started this one, as `synapse start` does.
     """
     if why := objection():
         return why
-    # A project has no say in this, and settings of its that cannot be used must not keep anybody from revoking it.
+    # A project must not influence this, and its invalid settings must not prevent a person from revoking it.
     if not (load_settings(folder="/").terminal_decides or account_demands_terminal()):
         return ""
     lineage = own_lineage()
     if judges_starter:
         lineage = replace(lineage, processes=lineage.processes[1:])
     doubt = terminal_doubt(lineage, _registry().entries())
-    return f"{doubt}, and the setting person_proof demands a terminal of a person's" if doubt else ""
+    return f"{doubt}, and the setting person_proof demands a person's terminal" if doubt else ""
 
 
 def launch_settings(folder: str | Path | None = None) -> Settings:
-    """The settings for a host that this command starts or becomes, in `folder` or the current one.
+    """Returns the settings for a host that this command starts or becomes, in `folder` or the current one.
 
-    What an agent starts gets no rights from it.
+    A host that an agent starts gets no rights from the agent's files and variables.
     """
     why = objection()
     if not why:
         return load_settings(folder=folder)
     lineage = own_lineage()
-    # The host keeps it, also when it begins again by itself, and so do all whom it starts.
+    # The host keeps the variable when it restarts itself, and so do all processes that it starts.
     os.environ[LAUNCHED_BY] = lineage.named_agent or "an agent"
     ignored = set(os.environ) - set(variables_of_agents(os.environ))
     variable, demand = TERMINAL_DEMANDED
@@ -77,8 +78,8 @@ def launch_settings(folder: str | Path | None = None) -> Settings:
         ignored.discard(variable)
     if ignored:
         print_notice(
-            f"ignored: {', '.join(sorted(ignored))}; only a person sets that, and this command is not a person's: {why}"
+            f"Ignored {', '.join(sorted(ignored))}: only a person sets that, and this command is not a person's: {why}"
         )
     settings = load_settings(folder=folder, by_agent=True).without_grants()
-    # An agent chooses the variables and files that its command finds, but not what its own host demands.
+    # An agent chooses the variables and files that its command reads, but not what its own host demands.
     return replace(settings, person_proof=TERMINAL) if lineage.demands_terminal else settings

@@ -1,11 +1,11 @@
-"""`synapse push`: which webhooks are told about tasks, and what became of each notification."""
+"""`synapse push`: lists the webhooks of tasks and the delivery of each notification."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from synapse.cli.output import give_json, print_notice, print_result
-from synapse.cli.parser import VerbParser, whole_number
+from synapse.cli.output import print_json, print_notice, print_result
+from synapse.cli.parser import ActionParser, VerbParser, whole_number
 from synapse.cli.tables import plain, table
 from synapse.client.hosts import current_folder
 from synapse.config import process
@@ -23,28 +23,21 @@ WAITING = "waiting"
 
 
 def run_push(arguments: list[str]) -> int:
-    """Show what is asked about push notifications and return the exit code."""
+    """Lists push notifications and returns the exit code."""
     parser = VerbParser("push", examples=EXAMPLES, json=False)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
-    summary = "the deliveries to webhooks, the latest first"
-    listing = actions.add_parser("list", help=summary, summary=summary)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
+    summary = "list the deliveries to webhooks, latest first"
+    listing = actions.add_parser("list", help=summary, examples=EXAMPLES, summary=summary)
     listing.add_argument("--limit", type=whole_number(1), default=100, metavar="N", help="how many to show (100)")
     options = parser.parse_args(arguments)
     known = process.run(_deliveries(options.limit))
     if options.json:
-        give_json([_fields(push, delivery) for push, delivery in known])
+        print_json([_fields(push, delivery) for push, delivery in known])
     elif known:
         print_result(table(TITLES, [_row(push, delivery) for push, delivery in known], elastic=8))
     else:
-        print_notice("no webhook was told anything  (docs/howto/push-notifications.md)")
+        print_notice("There are no push notifications.  (docs/howto/push-notifications.md)")
     return 0
-
-
-class _ActionParser(VerbParser):
-    """The parser of one action; argparse names it by itself."""
-
-    def __init__(self, prog: str, summary: str) -> None:
-        super().__init__(prog.removeprefix("synapse "), examples=EXAMPLES, summary=summary)
 
 
 async def _deliveries(limit: int) -> list[tuple[Push, Delivery | None]]:
@@ -60,7 +53,7 @@ async def _deliveries(limit: int) -> list[tuple[Push, Delivery | None]]:
 
 
 def _fields(push: Push, delivery: Delivery | None) -> dict[str, Any]:
-    """Nothing of the token and the credentials, and of the address only what is no secret."""
+    """Returns the `--json` object, without token and credentials and with the secret parts of the URL removed."""
     about = {"task": push.task_id, "config": push.config.id, "url": shown_url(push.config.url)}
     if delivery is None:
         return {**about, "state": WAITING, "attempts": 0}

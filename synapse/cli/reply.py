@@ -1,21 +1,21 @@
-"""`synapse reply`: answer the request that this agent is working on, without ids. As light as `synapse send`."""
+"""`synapse reply`: replies to the request that this agent is working on. As light as `synapse send`."""
 
 import os
 
 from synapse.cli.options import HELP, parse
-from synapse.cli.output import give_json, print_notice
+from synapse.cli.output import print_json, print_notice
 from synapse.client.hosts import ask, open_registry, require_own_agent
 from synapse.core.agent import AgentEntry
 
-CARRY_SECONDS = 20.0
-"""Our own host answers once the sender's host has the reply, which may not respond either."""
+REPLY_SECONDS = 20.0
+"""Our own host answers only after the sender's host has accepted the reply, which may take long."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
 def run_reply(arguments: "list[str]") -> int:
-    """Reply and return the exit code."""
+    """Replies and returns the exit code."""
     options = parse("reply", arguments, ("--to", "--file", "--timeout"), ("--failed", "--json"))
     if options.has(HELP):
         from synapse.cli.help import show
@@ -25,18 +25,19 @@ def run_reply(arguments: "list[str]") -> int:
     text = options.message(options.words)
     replied = reply(own, text, task_id=options.text("--to"), failed=options.has("--failed"))
     if options.has("--json"):
-        give_json({"replied": replied})
+        print_json({"replied": replied})
     else:
         print_notice(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
     return 0
 
 
 def reply(own: AgentEntry, text: str, *, task_id: str, failed: bool) -> "dict[str, Any]":
-    """Ask the agent's own host to answer a request: the named one, else the one it works on, else the last.
+    """Asks the agent's own host to reply to a request: `task_id`, else the one it is working on, else the last.
 
-    Raises a SynapseError.
+    Raises:
+        SynapseError: the host refuses or does not answer.
     """
     message = {"role": "agent", "parts": [{"type": "text", "text": text}], "message_id": os.urandom(16).hex()}
     body = {"message": message, "task_id": task_id, "failed": failed}
-    answer = ask(own, "POST", "/reply", body, timeout=CARRY_SECONDS)
+    answer = ask(own, "POST", "/reply", body, timeout=REPLY_SECONDS)
     return dict(answer["replied"])

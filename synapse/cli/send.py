@@ -1,11 +1,12 @@
-"""`synapse send`: leave a message with an agent. Called hundreds of times by agents, so it imports next to nothing.
+"""`synapse send`: sends a message to an agent.
 
-What waits (`--response`, `--wait`, `--receipt`) is in `cli.waiting` and is loaded only then.
+Agents call it hundreds of times, so it imports almost nothing. `cli.wait` (`--response`, `--wait`, `--receipt`) and
+`cli.send_later` (`--queue`) are loaded only when they are needed.
 """
 
 import os
 
-from synapse.cli.options import HELP, Options, give_task, parse, report_sent
+from synapse.cli.options import HELP, Options, parse, print_task, report_sent
 from synapse.cli.output import print_notice
 from synapse.client.hosts import (
     ACCEPT_SECONDS,
@@ -42,28 +43,28 @@ WAIT_LEVELS = ("submitted", "answered")
 
 
 def run_send(arguments: "list[str]") -> int:
-    """Send a message and return the exit code."""
+    """Sends a message and returns the exit code."""
     options = parse("send", arguments, VALUED, SWITCHES)
     if options.has(HELP):
         from synapse.cli.help import show
 
         return show("send")
-    target, words = _target(options)
-    _check(options)
+    target, words = _target_and_words(options)
+    _check_options(options)
     registry = open_registry()
-    asker = target.removeprefix("@")
-    if asker == PERSON or is_marked(asker):
-        return _answer_asker(asker, options, words, registry)
+    name = target.removeprefix("@")
+    if name == PERSON or is_marked(name):
+        return _reply_to_sender(name, options, words, registry)
     body = message_body(options.message(words), options, sender_fields(registry, options.text("--from")))
     past = registry.written() if options.has("--queue") else []
     try:
         entry = find_agent(target, registry)
-    except _absent():
+    except _not_running():
         if not options.has("--queue"):
             raise
-        from synapse.cli.send_later import leave
+        from synapse.cli.send_later import send_later
 
-        return leave(target, past, body, options)
+        return send_later(target, past, body, options)
     if _waits(options):
         from synapse.cli.wait import send_and_wait
 
@@ -80,15 +81,15 @@ def run_send(arguments: "list[str]") -> int:
     return 0
 
 
-def _absent() -> "tuple[type[SynapseError], ...]":
-    """How it shows that an agent does not run; asked for only then, as in `cli.main`."""
+def _not_running() -> "tuple[type[SynapseError], ...]":
+    """Returns the errors for an agent that is not running. Called only after an error, as in `cli.main`."""
     from synapse.core.errors import AgentNotFound, AgentNotResponding
 
     return AgentNotFound, AgentNotResponding
 
 
 def message_body(text: str, options: Options, sender: "dict[str, str]") -> "dict[str, Any]":
-    """The contract's request body. The message id makes it safe to ask a second time after a broken connection."""
+    """Returns the request body that the contract defines; its message id makes a retry safe."""
     metadata: dict[str, Any] = {"sender": sender}
     if options.has("--reply-to"):
         metadata["in_reply_to"] = options.text("--reply-to")
@@ -101,17 +102,17 @@ def message_body(text: str, options: Options, sender: "dict[str, str]") -> "dict
     return {"message": message, "metadata": metadata}
 
 
-def _target(options: Options) -> "tuple[str, list[str]]":
+def _target_and_words(options: Options) -> "tuple[str, list[str]]":
     words = options.words
     if options.has("--target"):
         return options.text("--target"), words
     if not words:
-        options.refuse("there is no target")
+        options.refuse("the target is missing")
     return words[0], words[1:]
 
 
-def _check(options: Options) -> None:
-    """Refuse what cannot be meant before anything is sent."""
+def _check_options(options: Options) -> None:
+    """Raises InvalidRequest for options that contradict each other, before anything is sent."""
     priority = options.text("--priority")
     if options.has("--priority") and priority not in ("1", "2", "3", "4", "5"):
         from synapse.core.errors import PriorityOutOfRange
@@ -120,16 +121,16 @@ def _check(options: Options) -> None:
     if options.has("--wait") and options.text("--wait") not in WAIT_LEVELS:
         options.refuse(f"--wait must be submitted or answered, not '{options.text('--wait')}'")
     if options.has("--no-response") and options.has("--response"):
-        options.refuse("--response and --no-response exclude each other")
+        options.refuse("--response and --no-response cannot be combined")
     if options.has("--exit-on-wait") and not _waits(options):
-        options.refuse("--exit-on-wait goes with --response, --wait or --receipt")
+        options.refuse("--exit-on-wait needs --response, --wait or --receipt")
     if options.has("--queue") and _waits(options):
-        options.refuse("--queue leaves a message for later; there is nothing to wait for now")
+        options.refuse("--queue cannot be combined with --response, --wait or --receipt")
     if options.has("--reply-to") and (options.has("--response") or not options.text("--reply-to")):
-        options.refuse("--reply-to needs a task id, and a reply waits for no response")
+        options.refuse("--reply-to needs a task id and cannot be combined with --response")
     if options.has("--task") and (options.has("--queue") or options.has("--reply-to") or not options.text("--task")):
         options.refuse(
-            "--task needs the id of a task that asks for input, and goes with neither --queue nor --reply-to"
+            "--task needs the id of a task that asks for input, and cannot be combined with --queue or --reply-to"
         )
     options.seconds("--timeout")
     options.seconds("--ttl")
@@ -139,20 +140,19 @@ def _waits(options: Options) -> bool:
     return options.has("--response") or options.has("--wait") or options.has("--receipt")
 
 
-def _answer_asker(asker: str, options: Options, words: "list[str]", registry: FileRegistry) -> int:
-    """An agent answers somebody who has no host here: the answer goes to the task on the agent's own host."""
+def _reply_to_sender(name: str, options: Options, words: "list[str]", registry: FileRegistry) -> int:
+    """Replies, as an agent, to a sender without a host here: the reply goes to the task on the agent's own host."""
     if not options.has("--reply-to"):
         from synapse.core.errors import AgentNotFound
 
-        who = "a person" if asker == PERSON else "this sender"
-        raise AgentNotFound(asker, hint=f"{who} is no agent here; answer a request of theirs with `synapse reply`")
+        who = "a person" if name == PERSON else "this sender"
+        raise AgentNotFound(name, hint=f"{who} is not an agent here; answer their request with `synapse reply`")
     from synapse.cli.reply import reply
 
     own = require_own_agent(registry)
     replied = reply(own, options.message(words), task_id=options.text("--reply-to"), failed=False)
     if options.has("--json"):
-        task = ask(own, "GET", f"/tasks/{replied['task_id']}")
-        give_task(task)
+        print_task(ask(own, "GET", f"/tasks/{replied['task_id']}"))
     else:
         print_notice(f"[→ {replied['to']}] replied  (task {replied['task_id'][:8]})")
     return 0

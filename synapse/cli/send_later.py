@@ -1,4 +1,4 @@
-"""`synapse send --queue` to an agent that does not run: the message waits in the store until it starts."""
+"""`synapse send --queue` to an agent that is not running: stores the message until the agent starts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import select
 from typing import Any, Final
 
 from synapse.cli.options import Options, report_sent
-from synapse.cli.output import give_json, print_notice
+from synapse.cli.output import print_json, print_notice
 from synapse.cli.tables import plain
 from synapse.client.hosts import current_folder, find_agent, open_registry, post_message
 from synapse.config import process
@@ -25,47 +25,47 @@ from synapse.host.identity import check_name, inbox_of
 from synapse.host.stopped import open_stopped
 from synapse.registry.files import FileRegistry
 
-_ID_BEGIN: Final = "synapse-"
-_USES: Final = ("max_body_bytes", "queue_limit", "message_ttl")
-_STARTING_SECONDS: Final = 10.0
-_LOOK_SECONDS: Final = 0.05
+_ID_PREFIX: Final = "synapse-"
+_USED_SETTINGS: Final = ("max_body_bytes", "queue_limit", "message_ttl")
+_START_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.05
 
 
-def leave(target: str, past: list[AgentEntry], body: dict[str, Any], options: Options) -> int:
-    """Leave the message for the agent that `target` means, and return the exit code."""
+def send_later(target: str, past: list[AgentEntry], body: dict[str, Any], options: Options) -> int:
+    """Queues the message for the agent that `target` names and returns the exit code."""
     settings = load_settings(folder=current_folder())
-    if settings.project and (note := settings.project.note(_wanted(target), _USES)):
+    if settings.project and (note := settings.project.note(_without_prefix(target), _USED_SETTINGS)):
         print_notice(f"Warning: {plain(note)}")
     if len(encode(body)) > settings.max_body_bytes:
         raise BodyTooLarge(settings.max_body_bytes)
     inbox, agent_id = inbox_for(target, past, settings)
     try:
-        task = process.run(_leave(inbox, agent_id, body, options, settings))
+        task = process.run(_enqueue(inbox, agent_id, body, options, settings))
     except QueueFull:
         raise
     except Conflict as conflict:
-        return _send(target, body, options, conflict)
+        return _send_to_started(target, body, options, conflict)
     if options.has("--json"):
-        give_json({"task": task, "reply": None, "receipt": "queued"})
+        print_json({"task": task, "reply": None, "receipt": "queued"})
     else:
-        print_notice(f"[→ {target}] does not run; the message waits for it  (task {task['id'][:8]}, synapse queue)")
+        print_notice(f"[→ {target}] queued until it starts  (task {task['id'][:8]}, synapse queue)")
     if agent_id == inbox:
-        _doubt_name(agent_id, str(task["id"]), settings)
+        _warn_of_misspelt_profile(agent_id, str(task["id"]), settings)
     return 0
 
 
-def _doubt_name(name: str, task_id: str, settings: Settings) -> None:
-    """A name that nobody has yet may be a mistake: say for whom the message waits."""
+def _warn_of_misspelt_profile(name: str, task_id: str, settings: Settings) -> None:
+    """Prints a warning if the given name of a new agent resembles a profile: it may be a mistake."""
     meant = nearest(name, profile_names(settings.profile_sources))
     if meant:
         print_notice(
-            f"Warning: '{name}' is no profile; did you mean '{meant}'? The message waits for an agent that is started "
+            f"Warning: '{name}' is not a profile; did you mean '{meant}'? The message is queued for an agent started "
             f"with --name {name}  (synapse cancel {task_id[:8]})"
         )
 
 
-def _send(target: str, body: dict[str, Any], options: Options, conflict: Conflict) -> int:
-    """The agent has started meanwhile, so it is asked itself."""
+def _send_to_started(target: str, body: dict[str, Any], options: Options, conflict: Conflict) -> int:
+    """Sends the message to an agent that has taken its inbox meanwhile."""
     registry = open_registry()
     if not wait_until_started(target, registry):
         raise conflict
@@ -76,22 +76,22 @@ def _send(target: str, body: dict[str, Any], options: Options, conflict: Conflic
 
 
 def wait_until_started(target: str, registry: FileRegistry) -> bool:
-    """Whether the agent can be asked by now: it takes its inbox some moments before it listens."""
+    """Waits until the agent is registered, which follows shortly after it takes its inbox; returns whether it is."""
     clock = SystemClock()
-    deadline = clock.monotonic() + _STARTING_SECONDS
+    deadline = clock.monotonic() + _START_SECONDS
     while not matching(target, registry.entries()):
         if clock.monotonic() >= deadline:
             return False
-        # A new file in the registry tells nobody.
-        select.select([], [], [], _LOOK_SECONDS)
+        # A new file in the registry notifies nobody, so this polls.
+        select.select([], [], [], _POLL_SECONDS)
     return True
 
 
 def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[str, str]:
-    """The inbox that the agent will have, and the agent id as far as it is known.
+    """Returns the inbox that the agent will have, and its agent id as far as it is known.
 
-    An agent that was here is known by its entry, or by the store; a profile means the one that will run in this folder;
-    any other word is a given name.
+    An earlier agent is known by its registry entry; a profile means the agent that will run in this folder; any other
+    word is a given name.
 
     Raises:
         InvalidRequest: no agent can have such a name.
@@ -99,22 +99,22 @@ def inbox_for(target: str, past: list[AgentEntry], settings: Settings) -> tuple[
     known = matching(target, past)
     if known and known[0].inbox:
         return known[0].inbox, known[0].agent_id
-    wanted = _wanted(target)
+    wanted = _without_prefix(target)
     for profile in profile_names(settings.profile_sources):
         if wanted == profile:
             return inbox_of(profile, "", current_folder()), profile
         if wanted.startswith(f"{profile}-") and wanted[len(profile) + 1 :].isdigit():
-            return inbox_of(profile, "", current_folder()), f"{_ID_BEGIN}{wanted}"
+            return inbox_of(profile, "", current_folder()), f"{_ID_PREFIX}{wanted}"
     name = target.removeprefix("@")
     check_name(name, settings)
     return name, name
 
 
-def _wanted(target: str) -> str:
-    return target.removeprefix("@").removeprefix(_ID_BEGIN)
+def _without_prefix(target: str) -> str:
+    return target.removeprefix("@").removeprefix(_ID_PREFIX)
 
 
-async def _leave(
+async def _enqueue(
     inbox: str, agent_id: str, body: dict[str, Any], options: Options, settings: Settings
 ) -> dict[str, Any]:
     message = Message(
@@ -129,7 +129,7 @@ async def _leave(
         metadata=body["metadata"],
     )
     async with open_stopped(settings) as stopped:
-        if agent_id.startswith(_ID_BEGIN):
+        if agent_id.startswith(_ID_PREFIX):
             inbox = await stopped.last_inbox(agent_id) or inbox
         task = await stopped.of(inbox, agent_id).send(request, Caller())
     return task_object(task)

@@ -1,11 +1,7 @@
-"""`synapse start`: an agent in the background, without a terminal.
+"""`synapse start`, `stop` and `restart`: agents and the gateway in the background.
 
-`synapse stop`: end an agent, and its program with it.
-
-`synapse restart`: end a background agent and start it again as it was: same name, port, folder and arguments.
-
-a person restarts it    it is ended and started anew, with the environment of the person's shell
-an agent restarts it    its host is told to begin again by itself, so that it keeps the rights that it was given
+a person restarts an agent     it is stopped, and started with the environment of the person's shell
+an agent restarts an agent     its host restarts itself, so that it keeps the rights that it was given
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ from pathlib import Path
 
 from synapse.cli.agents import as_fields
 from synapse.cli.launch import VALUED_OPTIONS, add_host_options, require_profile
-from synapse.cli.output import give_json, print_notice
+from synapse.cli.output import print_json, print_notice
 from synapse.cli.parser import VerbParser, split_at_dashes
 from synapse.cli.person import launch_settings, objection, require_deciding_person
 from synapse.cli.tasks import stored_queue
@@ -31,34 +27,44 @@ from synapse.registry.files import FileRegistry
 START_EXAMPLES = """
 synapse start codex
 synapse start codex --name reviewer
-synapse start claude -- --resume    what follows -- is for claude
-synapse start scripted my.toml      an agent whose behaviour is a file
+synapse start claude -- --resume    arguments after -- are for claude
+synapse start scripted my.toml      an agent that plays a script
 synapse start gateway --port 8000   one address for all agents (synapse gateway --help)
-synapse attach codex                look at it
+synapse attach codex                open its terminal
 """
 SCRIPTED = "scripted"
+STOP_EXAMPLES = """
+synapse stop codex
+synapse stop codex-8121 reviewer
+synapse stop --all
+synapse stop gateway
+"""
+RESTART_EXAMPLES = """
+synapse restart codex
+synapse restart reviewer --force
+"""
 
 
 def run_start(arguments: list[str]) -> int:
-    """Start an agent, wait until it accepts messages, and return the exit code."""
+    """Starts an agent, waits until it accepts messages, and returns the exit code."""
     if arguments[:1] == ["gateway"]:
         return _start_gateway(arguments[1:])
     ours, theirs = split_at_dashes(arguments)
-    # The parser wants to know it before it has parsed anything.
+    # The parser needs the profile before it parses anything.
     words = (word for before, word in zip(["", *ours], ours, strict=False) if before not in VALUED_OPTIONS)
     wanted = next((word for word in words if not word.startswith("-")), "PROFILE")
     parser = VerbParser("start", examples=START_EXAMPLES, program="" if wanted == SCRIPTED else wanted)
-    parser.add_argument("profile", metavar="PROFILE", help="or `scripted`, or `gateway`")
+    parser.add_argument("profile", metavar="PROFILE", help="a profile, `scripted` or `gateway`")
     parser.add_argument("script", nargs="?", metavar="FILE", help="the script, after `scripted`")
     add_host_options(parser)
     options = parser.parse_args(ours)
     if options.profile == SCRIPTED and not options.script:
-        parser.error("a FILE follows `scripted`")
+        parser.error("`scripted` needs a FILE")
     if options.profile != SCRIPTED:
         require_profile(options.profile, load_settings())
         if options.script:
             parser.refuse(options.script)
-    # A script is no profile, though a project may have one of that name.
+    # A script is not a profile, though a project may have a profile named `scripted`.
     profile = "" if options.profile == SCRIPTED else options.profile
     settings = settings_here(profile, load=launch_settings, asks=not options.json)
     launch = Launch(
@@ -70,79 +76,69 @@ def run_start(arguments: list[str]) -> int:
     )
     entry = start_host(launch, open_registry(), settings.logs)
     if options.json:
-        give_json(as_fields(ask_all([entry], "GET", "/status")[0]))
+        print_json(as_fields(ask_all([entry], "GET", "/status")[0]))
     else:
         name = short_name(entry)
-        # A script has no terminal to look at.
-        then = f'synapse send {name} "…"' if options.profile == SCRIPTED else f"synapse attach {name}"
-        print_notice(f"{name} runs in the background (pid {entry.pid}, port {entry.port})  ({then})")
+        # A script has no terminal to attach to.
+        next_step = f'synapse send {name} "…"' if options.profile == SCRIPTED else f"synapse attach {name}"
+        print_notice(f"{name} runs in the background (pid {entry.pid}, port {entry.port})  ({next_step})")
     return 0
 
 
 def _start_gateway(arguments: list[str]) -> int:
     from synapse.cli.gateway import EXAMPLES as GATEWAY_EXAMPLES
-    from synapse.cli.gateway import OPENED, add_gateway_options
+    from synapse.cli.gateway import START_ACTION, add_gateway_options
     from synapse.registry.files import gateways
 
     parser = VerbParser("start gateway", summary="start the gateway in the background", examples=GATEWAY_EXAMPLES)
     add_gateway_options(parser)
     options = parser.parse_args(arguments)
-    require_deciding_person(OPENED)
+    require_deciding_person(START_ACTION)
     settings = settings_here(load=launch_settings, asks=not options.json)
     launch = Launch(verb=["gateway", *(word for word in arguments if word != "--json")])
     entry = start_host(launch, gateways(settings.home), settings.logs)
     if options.json:
-        give_json(entry.as_dict())
+        print_json(entry.as_dict())
     else:
-        print_notice(f"the gateway serves {entry.endpoint} (pid {entry.pid})  (synapse stop gateway)")
+        print_notice(f"Gateway listening on {entry.endpoint} (pid {entry.pid})  (synapse stop gateway)")
     return 0
-
-
-STOP_EXAMPLES = """
-synapse stop codex
-synapse stop codex-8121 reviewer
-synapse stop --all
-synapse stop gateway
-"""
 
 
 def run_stop(arguments: list[str]) -> int:
-    """End agents and return the exit code."""
+    """Stops agents and returns the exit code."""
     parser = VerbParser("stop", examples=STOP_EXAMPLES)
     parser.add_argument("agents", nargs="*", metavar="AGENT")
-    parser.add_argument("--all", action="store_true", help="all agents of this user")
-    parser.add_argument("--force", action="store_true", help="kill what does not end by itself")
+    parser.add_argument("--all", action="store_true", help="stop all agents of this user")
+    parser.add_argument("--force", action="store_true", help="kill agents that do not stop by themselves")
     options = parser.parse_args(arguments)
     if bool(options.agents) == options.all:
-        parser.error("name the agents to stop, or say --all")
+        parser.error("name the agents to stop, or use --all")
     registry = open_registry()
-    entries = _all(registry) if options.all else _found(options.agents, registry)
+    entries = _own_hosts(registry) if options.all else _find_each(options.agents, registry)
     for entry in entries:
         stop_host(entry, open_gateways() if entry.agent_type == GATEWAY else registry, force=options.force)
         if not options.json:
-            print_notice(f"{short_name(entry)} has ended{_left_for(entry)}")
+            print_notice(f"{short_name(entry)} stopped{_queued_note(entry)}")
     if options.all and not entries and not options.json:
-        print_notice("no agent is running")
+        print_notice("No agent is running.")
     if options.json:
-        give_json([entry.as_dict() for entry in entries])
+        print_json([entry.as_dict() for entry in entries])
     return 0
 
 
-def _left_for(entry: AgentEntry) -> str:
-    """What waits for its next start, as the end of a sentence."""
+def _queued_note(entry: AgentEntry) -> str:
+    """Returns how many messages are queued for its next start, as the end of a sentence."""
     try:
         left = sum(owner.inbox == entry.inbox for owner, _ in stored_queue({})) if entry.inbox else 0
     except StoreFailed:
         return ""
     if not left:
         return ""
-    return (
-        f"; {left} message{'' if left == 1 else 's'} wait{'s' if left == 1 else ''} for its next start  (synapse queue)"
-    )
+    return f"; {left} message{'' if left == 1 else 's'} queued for its next start  (synapse queue)"
 
 
-def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
-    # All are found before the first is ended: a wrong name ends nobody.
+def _find_each(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
+    # Finds all before it stops the first: a wrong name stops nothing.
     gateways = open_gateways()
     if GATEWAY in names and not matching(GATEWAY, [*gateways.entries(), *registry.written()]):
         raise NotFound("no gateway is running", hint="`synapse start gateway` starts one")
@@ -153,32 +149,26 @@ def _found(names: list[str], registry: FileRegistry) -> list[AgentEntry]:
     return entries
 
 
-def _all(registry: FileRegistry) -> list[AgentEntry]:
-    """All but those that end with their gateway, which is no agent."""
+def _own_hosts(registry: FileRegistry) -> list[AgentEntry]:
+    """Returns all agents except those that run in a gateway's process: they end with it."""
     return [entry for entry in registry.entries() if not entry.gateway]
 
 
-RESTART_EXAMPLES = """
-synapse restart codex
-synapse restart reviewer --force
-"""
-
-
 def run_restart(arguments: list[str]) -> int:
-    """Restart an agent and return the exit code."""
+    """Restarts an agent and returns the exit code."""
     parser = VerbParser("restart", examples=RESTART_EXAMPLES)
     parser.add_argument("agent", metavar="AGENT")
     parser.add_argument(
         "--force",
         action="store_true",
-        help="kill it if it does not end by itself; then it has only the caller's rights",
+        help="kill it if it does not stop by itself; it then has only the caller's rights",
     )
     options = parser.parse_args(arguments)
     registry = open_registry()
     entry = find_agent(options.agent, registry)
     require_own_process(entry)
-    launch = as_it_was(entry, command_line(entry.pid))
-    # Asked before it ends: an agent whose project is not trusted any more could not be started again.
+    launch = launch_of(entry, command_line(entry.pid))
+    # Checked before it stops: an agent whose project is no longer trusted could not be started again.
     settings = settings_here(
         "" if entry.agent_type == SCRIPTED else entry.agent_type,
         load=lambda: launch_settings(folder=launch.folder),
@@ -190,14 +180,14 @@ def run_restart(arguments: list[str]) -> int:
         stop_host(entry, registry, force=options.force)
         again = start_host(launch, registry, settings.logs)
     if options.json:
-        give_json(as_fields(ask_all([again], "GET", "/status")[0]))
+        print_json(as_fields(ask_all([again], "GET", "/status")[0]))
     else:
-        print_notice(f"{short_name(again)} runs again (pid {again.pid}, port {again.port})")
+        print_notice(f"{short_name(again)} restarted (pid {again.pid}, port {again.port})")
     return 0
 
 
 def command_line(pid: int) -> list[str]:
-    """The arguments that a process was started with; nothing where the system does not tell."""
+    """Returns the command line of a process; empty if the system does not reveal it."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -205,18 +195,18 @@ def command_line(pid: int) -> list[str]:
     return [word.decode("utf-8", "surrogateescape") for word in words[:-1]]
 
 
-def as_it_was(entry: AgentEntry, words: list[str]) -> Launch:
-    """How to start the agent again.
+def launch_of(entry: AgentEntry, words: list[str]) -> Launch:
+    """Returns how to start the agent again; `words` is its command line.
 
     Raises:
-        UnsupportedOperation: it runs in a person's terminal, which we cannot give to a new one.
+        UnsupportedOperation: it runs in a person's terminal, which cannot be given to a new process.
     """
     ours, theirs = split_at_dashes(words)
     if words and "--headless" not in ours:
         named = f" --name {entry.name}" if entry.name else ""
         raise UnsupportedOperation(
-            f"{entry.agent_id} runs in a terminal; only a background agent can be restarted from here",
-            hint=f"end it there, or: synapse stop {entry.agent_id} && synapse start {entry.agent_type}{named}",
+            f"{entry.agent_id} runs in a terminal; only background agents can be restarted",
+            hint=f"restart it there, or: synapse stop {entry.agent_id} && synapse start {entry.agent_type}{named}",
         )
     verb = [entry.agent_type]
     if "scripted" in ours:

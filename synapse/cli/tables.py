@@ -1,4 +1,4 @@
-"""How results look in a terminal: columns that line up, and colours where they can be seen."""
+"""Formats results for a terminal: aligned columns, colours, and text that cannot act on the terminal."""
 
 import os
 import sys
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 COLOURS = {"starting": "36", "ready": "32", "working": "33", "waiting": "31;1", "exited": "2"}
 NARROWEST = 40
+_CONTROL_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: int) -> str:
-    """Lines of columns; the column `elastic` is cut so that a line fits the terminal."""
+    """Formats rows as aligned columns; shortens the column `elastic` so that a line fits the terminal."""
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(width, column)) for column in zip(titles, *cells, strict=True)]
     room = line_width() - sum(widths) - 2 * (len(widths) - 1) + widths[elastic]
@@ -22,14 +23,14 @@ def table(titles: "Sequence[str]", rows: "Sequence[Sequence[str]]", *, elastic: 
 
 
 def painted(text: str, state: str) -> str:
-    """`text` in the colour of an agent's state, where colours are wanted."""
+    """Returns `text` in the colour of an agent state, if colours are in use."""
     if not in_colour() or state not in COLOURS:
         return text
     return f"\x1b[{COLOURS[state]}m{text}\x1b[0m"
 
 
 def split_colours(text: str) -> "list[tuple[str, bool]]":
-    """The pieces of `text`, each with whether it is one of our own colour codes."""
+    """Splits `text` into pieces, each with whether it is one of our own colour codes."""
     import re
 
     codes = "|".join(re.escape(code) for code in ("0", *COLOURS.values()))
@@ -38,12 +39,12 @@ def split_colours(text: str) -> "list[tuple[str, bool]]":
 
 
 def in_colour() -> bool:
-    """Colours are for people who look: on a terminal, and not with NO_COLOR."""
+    """Returns whether to print colours: on a terminal, unless NO_COLOR is set."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
 
 
 def line_width() -> int:
-    """The columns that a line may take; without a terminal, as many as it likes."""
+    """Returns the columns of the terminal; practically unlimited when stdout is not a terminal."""
     try:
         return max(NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
     except (OSError, ValueError):
@@ -51,24 +52,23 @@ def line_width() -> int:
 
 
 def plain(text: str) -> str:
-    """`text` on one line, without anything that could act on a terminal: it may come from another agent."""
+    """Returns `text` on one line without control characters: it may come from another agent."""
     return "".join(
-        " " if char in "\t\n\r" else char for char in text if char in "\t\n\r" or category(char) not in _ACTING
+        " " if char in "\t\n\r" else char
+        for char in text
+        if char in "\t\n\r" or category(char) not in _CONTROL_CATEGORIES
     )
 
 
-_ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-
 def short_path(path: str) -> str:
-    """A folder as people write it: `~` is their home."""
+    """Returns a path with `~` for the home folder."""
     home = os.path.expanduser("~").rstrip(os.sep)
     is_inside = home and (path == home or path.startswith(home + os.sep))
     return f"~{path[len(home) :]}" if is_inside else path
 
 
 def safe(text: str) -> str:
-    """An agent's own words, as they are; on a terminal without anything that could act there."""
+    """Returns an agent's text unchanged, or sanitised when stdout is a terminal."""
     if not sys.stdout.isatty():
         return text
     from synapse.core.text import sanitise
@@ -77,7 +77,7 @@ def safe(text: str) -> str:
 
 
 def cut(text: str, columns: int) -> str:
-    """`text`, shortened with an ellipsis to so many columns."""
+    """Shortens `text` to so many columns, with an ellipsis."""
     if width(text) <= columns:
         return text
     kept = ""
@@ -89,7 +89,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns `text` takes in a terminal."""
+    """Returns how many columns `text` takes in a terminal."""
     return sum(0 if category(char) in ("Mn", "Me") else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 

@@ -1,4 +1,4 @@
-"""Finds the task that a person names by the beginning of its id: running hosts are asked, then the store."""
+"""Finds a task by the beginning of its id: asks the running hosts, then the store."""
 
 from synapse.client.fan_out import ask_all
 from synapse.core.address import short_name
@@ -14,34 +14,34 @@ SHORT_ID = 8
 
 
 def find_task(prefix: str, registry: FileRegistry) -> "tuple[AgentEntry, dict[str, Any]]":
-    """Return the task that `prefix` names, and the agent whose host has it.
+    """Returns the task that `prefix` names, and its agent.
 
-    The task of an agent that does not run is read from the store; then the entry has no process. So is that of an
-    agent whose host does not answer, but its entry has one: who wants to change the task must ask there.
+    The task of an agent that is not running comes from the store; its entry has no process. So does the task of an
+    agent whose host does not answer, but its entry has the process: only that host can change the task.
 
     Raises:
-        TaskNotFound: nobody knows it.
-        AmbiguousTask: it fits more than one.
+        TaskNotFound: no task matches.
+        AmbiguousTask: several tasks match.
     """
     if not prefix or not all(char.isalnum() or char == "-" for char in prefix):
         raise TaskNotFound(prefix)
-    asked = ask_all(registry.entries(), "GET", f"/tasks/{prefix}")
-    found = [one for one in asked if one.error is None and one.body.get("id")]
-    for one in asked:
-        if one.error is not None and one.error.code == AmbiguousTask.code:
-            raise one.error
+    replies = ask_all(registry.entries(), "GET", f"/tasks/{prefix}")
+    found = [reply for reply in replies if reply.error is None and reply.body.get("id")]
+    for reply in replies:
+        if reply.error is not None and reply.error.code == AmbiguousTask.code:
+            raise reply.error
     if not found:
         from synapse.cli.tasks import find_stored
 
         owner, task = find_stored(prefix)
-        silent = [one for one in asked if isinstance(one.error, AgentNotResponding)]
-        held = [one for one in silent if one.entry.is_agent_of(owner.inbox, owner.agent_id)]
+        silent = [reply for reply in replies if isinstance(reply.error, AgentNotResponding)]
+        held = [reply for reply in silent if reply.entry.is_agent_of(owner.inbox, owner.agent_id)]
         return (held[0].entry if held else owner), task
     if len(found) > 1:
-        raise AmbiguousTask(prefix, [f"{one.body['id']} ({short_name(one.entry)})" for one in found])
+        raise AmbiguousTask(prefix, [f"{reply.body['id']} ({short_name(reply.entry)})" for reply in found])
     return found[0].entry, found[0].body
 
 
 def is_task_id(word: str) -> bool:
-    """Whether it can only be meant as a task's id: as long as the short ones at least, and of their characters."""
+    """Returns whether the word can only be a task id: at least as long as a short id, and hexadecimal."""
     return len(word) >= SHORT_ID and all(char in "0123456789abcdef-" for char in word)

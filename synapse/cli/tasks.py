@@ -1,8 +1,6 @@
-"""`synapse tasks`: what was sent lately, finished or not, also to agents that do not run any more.
+"""`synapse tasks` and `synapse queue`: recent tasks, and queued messages in the order of delivery.
 
-`synapse queue`: what waits for the agents, in the order of delivery.
-
-Tasks of agents that do not run, as the verbs see them: read from the store, and canceled there.
+Also the tasks of stopped agents, for other verbs: read from the store and canceled there.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from synapse.cli.output import give_json, print_notice, print_result, warn_of_silent
+from synapse.cli.output import print_json, print_notice, print_result, warn_unanswered
 from synapse.cli.parser import VerbParser, whole_number
 from synapse.cli.tables import table
 from synapse.cli.views import attention_of, message_of, sender_of, short_id
@@ -37,35 +35,46 @@ from synapse.tasks.recovery import is_instruction, is_waiting_for_reply
 from synapse.tasks.stopped import StoppedTasks
 
 TASKS_EXAMPLES = """
-synapse tasks                      of all agents, the latest change first
-synapse tasks codex -n 5           the last five of one
-synapse status 54241e7e            one of them, with its answer
+synapse tasks                      of all agents, latest change first
+synapse tasks codex -n 5           the last five of codex
+synapse status 54241e7e            one task, with its answer
 synapse tasks --json | jq -r '.[].id'
 """
 TASK_TITLES = ("TASK", "STATE", "CHANGED", "AGENT", "FROM", "MESSAGE")
+QUEUE_EXAMPLES = """
+synapse queue                 of all agents, running or not
+synapse queue codex
+synapse cancel 54241e7e       cancel a message
+synapse cancel --queue codex  cancel all messages queued for codex
+"""
+Waiting = tuple[AgentEntry, dict[str, Any]]
+QUEUE_TITLES = ("AGENT", "TASK", "PRIORITY", "FROM", "MESSAGE")
+T = TypeVar("T")
+_ME: Final = Caller()
+"""The user of this machine."""
 
 
 def run_tasks(arguments: list[str]) -> int:
-    """Show the last tasks and return the exit code."""
+    """Shows recent tasks and returns the exit code."""
     parser = VerbParser("tasks", examples=TASKS_EXAMPLES)
     parser.add_argument("agent", nargs="?", metavar="AGENT", default="")
-    parser.add_argument("-n", "--limit", type=whole_number(1), default=20, help="how many at most (20)")
+    parser.add_argument("-n", "--limit", type=whole_number(1), default=20, help="how many to show (20)")
     options = parser.parse_args(arguments)
     tasks = recent_tasks(options.agent.removeprefix("@"), options.limit)
     if options.json:
-        give_json([task_object(task) for task in tasks])
+        print_json([task_object(task) for task in tasks])
     elif tasks:
         now = SystemClock().now()
         print_result(table(TASK_TITLES, [_row(task, now) for task in tasks], elastic=5))
     else:
         print_notice(
-            f"no task of '{options.agent}' is known  (synapse list)" if options.agent else "nothing was sent yet"
+            f"There are no tasks of '{options.agent}'.  (synapse list)" if options.agent else "There are no tasks yet."
         )
     return 0
 
 
 def _sender(task: Task) -> str:
-    """Return the sender as people know it: a proven agent by its given name (its inbox), or without our prefix."""
+    """Returns the sender as people know it: a proven agent by its given name (its inbox), or without `synapse-`."""
     shown, sender = sender_of(task_object(task)), sender_in(task.metadata)
     if shown != sender.sender_id:
         return shown
@@ -85,27 +94,17 @@ def _row(task: Task, now: datetime) -> tuple[str, ...]:
     )
 
 
-QUEUE_EXAMPLES = """
-synapse queue                 of all agents, also of those that do not run
-synapse queue codex
-synapse cancel 54241e7e       takes a message back
-synapse cancel --queue codex  takes back all that waits for codex
-"""
-Waiting = tuple[AgentEntry, dict[str, Any]]
-QUEUE_TITLES = ("AGENT", "TASK", "PRIORITY", "FROM", "MESSAGE")
-
-
 def run_queue(arguments: list[str]) -> int:
-    """Show the queues and return the exit code."""
+    """Shows the queues and returns the exit code."""
     parser = VerbParser("queue", examples=QUEUE_EXAMPLES)
     parser.add_argument("agent", nargs="?", metavar="AGENT")
     options = parser.parse_args(arguments)
-    waiting = waiting_for(options.agent, open_registry())
+    waiting = queued_for(options.agent, open_registry())
     if options.json:
-        give_json([{"agent_id": entry.agent_id, "task": task} for entry, task in waiting])
+        print_json([{"agent_id": entry.agent_id, "task": task} for entry, task in waiting])
         return 0
     if not waiting:
-        print_notice("nothing waits")
+        print_notice("No messages are queued.")
         return 0
     rows = [
         (
@@ -121,28 +120,28 @@ def run_queue(arguments: list[str]) -> int:
     return 0
 
 
-def waiting_for(agent: str | None, registry: FileRegistry) -> list[Waiting]:
-    """What waits for all agents, or for those that a word may mean, whether they run or not. Raises AgentNotFound."""
+def queued_for(agent: str | None, registry: FileRegistry) -> list[Waiting]:
+    """Returns queued tasks of all agents, or of those that `agent` may name, running or not. Raises AgentNotFound."""
     stored = _stored(registry)
     if agent:
         stored = [(owner, task) for owner, task in stored if is_of(agent.removeprefix("@"), owner)]
     left = [(owner, task) for owner, task in stored if not owner.pid]
-    asked = ask_all(_living(agent, registry, is_known=bool(left)), "GET", "/queue")
-    warn_of_silent(asked)
-    waiting = [(one.entry, task) for one in asked for task in objects_in(one.body, "tasks")]
+    replies = ask_all(_running(agent, registry, is_known=bool(left)), "GET", "/queue")
+    warn_unanswered(replies)
+    waiting = [(reply.entry, task) for reply in replies for task in objects_in(reply.body, "tasks")]
     listed = {task.get("id") for _, task in waiting}
     return waiting + [(owner, task) for owner, task in stored if task.get("id") not in listed]
 
 
-def waiting_for_one(agent: str, registry: FileRegistry) -> list[Waiting]:
-    """What waits for the one agent that is meant, and for no other of its profile: this is for taking it back.
+def queued_for_one(agent: str, registry: FileRegistry) -> list[Waiting]:
+    """Returns queued tasks of exactly one agent, to cancel them: not of others with its profile.
 
     Raises AgentNotFound, AgentNotResponding or AmbiguousTarget.
     """
     try:
         entry = find_agent(agent, registry)
     except (AgentNotFound, AgentNotResponding):
-        left = _left_for(agent.removeprefix("@"), registry)
+        left = _queued_for_stopped(agent.removeprefix("@"), registry)
         if not left:
             raise
         return left
@@ -152,8 +151,8 @@ def waiting_for_one(agent: str, registry: FileRegistry) -> list[Waiting]:
     return [(entry, task) for task in (*queued, *(task for task in held if task.get("id") not in listed))]
 
 
-def _left_for(agent: str, registry: FileRegistry) -> list[Waiting]:
-    """What waits for an agent that does not run: one with that very name or id, else the one of that profile."""
+def _queued_for_stopped(agent: str, registry: FileRegistry) -> list[Waiting]:
+    """Returns queued tasks of a stopped agent: with that name or id, else the only one of that profile."""
     left = [(owner, task) for owner, task in _stored(registry) if not owner.pid and is_of(agent, owner)]
     exact = [(owner, task) for owner, task in left if agent in (owner.name, owner.inbox, owner.agent_id)]
     inboxes = sorted({owner.inbox for owner, _ in exact or left})
@@ -166,8 +165,8 @@ def _stored(registry: FileRegistry) -> list[Waiting]:
     return stored_queue({entry.inbox: entry for entry in registry.entries() if entry.inbox})
 
 
-def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> list[AgentEntry]:
-    """The running agents to ask: all, or the one that is meant, if it runs."""
+def _running(agent: str | None, registry: FileRegistry, *, is_known: bool) -> list[AgentEntry]:
+    """Returns the running agents to ask: all, or the one that `agent` names, if it is running."""
     if not agent:
         return registry.entries()
     try:
@@ -178,13 +177,8 @@ def _living(agent: str | None, registry: FileRegistry, *, is_known: bool) -> lis
         return []
 
 
-T = TypeVar("T")
-_ME: Final = Caller()
-"""The user of this machine."""
-
-
 def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
-    """Return the task that `prefix` names, with an entry that only says whose it is.
+    """Returns the task that `prefix` names, and its agent as an entry without a process.
 
     Raises TaskNotFound, AmbiguousTask or StoreFailed.
     """
@@ -192,23 +186,26 @@ def find_stored(prefix: str) -> tuple[AgentEntry, dict[str, Any]]:
     return owner(task), task_object(task)
 
 
-def stored_queue(living: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[str, Any]]]:
-    """What waits for agents that do not run, and what `living` ones, by their inbox, hold back: no queue has that."""
+def stored_queue(running: dict[str, AgentEntry]) -> list[tuple[AgentEntry, dict[str, Any]]]:
+    """Returns queued tasks of stopped agents, and of `running` ones (by inbox) those that need attention.
+
+    A host's own queue does not have the latter.
+    """
     try:
         waiting = _with_store(lambda stopped: stopped.waiting(_ME), "")
     except TaskNotFound:
         return []
-    shown = (task for task in waiting if task.inbox not in living or task.attention)
-    return [(living.get(task.inbox) or owner(task), task_object(task)) for task in shown]
+    shown = (task for task in waiting if task.inbox not in running or task.attention)
+    return [(running.get(task.inbox) or owner(task), task_object(task)) for task in shown]
 
 
 def recent_tasks(agent: str, limit: int) -> list[Task]:
-    """Return the tasks that changed last, of all agents or of one, the latest first.
+    """Returns the tasks that changed last, of all agents or of one, latest first.
 
-    Leaves out what each agent is told at its start, and the task in which an asking agent waits for a reply: the
-    request itself is a task of the agent that was asked. Raises StoreFailed.
+    Leaves out initial instructions, and tasks in which an agent waits for a reply: the request itself is a task of the
+    agent that received it. Raises StoreFailed.
     """
-    # An empty list would be a lie: agents that run have tasks, in a store that is gone from its place.
+    # An empty list would be wrong: running agents have tasks in a store that was removed from its place.
     require_no_lost_store(load_settings(folder=current_folder()))
 
     def is_wanted(task: Task) -> bool:
@@ -222,32 +219,32 @@ def recent_tasks(agent: str, limit: int) -> list[Task]:
 
 
 def is_of(agent: str, owner: AgentEntry) -> bool:
-    """Whether what is in the store belongs to `agent`: its name, its id, or its profile."""
+    """Returns whether `agent` names the owner of a stored task: by name, id or profile."""
     short_id = owner.agent_id.removeprefix("synapse-")
     profile, _, port = short_id.rpartition("-")
-    # Before its first start an agent has its given name for an id, and that may have a dash too.
+    # Before its first start an agent's id is its given name, which may contain a dash too.
     kind = profile if short_id != owner.agent_id and port.isdigit() else ""
     known = (owner.name, owner.inbox, owner.inbox.partition("@")[0], owner.agent_id, short_id, kind)
     return bool(agent) and agent in known
 
 
-def take_back_each(task_ids: Sequence[str]) -> list[dict[str, Any] | SynapseError]:
-    """Cancel tasks whose agents do not run; one that cannot be canceled has its error instead. Raises StoreFailed."""
+def cancel_stored(task_ids: Sequence[str]) -> list[dict[str, Any] | SynapseError]:
+    """Cancels tasks of stopped agents; returns each task, or why it could not be canceled. Raises StoreFailed."""
 
     async def cancel(stopped: StoppedTasks) -> list[dict[str, Any] | SynapseError]:
-        told = list[dict[str, Any] | SynapseError]()
+        results = list[dict[str, Any] | SynapseError]()
         for task_id in task_ids:
             try:
-                told.append(task_object(await stopped.cancel(CancelTask(task_id), _ME)))
+                results.append(task_object(await stopped.cancel(CancelTask(task_id), _ME)))
             except SynapseError as error:
-                told.append(error)
-        return told
+                results.append(error)
+        return results
 
     return _with_store(cancel, task_ids[0]) if task_ids else []
 
 
 def owner(task: Task) -> AgentEntry:
-    """An entry without a process, for showing: by the given name, which its next agent has too, or the short id."""
+    """Returns the task's agent as an entry without a process; its name is the given name or the short id."""
     name = left_name(task).removeprefix("synapse-")
     return AgentEntry(task.agent_id, task.agent_id, name=name, inbox=task.inbox)
 

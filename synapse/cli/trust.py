@@ -1,4 +1,4 @@
-"""`synapse trust`: the projects whose `.synapse/` may decide what is run, and the question about a new one."""
+"""`synapse trust`: trusts the `.synapse/` of projects, and asks about a project that is new or has changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from synapse.cli.exit_codes import DONE
-from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.person import objection_to_deciding
 from synapse.cli.tables import plain, short_path, table
@@ -28,31 +28,31 @@ from synapse.config.settings import (
     profile_names,
     project_of,
 )
-from synapse.config.trust import Decision, Trust, TrustBook, read_project
+from synapse.config.trust import Decision, Trust, TrustStore, read_project
 from synapse.core.errors import InvalidRequest, NotFound, PersonRequired, UnknownProfile
 
 EXAMPLES = """
-synapse trust                    the project that you are in, as it is now
-synapse trust ~/src/shop         another one
-synapse trust --list             what was decided, and what has changed since
-synapse trust --revoke           not any more
+synapse trust                    trust the current project, as it is now
+synapse trust ~/src/shop         trust another project
+synapse trust --list             list decisions, and what has changed since
+synapse trust --revoke           stop trusting the current project
 """
-MOST_SILENT: Final = 10
-"""So many files that neither run nor set anything are named before a question."""
+MAX_INERT_FILES: Final = 10
+"""How many files without effect are named before the question."""
 _YES: Final = ("y", "yes")
 
 
 def run_trust(arguments: list[str]) -> int:
-    """Trust a project, list the trusted ones or revoke one; return the exit code."""
+    """Trusts a project, lists the decisions or revokes one; returns the exit code."""
     parser = VerbParser("trust", examples=EXAMPLES)
     parser.add_argument("folder", nargs="?", default="", metavar="FOLDER", help="the project, or a folder in it")
-    wish = parser.add_mutually_exclusive_group()
-    wish.add_argument("--list", action="store_true", help="what was decided about which folder")
-    wish.add_argument("--revoke", action="store_true", help="ignore the project's `.synapse/` from now on")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--list", action="store_true", help="list the decisions about folders")
+    action.add_argument("--revoke", action="store_true", help="ignore the project's `.synapse/` from now on")
     options = parser.parse_args(arguments)
-    # Not all of the settings: those of a project that was trusted by mistake may be the ones that cannot be used.
+    # Loads only the home: the settings of a project that was trusted by mistake may be invalid.
     home = load_home(os.environ, current_folder())
-    book = TrustBook(home)
+    book = TrustStore(home)
     if options.list:
         if options.folder:
             parser.refuse(options.folder)
@@ -70,23 +70,23 @@ def settings_here(
     load: Callable[[], Settings] = load_settings,
     asks: bool = True,
 ) -> Settings:
-    """Load the settings for a command that uses these settings of a project, and that profile.
+    """Loads the settings for a command that uses the settings `uses` and the profile of a project.
 
-    If the project is not trusted, a person at a terminal is asked once; else one line says that it is ignored.
+    Asks a person at a terminal once about a project that is not trusted; else prints that the project is ignored.
 
     Raises:
-        InvalidSettings: a file or variable cannot be used.
+        InvalidSettings: a file or variable is invalid.
         UnknownProfile: only the project has the profile, and it is not trusted.
     """
     settings = load()
     project = settings.project
     if project is None:
         return settings
-    # A project replaces no profile, so that one of its own by such a name is used by nobody.
+    # A project cannot replace a profile: its own one of that name is not used.
     own = profile_names([source for source in settings.profile_sources if isinstance(source, Path)])
     profile = "" if profile in own else profile
     if asks and not project.is_trusted and project.matters(profile, uses) and _may_ask(project):
-        TrustBook(settings.home).decide(project.project, SystemClock().now(), trusted=_ask(project))
+        TrustStore(settings.home).decide(project.project, SystemClock().now(), trusted=_ask(project))
         settings = load()
         project = settings.project or project
     if note := project.note(profile, uses):
@@ -97,42 +97,42 @@ def settings_here(
 
 
 def _may_ask(project: ProjectSettings) -> bool:
-    """Whether a person who may decide it is there to be asked, and has not been asked about this content before."""
+    """Returns whether a person who may decide is at the terminal, and was not asked about this content before."""
     if project.trust not in (Trust.UNKNOWN, Trust.CHANGED) or objection_to_deciding():
         return False
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
 
 
 def _require_person() -> None:
-    """Raises PersonRequired for an agent; no setting of rights changes that, since a project can run anything."""
+    """Raises PersonRequired for an agent; no setting changes that, because a project can run anything."""
     if why := objection_to_deciding():
         raise PersonRequired(
-            f"which folders are trusted is decided by a person, and this command is not a person's: {why}",
-            hint="type it in a terminal of your own",
+            f"only a person may decide which folders are trusted, and this command is not a person's: {why}",
+            hint="run it in a terminal of your own",
         )
 
 
 def _ask(project: ProjectSettings) -> bool:
-    news = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
-    print_notice(f"{plain(str(project.project.place))} {news}. It wants to decide:")
+    status = "has changed since you trusted it" if project.trust is Trust.CHANGED else "is not trusted"
+    print_notice(f"{plain(str(project.project.place))} {status}. It would set or run:")
     for line in _lines(contents(project)):
         print_notice(f"  {line}")
-    print_notice("Whoever wrote these files could run programs as you. You are asked again when one of them changes.")
+    print_notice("The authors of these files could run programs as you. You will be asked again when a file changes.")
     sys.stderr.write("Do you trust this folder? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in _YES
 
 
 def _lines(files: Mapping[str, str]) -> list[str]:
-    """What each file does; the files that do nothing by themselves first and only a few, so that they hide nothing."""
-    silent = [plain(name) for name, what in files.items() if not what]
-    more = [f"and {len(silent) - MOST_SILENT} more files"] if len(silent) > MOST_SILENT else []
+    """Returns a line for each file; only a few without effect, and those first, so that they hide nothing."""
+    inert = [plain(name) for name, what in files.items() if not what]
+    more = [f"and {len(inert) - MAX_INERT_FILES} more files"] if len(inert) > MAX_INERT_FILES else []
     effects = [f"{plain(name):<24} {plain(what)}" for name, what in files.items() if what]
-    return [*silent[:MOST_SILENT], *more, *effects]
+    return [*inert[:MAX_INERT_FILES], *more, *effects]
 
 
 def contents(project: ProjectSettings) -> dict[str, str]:
-    """Each file of a project, with what it would run or set."""
+    """Returns each file of a project with what it would run or set."""
     return {name: _effect(name, content, project) for name, content in sorted(project.project.files.items())}
 
 
@@ -149,8 +149,8 @@ def _effect(name: str, content: bytes, project: ProjectSettings) -> str:
     except ValueError:
         return "is not TOML"
     env = fields.get("env")
-    given = cast("dict[str, object]", env) if isinstance(env, dict) else {}
-    variables = [f"{name}={value}" for name, value in given.items()]
+    environment = cast("dict[str, object]", env) if isinstance(env, dict) else {}
+    variables = [f"{name}={value}" for name, value in environment.items()]
     words = [word for key in ("command", "args") for word in _words(fields.get(key))]
     return f"runs: {shlex.join([*variables, *words])}"
 
@@ -160,10 +160,10 @@ def _words(value: object) -> list[str]:
 
 
 def _project_at(folder: str, home: Path) -> ProjectSettings:
-    """The project that a folder belongs to.
+    """Returns the project of a folder.
 
     Raises:
-        NotFound: it belongs to none.
+        NotFound: the folder is in no project.
     """
     wanted = Path(folder or current_folder()).resolve()
     if not wanted.is_dir():
@@ -171,53 +171,53 @@ def _project_at(folder: str, home: Path) -> ProjectSettings:
     project = project_of(wanted, home)
     if project is None:
         raise NotFound(
-            f"neither {wanted} nor a folder above it has a {PROJECT_FOLDER}/ of yours",
-            hint="there is nothing to trust: only its `.synapse/` lets a folder decide anything",
+            f"neither {wanted} nor a folder above it has a {PROJECT_FOLDER}/ that you own",
+            hint="there is nothing to trust: a project is a folder with a `.synapse/`",
         )
     return project
 
 
-def _trust(project: ProjectSettings, book: TrustBook, *, as_json: bool) -> int:
+def _trust(project: ProjectSettings, book: TrustStore, *, as_json: bool) -> int:
     if project.project.problem:
         raise InvalidRequest(
             f"{project.project.folder} cannot be trusted: {project.project.problem}",
-            hint="put plain files of your own there",
+            hint="keep only plain files of your own there",
         )
     decision = book.decide(project.project, SystemClock().now(), trusted=True)
     if as_json:
-        give_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
+        print_json({**_fields(decision), "files": contents(project), "ignored": project.refused})
         return DONE
     for line in _lines(contents(project)):
         print_result(line)
     if project.refused:
-        print_notice(f"no project may set these, so they are ignored: {', '.join(project.refused)}")
+        print_notice(f"Ignored, because a project may not set them: {', '.join(project.refused)}")
     print_notice(
-        f"{plain(str(decision.folder))} is trusted as it is now  (synapse trust --revoke {plain(str(decision.folder))})"
+        f"Trusted {plain(str(decision.folder))} as it is now.  (synapse trust --revoke {plain(str(decision.folder))})"
     )
     return DONE
 
 
-def _revoke(book: TrustBook, folder: str, *, as_json: bool) -> int:
-    # A project that is gone can be revoked too; it is known by its path alone.
+def _revoke(book: TrustStore, folder: str, *, as_json: bool) -> int:
+    # A project that no longer exists can be revoked too, by its path.
     wanted = Path(folder or current_folder()).resolve()
     known = {decision.folder for decision in book.decisions()}
     place = wanted if wanted in known else Path(find_project(str(wanted)) or wanted)
     book.revoke(place)
     if as_json:
-        give_json({"folder": str(place), "state": "not trusted"})
+        print_json({"folder": str(place), "state": "not trusted"})
     else:
-        print_notice(f"{plain(str(place))} is not trusted any more")
+        print_notice(f"{plain(str(place))} is no longer trusted.")
     return DONE
 
 
 def _list(decisions: list[Decision], *, as_json: bool) -> int:
     if as_json:
-        give_json([_fields(decision) for decision in decisions])
+        print_json([_fields(decision) for decision in decisions])
     elif decisions:
         rows = [(short_path(str(one.folder)), _state(one), one.at) for one in decisions]
         print_result(table(("FOLDER", "STATE", "DECIDED"), rows, elastic=0))
     else:
-        print_notice("no folder was decided about yet  (synapse trust FOLDER)")
+        print_notice("There are no decisions yet.  (synapse trust FOLDER)")
     return DONE
 
 

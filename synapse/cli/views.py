@@ -1,4 +1,4 @@
-"""What a person or a script wants to know of a task, read from the task's JSON. Imports nothing of weight."""
+"""Reads what the verbs show of a task from the task's JSON. Imports nothing heavy: `synapse send` uses it."""
 
 from synapse.core.json_text import object_in, objects_in
 
@@ -11,7 +11,7 @@ _RECEIPTS = {"completed": "answered", "failed": "failed", "canceled": "canceled"
 
 
 def short_id(task: "dict[str, Any]") -> str:
-    """The form of the id that people type."""
+    """Returns the first eight characters of the id, which people type."""
     return str(task.get("id", ""))[:8]
 
 
@@ -20,12 +20,12 @@ def status_of(task: "dict[str, Any]") -> str:
 
 
 def receipt_of(task: "dict[str, Any]") -> str:
-    """The last step that the task's message has reached."""
+    """Returns the last receipt step that the task's message has reached."""
     return str(object_in(task, "metadata").get("receipt") or _RECEIPTS.get(status_of(task), "queued"))
 
 
 def receipt_lines(task: "dict[str, Any]") -> "list[str]":
-    """Each step of the message's way, with its time and evidence."""
+    """Returns a line for each receipt step, with its time and evidence."""
     return [_receipt_line(step) for step in objects_in(object_in(task, "metadata"), "receipts")]
 
 
@@ -35,35 +35,35 @@ def _receipt_line(step: "dict[str, Any]") -> str:
 
 
 def attention_of(task: "dict[str, Any]") -> str:
-    """What a person has to decide about the task, or nothing."""
+    """Returns what a person has to decide about the task, or an empty string."""
     return str(object_in(task, "metadata").get("attention") or "")
 
 
 def note_of(task: "dict[str, Any]") -> str:
-    """Why the task is in its state, as a sentence, or nothing."""
+    """Returns why the task is in its state, as a sentence, or an empty string."""
     return str(object_in(task, "metadata").get("note") or "")
 
 
 def reason_of(task: "dict[str, Any]") -> str:
-    """The same as a stable word, or nothing."""
+    """Returns the reason code of the task's state, or an empty string."""
     return str(object_in(task, "metadata").get("reason") or "")
 
 
 def sender_of(task: "dict[str, Any]") -> str:
-    """Who sent the task, in the words of the header that its message is typed with."""
+    """Returns the sender as the envelope of the typed message names it."""
     from synapse.core.text import typed_sender
 
     return typed_sender(object_in(task, "metadata"))
 
 
 def message_of(task: "dict[str, Any]") -> str:
-    """The text that opened the task."""
+    """Returns the text of the message that opened the task."""
     return _text(object_in(task, "message"))
 
 
 def reply_of(task: "dict[str, Any]") -> str:
-    """What the agent answered: the text of its artifacts, else its last message, else nothing."""
-    # An artifact that came in chunks has a part for each: together they are one text.
+    """Returns the agent's answer: the text of its artifacts, else of its last message, else an empty string."""
+    # An artifact that arrived in chunks has one part per chunk; joined, they are one text.
     texts = [text for artifact in objects_in(task, "artifacts") if (text := "".join(_texts(artifact)))]
     if texts:
         return "\n".join(texts)
@@ -72,7 +72,7 @@ def reply_of(task: "dict[str, Any]") -> str:
 
 
 def is_inferred(task: "dict[str, Any]") -> bool:
-    """True when the answer is what the agent's turn ended with, not a reply that it sent."""
+    """Returns whether the answer was taken from the end of the agent's turn instead of a reply that it sent."""
     return any(object_in(artifact, "metadata").get("inferred") is True for artifact in objects_in(task, "artifacts"))
 
 

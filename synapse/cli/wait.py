@@ -1,11 +1,9 @@
-"""Sending and waiting: `synapse send --response`, `--wait` and `--receipt`.
+"""Sends a message and waits: `synapse send --response`, `--wait` and `--receipt`.
 
-    from an agent     a task on its own host waits for the reply; the receiver is told its id (`sender_task_id`)
-    from a shell      there is no host of its own, so it follows the receiver's task
+    from an agent     a task on its own host waits for the reply; the receiver gets its id (`sender_task_id`)
+    from a shell      it has no host of its own, so it follows the receiver's task
 
-Nothing polls: the task is followed on its host's stream of events, and resumed where a broken stream left off.
-
-Following a task on its host until something holds for it: over broken streams, but not for ever.
+Nothing polls the task: it follows the host's event stream, and resumes a broken stream after the last event.
 """
 
 from __future__ import annotations
@@ -21,13 +19,13 @@ from synapse.cli.attention import (
     question_in,
     question_lines,
     question_of,
+    release_step,
     target_of,
     title_of,
-    way_out,
     why_held,
 )
 from synapse.cli.options import Options
-from synapse.cli.output import give_json, print_error, print_notice, print_result
+from synapse.cli.output import print_error, print_json, print_notice, print_result
 from synapse.cli.tables import plain, safe
 from synapse.cli.views import (
     FINISHED,
@@ -46,12 +44,12 @@ from synapse.client.hosts import (
     address_of,
     ask,
     current_folder,
+    is_suspended,
     not_responding,
     own_agent,
     post_message,
     refusal_of,
-    stands_still,
-    standstill,
+    suspended_hint,
 )
 from synapse.client.http import Answer, NoAnswer
 from synapse.config.process import SystemClock
@@ -63,46 +61,54 @@ from synapse.core.json_text import decode_object, object_in
 from synapse.registry.files import FileRegistry, is_alive
 
 ASKS = "input_required"
-LOOK_SECONDS = 1.0
+STATUS_SECONDS: Final = 1.0
 SUBMITTED_STEPS = ("submitted", "turn_started", "answered")
+_EXITS = {"failed": exit_codes.FAILED, "canceled": exit_codes.FAILED}
+MOST_BROKEN_STREAMS: Final = 5
+ERROR_EVENT: Final = "error"
+"""The last event of a stream that its server had to abort."""
+PULSE_SECONDS: Final = 2.0
+MOST_MISSED_PULSES: Final = 2
+"""A host that restarts is missing for a moment."""
+TaskFields = dict[str, Any]
 
 
 def send_and_wait(entry: AgentEntry, body: dict[str, Any], options: Options, registry: FileRegistry) -> int:
-    """Send the message, wait for what the options ask for, print it, and return the exit code."""
+    """Sends the message, waits as the options ask, prints the result, and returns the exit code."""
     clock = SystemClock()
     deadline = clock.monotonic() + (options.seconds("--timeout") or _response_timeout())
     own = own_agent(registry) if options.has("--response") and not options.has("--from") else None
     until = is_submitted if _level(options) == "submitted" else is_answered
     if options.has("--response"):
         body["metadata"]["response_expected"] = True
-    narrator = ProgressPrinter(entry, options)
-    watch = TaskWatch(own or entry, entry, registry, clock.monotonic, deadline, narrator.look)
+    progress = ProgressPrinter(entry, options)
+    watch = TaskWatch(own or entry, entry, registry, clock.monotonic, deadline, progress.look)
     task_id = _create(own, entry, body) if own else ""
     sent: TaskFields = {}
     try:
         if own:
-            # Followed before it is sent: a reply that finds nobody waiting is typed into our own prompt as well.
+            # Followed before it is sent: a reply without a waiter would be typed into our own prompt as well.
             watch.follow(task_id)
         sent = _deliver(entry, body, options, registry, own, task_id)
         task_id = task_id or str(sent.get("id", ""))
-        print_notice(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {_wanted(options)}")
-        task = watch.wait(task_id, until, narrator)
+        print_notice(f"[→ {short_name(entry)}] sent  (task {short_id(sent)}), waiting for {_awaited(options)}")
+        task = watch.wait(task_id, until, progress)
     except TargetWaits as waits:
         return report_waiting(watch.receiver, waits, options, task_id=task_id)
     except KeyboardInterrupt:
         look = task_id[:8] or short_name(entry)
-        print_notice(f"\nno longer waiting; what was sent goes on  (synapse status {look})")
+        print_notice(f"\nStopped waiting; the task continues.  (synapse status {look})")
         return exit_codes.INTERRUPTED
     except TimeoutError:
-        return print_error(_too_late(watch.receiver, task_id), as_json=options.has("--json"), task_id=task_id)
+        return print_error(_timed_out(watch.receiver, task_id), as_json=options.has("--json"), task_id=task_id)
     except AgentNotResponding as error:
         if not task_id:
             raise
-        error.hint += f"\n`synapse status {task_id[:8]}` shows what became of the task"
+        error.hint += f"\n`synapse status {task_id[:8]}` shows the task"
         return print_error(error, as_json=options.has("--json"), task_id=task_id)
     finally:
         watch.close()
-    return report(watch.receiver, task, options, asked=short_id(sent))
+    return report(watch.receiver, task, options, sent_id=short_id(sent))
 
 
 def _response_timeout() -> float:
@@ -113,16 +119,17 @@ def _response_timeout() -> float:
 
 
 def is_answered(task: TaskFields) -> bool:
-    """It has ended, or asks its sender. What its program asks a person meanwhile does not end the wait."""
+    """Returns whether the task has ended or asks its sender. A question to a person does not end the wait."""
     return status_of(task) in FINISHED or (status_of(task) == ASKS and not question_of(task))
 
 
 def is_submitted(task: TaskFields) -> bool:
+    """Returns whether there is proof that the agent took the message."""
     return is_answered(task) or receipt_of(task) in SUBMITTED_STEPS
 
 
 class TargetWaits(Exception):
-    """The target waits for a person, and the wait is to end there."""
+    """Raised to end the wait when the target waits for a person (`--exit-on-wait`)."""
 
     def __init__(self, question: dict[str, Any], why: str) -> None:
         super().__init__(why)
@@ -130,126 +137,123 @@ class TargetWaits(Exception):
 
 
 def report_waiting(entry: AgentEntry, waits: TargetWaits, options: Options, *, task_id: str) -> int:
-    """Print what is asked and return the exit code; the task goes on."""
+    """Prints the question and returns the exit code; the task continues."""
     name, question = short_name(entry), waits.question
     if options.has("--json"):
         waiting = {"agent_id": entry.agent_id, "why": str(waits), "question": question or None}
-        give_json({"task_id": task_id, "waiting": waiting})
+        print_json({"task_id": task_id, "waiting": waiting})
     else:
         print_result("\n".join(question_lines(question)) if question else str(waits))
-        print_notice(
-            f"{name} waits for a person; a person types: {next_step(question, target_of(question, name), name)}"
-        )
+        print_notice(f"{name} waits for a person, who can type: {next_step(question, target_of(question, name), name)}")
     return exit_codes.WAITING_FOR_PERSON
 
 
-def report(entry: AgentEntry, task: TaskFields, options: Options, *, asked: str) -> int:
-    """Print what came of the wait and return the exit code; `asked` is the task at the receiver."""
+def report(entry: AgentEntry, task: TaskFields, options: Options, *, sent_id: str) -> int:
+    """Prints the result of the wait and returns the exit code; `sent_id` is the task at the receiver."""
     name, status, reply = short_name(entry), status_of(task), reply_of(task)
     if options.has("--json"):
-        give_json({"task": task, "reply": reply or None, "receipt": receipt_of(task)})
+        print_json({"task": task, "reply": reply or None, "receipt": receipt_of(task)})
     elif status in _EXITS:
         why = plain(note_of(task) or reply) or f"the task is {status}"
         print_notice(f"Error: {name}: {why}\n(synapse status {short_id(task)})")
     elif _level(options) == "answered":
         print_result(safe(reply))
         if is_inferred(task):
-            print_notice(f"({name} sent no reply; this is what its turn ended with)")
+            print_notice(f"({name} sent no reply; this is the end of its turn)")
     if status == ASKS:
-        print_notice(f'{name} asks; answer with: synapse send {name} "…" --task {asked}')
+        print_notice(f'{name} asks for input; answer with: synapse send {name} "…" --task {sent_id}')
         return exit_codes.WAITING_FOR_PERSON
     if reason_of(task) == "rejected":
         return exit_codes.REFUSED
     return _EXITS.get(status, exit_codes.DONE)
 
 
-_EXITS = {"failed": exit_codes.FAILED, "canceled": exit_codes.FAILED}
-
-
 class ProgressPrinter:
-    """Tells on stderr what a waiting person should know: receipts if asked for, and that a decision is needed."""
+    """Prints progress on stderr while `send` waits: receipts if asked for, questions, and what blocks the agent."""
 
     def __init__(self, entry: AgentEntry, options: Options) -> None:
         self._name = short_name(entry)
-        self._hindrance = self._told_hindrance = ""
-        self._tells_receipts = options.has("--receipt") and not options.has("--json")
-        self._told = 0
+        self._obstacle = self._printed_obstacle = ""
+        self._prints_receipts = options.has("--receipt") and not options.has("--json")
+        self._printed = 0
         self._attention = ""
-        self._leaves = options.has("--exit-on-wait")
-        self._told_question = ""
+        self._exits_on_wait = options.has("--exit-on-wait")
+        self._printed_question = ""
 
     def __call__(self, task: TaskFields) -> None:
-        if self._tells_receipts:
+        if self._prints_receipts:
             lines = receipt_lines(task)
-            for line in lines[self._told :]:
+            for line in lines[self._printed :]:
                 print_notice(f"  {plain(line)}")
-            self._told = max(self._told, len(lines))
+            self._printed = max(self._printed, len(lines))
         question = question_of(task)
         if question:
-            self._meet({**question, "task_id": task.get("id")})
+            self._handle_question({**question, "task_id": task.get("id")})
         attention = attention_of(task)
         if attention and attention != self._attention:
             print_notice(f"{self._name} needs a person: {plain(attention)}  (synapse attach {self._name})")
         self._attention = attention
 
     def look(self, entry: AgentEntry) -> None:
-        """Ask the agent's host what keeps it: no event of the task tells that a dialog is open."""
+        """Asks the agent's host what blocks it: a dialog is no event of the task."""
         self._name = short_name(entry)
         try:
-            state = ask(entry, "GET", "/status", timeout=LOOK_SECONDS)
+            state = ask(entry, "GET", "/status", timeout=STATUS_SECONDS)
         except SynapseError:
-            # Whoever waits finds out by itself that the host is gone; one that is stopped may yet go on.
-            if stands_still(entry):
-                self._tell(f"{self._name} does not respond: {standstill(entry)}")
+            # TaskWatch notices a host that is gone; one that is suspended may continue.
+            if is_suspended(entry):
+                self._print_once(f"{self._name} does not respond: {suspended_hint(entry)}")
             return
         question = question_in(state)
         if question:
-            self._meet(question)
+            self._handle_question(question)
             return
         held = overdue_in(state)
         if held and state.get("state") != WAITING:
-            if why_held(held) in self._told_hindrance:
-                return  # it was said when it began
-            self._tell(f"{self._name} holds {messages_in(held)}: {why_held(held)}  ({way_out(held, self._name)})")
+            if why_held(held) in self._printed_obstacle:
+                return  # printed when it began
+            self._print_once(
+                f"{self._name} holds {messages_in(held)}: {why_held(held)}  ({release_step(held, self._name)})"
+            )
             return
-        before, self._hindrance = self._hindrance, self._hindrance_in(state)
-        is_lasting = state.get("state") == WAITING or self._hindrance == before
-        if self._leaves and state.get("state") == WAITING:
-            raise TargetWaits({}, self._hindrance)
-        if self._hindrance and is_lasting:
-            self._tell(f"{self._hindrance}  (synapse attach {self._name})")
+        before, self._obstacle = self._obstacle, self._obstacle_in(state)
+        is_lasting = state.get("state") == WAITING or self._obstacle == before
+        if self._exits_on_wait and state.get("state") == WAITING:
+            raise TargetWaits({}, self._obstacle)
+        if self._obstacle and is_lasting:
+            self._print_once(f"{self._obstacle}  (synapse attach {self._name})")
 
-    def _tell(self, hindrance: str) -> None:
-        """Say what keeps the agent, once."""
-        if hindrance != self._told_hindrance:
-            print_notice(hindrance)
-            self._told_hindrance = hindrance
+    def _print_once(self, obstacle: str) -> None:
+        """Prints what blocks the agent, unless it was the last thing printed."""
+        if obstacle != self._printed_obstacle:
+            print_notice(obstacle)
+            self._printed_obstacle = obstacle
 
-    def _meet(self, question: dict[str, Any]) -> None:
-        """The target asks a person: leave if that was wanted, else say so once."""
+    def _handle_question(self, question: dict[str, Any]) -> None:
+        """Raises TargetWaits if `--exit-on-wait` was given, else prints the question once."""
         asks = f"{self._name} waits for a person: {title_of(question)}"
-        if self._leaves:
+        if self._exits_on_wait:
             raise TargetWaits(question, asks)
-        if str(question.get("id")) != self._told_question:
-            self._told_question = str(question.get("id"))
+        if str(question.get("id")) != self._printed_question:
+            self._printed_question = str(question.get("id"))
             print_notice(f"{asks}  ({next_step(question, target_of(question, self._name), self._name)})")
 
-    def _hindrance_in(self, state: dict[str, Any]) -> str:
+    def _obstacle_in(self, state: dict[str, Any]) -> str:
         if state.get("state") == WAITING:
             return f"{self._name} waits for a person: {plain(str(state.get('why') or 'a dialog is open'))}"
         if state.get("state") == READY and state.get("gate"):
-            return f"nothing is typed at {self._name}: {plain(str(state['gate']))}"
+            return f"{self._name} cannot be typed into: {plain(str(state['gate']))}"
         return ""
 
 
 def _create(own: AgentEntry, entry: AgentEntry, body: dict[str, Any]) -> str:
-    """Open the task on our own host that waits for the reply, and tell the receiver of it."""
+    """Opens the task that waits for the reply on our own host, and adds its id to the message."""
     metadata = {
         "sender": body["metadata"]["sender"],
         "waits_for": entry.agent_id,
         "waits_for_inbox": entry.inbox,
     }
-    # Without the message id: it is the receiver's, who may be ourselves.
+    # Without the message id: it belongs to the receiver's task, and the receiver may be this agent.
     message = {"role": body["message"]["role"], "parts": body["message"]["parts"]}
     created = ask(own, "POST", "/tasks/create", {"message": message, "metadata": metadata})
     task_id = str(created["task"]["id"])
@@ -269,21 +273,21 @@ def _deliver(
         return post_message(entry, body, registry, warn=print_notice, priority=options.text("--priority"))
     except SynapseError:
         if own is not None:
-            _withdraw(own, waiting_task)
+            _cancel_waiting(own, waiting_task)
         raise
 
 
-def _withdraw(own: AgentEntry, task_id: str) -> None:
-    """Nobody will answer the task that was to wait."""
+def _cancel_waiting(own: AgentEntry, task_id: str) -> None:
+    """Cancels the waiting task: nothing will answer it."""
     try:
         ask(own, "POST", f"/tasks/{task_id}/cancel", {})
     except SynapseError as error:
-        print_notice(f"the waiting task {task_id[:8]} could not be withdrawn: {error}")
+        print_notice(f"Could not cancel the waiting task {task_id[:8]}: {error}")
 
 
-def _too_late(entry: AgentEntry, task_id: str) -> SynapseError:
+def _timed_out(entry: AgentEntry, task_id: str) -> SynapseError:
     name = short_name(entry)
-    look = f"`synapse status {task_id[:8]}` shows the task, `synapse status {name} --explain` what {name} is doing"
+    look = f"`synapse status {task_id[:8]}` shows the task, `synapse status {name} --explain` the agent"
     try:
         state = ask(entry, "GET", "/status", timeout=2.0)
     except SynapseError as error:
@@ -291,9 +295,9 @@ def _too_late(entry: AgentEntry, task_id: str) -> SynapseError:
     if state.get("state") == WAITING:
         question = question_in(state)
         why = title_of(question) or state.get("why") or "a dialog is open"
-        todo = next_step(question, target_of(question, name), name)
-        return WaitingForPerson(f"{name} waits for a person: {why}", hint=f"`{todo}`; {look}")
-    return WaitTimedOut(f"{name} has not answered in time; the task goes on", hint=look)
+        command = next_step(question, target_of(question, name), name)
+        return WaitingForPerson(f"{name} waits for a person: {why}", hint=f"`{command}`; {look}")
+    return WaitTimedOut(f"{name} did not answer in time; the task continues", hint=look)
 
 
 def _level(options: Options) -> str:
@@ -302,21 +306,15 @@ def _level(options: Options) -> str:
     return options.text("--wait") or "submitted"
 
 
-def _wanted(options: Options) -> str:
-    return "the answer" if _level(options) == "answered" else "proof that it was taken"
-
-
-MOST_BROKEN_STREAMS: Final = 5
-ERROR_EVENT: Final = "error"
-"""The last event of a stream that its server could not bring to its end."""
-PULSE_SECONDS: Final = 2.0
-MOST_MISSED_PULSES: Final = 2
-"""A host that is restarted is away for a moment."""
-TaskFields = dict[str, Any]
+def _awaited(options: Options) -> str:
+    return "the answer" if _level(options) == "answered" else "proof of delivery"
 
 
 class TaskWatch:
-    """Follows one task on `host`. Its answer comes from `receiver`, which may be another, and may be killed."""
+    """Follows one task on `host`, over broken streams, until its deadline.
+
+    The answer comes from `receiver`, which may be another agent than `host`, and may be killed meanwhile.
+    """
 
     def __init__(
         self,
@@ -327,7 +325,7 @@ class TaskWatch:
         deadline: float,
         pulse: Callable[[AgentEntry], None] = lambda _receiver: None,
     ) -> None:
-        """`pulse` is given the receiver when the wait begins, and whenever the task has been silent for a while."""
+        """Calls `pulse` with the receiver when the wait begins, and after each PULSE_SECONDS without an event."""
         self._host = host
         self._receiver = receiver
         self._registry = registry
@@ -340,11 +338,11 @@ class TaskWatch:
 
     @property
     def receiver(self) -> AgentEntry:
-        """As it was seen last: one that was started again may have another port."""
+        """The receiver as last seen: after a restart it may have another port."""
         return self._receiver
 
     def follow(self, task_id: str) -> None:
-        """Open the stream, after the last event that was seen.
+        """Opens the stream after the last event that was received.
 
         Raises:
             AgentNotResponding: the host is gone.
@@ -360,11 +358,11 @@ class TaskWatch:
                 monotonic=self._monotonic,
             )
         except NoAnswer as silence:
-            now = self._as_registered(self._host)
-            if now.socket == self._host.socket:
+            current = self._current(self._host)
+            if current.socket == self._host.socket:
                 raise not_responding(self._host, silence) from silence
-            # It was started again at another port, and has taken its tasks over.
-            self._host, self._receiver = now, self._as_registered(self._receiver)
+            # It was restarted on another port and has taken over its tasks.
+            self._host, self._receiver = current, self._current(self._receiver)
             self.follow(task_id)
             return
         if isinstance(opened, Answer):
@@ -372,7 +370,7 @@ class TaskWatch:
         self._stream = opened
 
     def wait(self, task_id: str, until: Callable[[TaskFields], bool], seen: Callable[[TaskFields], None]) -> TaskFields:
-        """Return the task once `until` holds for it; `seen` is told of each of its states.
+        """Returns the task once `until` is true of it; calls `seen` with each of its states.
 
         Raises:
             AgentNotResponding: the host, or the receiver, is gone.
@@ -383,11 +381,11 @@ class TaskWatch:
         while broken < MOST_BROKEN_STREAMS:
             event = self._next(task_id)
             if event is None or event.name == ERROR_EVENT:
-                # Whatever cut the stream off: opening it again goes on behind it, or tells what is wrong.
+                # Opening the stream again continues after the last event, or raises what is wrong.
                 broken += 1
                 self.follow(task_id)
                 continue
-            # A stream that begins with the same event again and again has not gone on.
+            # A stream that only repeats the last event has made no progress.
             broken = broken if event.id == self._last_seen else 0
             self._last_seen = event.id or self._last_seen
             task = object_in(decode_object(event.data.encode()), "task")
@@ -405,7 +403,7 @@ class TaskWatch:
             self._stream = None
 
     def _next(self, task_id: str) -> ServerEvent | None:
-        """The next event, or None when the stream is broken."""
+        """Returns the next event, or None when the stream is broken."""
         while True:
             if self._stream is None:
                 self.follow(task_id)
@@ -417,17 +415,17 @@ class TaskWatch:
             except TimeoutError:
                 if self._monotonic() >= self._deadline:
                     raise
-                self._look_after_receiver()
+                self._check_receiver()
                 self._pulse(self._receiver)
 
-    def _look_after_receiver(self) -> None:
-        """A receiver that was killed answers nobody, and our own host would not know."""
-        self._receiver = self._as_registered(self._receiver)
+    def _check_receiver(self) -> None:
+        """Raises AgentNotResponding if the receiver was killed: our own host would not notice."""
+        self._receiver = self._current(self._receiver)
         self._missed = 0 if is_alive(self._receiver) else self._missed + 1
         if self._missed >= MOST_MISSED_PULSES:
             raise not_responding(self._receiver)
 
-    def _as_registered(self, agent: AgentEntry) -> AgentEntry:
-        """The agent as it is here now, also at another port, else as it was."""
+    def _current(self, agent: AgentEntry) -> AgentEntry:
+        """Returns the agent's present registry entry, perhaps with another port, or `agent` if there is none."""
         known = [entry for entry in self._registry.written() if entry.is_agent_of(agent.inbox, agent.agent_id)]
         return max(known, key=is_alive, default=agent)

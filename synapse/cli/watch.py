@@ -1,7 +1,4 @@
-"""`synapse watch`: what happens to tasks, while it happens; of all agents, of one, or of one task until its end.
-
-One event of a task as a line for people.
-"""
+"""`synapse watch`: follows the events of all tasks, of one agent's tasks, or of one task until it ends."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Final, assert_never
 from urllib.parse import quote
 
 from synapse.cli import exit_codes
-from synapse.cli.output import give_json, print_notice, print_result
+from synapse.cli.output import print_json, print_notice, print_result
 from synapse.cli.parser import VerbParser
 from synapse.cli.tables import cut, line_width, plain
 from synapse.client.fan_out import ask_all
@@ -45,32 +42,36 @@ from synapse.tasks.outcomes import AGENT_EXITED, EXPIRED, INTERRUPTED, PARTIAL
 
 EXAMPLES = """
 synapse watch                      all agents, until Ctrl-C
-synapse watch --agent codex        what one of them does
-synapse watch --task 54241e7e      one task from its beginning, until it has ended
-synapse watch --json | jq .event   one object for each event
+synapse watch --agent codex        one agent
+synapse watch --task 54241e7e      one task from its beginning until it ends
+synapse watch --json | jq .event   one object per event
 """
 _EXITS: Final = {TaskState.COMPLETED: exit_codes.DONE, TaskState.REJECTED: exit_codes.REFUSED}
+_AGENT_COLUMNS = 13
+_WORD_COLUMNS = 14
+_OWN_REASONS = frozenset({AGENT_EXITED, EXPIRED, INTERRUPTED, WaitCycle.code})
+"""Reasons whose note is our own sentence; with others it may be text of the agent or its script."""
 
 
 def run_watch(arguments: list[str]) -> int:
-    """Follow, and return the exit code."""
+    """Follows events and returns the exit code."""
     parser = VerbParser("watch", examples=EXAMPLES)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--task", metavar="TASK", default="", help="this task, until it has ended")
-    what.add_argument("--agent", metavar="AGENT", default="", help="the tasks of this agent")
+    what.add_argument("--task", metavar="TASK", default="", help="only this task, until it ends")
+    what.add_argument("--agent", metavar="AGENT", default="", help="only the tasks of this agent")
     options = parser.parse_args(arguments)
     inbox = _inbox_of(options.agent) if options.agent else ""
     return process.run(_watch(options.task, inbox, as_json=options.json))
 
 
 def _inbox_of(agent: str) -> str:
-    """Raises AgentNotFound, AmbiguousTarget or AgentNotResponding."""
+    """Returns the agent's inbox. Raises AgentNotFound, AmbiguousTarget or AgentNotResponding."""
     try:
         return find_agent(agent, open_registry()).inbox
     except AgentNotFound:
-        # One that a gateway runs itself has no entry of its own; its inbox has its name.
-        asked = ask_all(open_gateways().entries(), "GET", f"/agents/{quote(agent, safe='')}")
-        if any(one.body.get("id") == agent for one in asked):
+        # An in-process agent of a gateway may have no registry entry; its inbox is its name.
+        replies = ask_all(open_gateways().entries(), "GET", f"/agents/{quote(agent, safe='')}")
+        if any(reply.body.get("id") == agent for reply in replies):
             return agent
         raise
 
@@ -84,7 +85,7 @@ async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
         task_id = await journal.resolve_id(prefix) if prefix else None
         async with tail.running(), aclosing(updates_of(feed, task_id, inbox, 0 if task_id else None)) as updates:
             if not task_id:
-                print_notice("watching; Ctrl-C ends it")
+                print_notice("Watching; Ctrl-C stops.")
             async for update in updates:
                 _show(update, as_json=as_json)
         return _EXITS.get((await store.load(task_id)).state, exit_codes.FAILED) if task_id else exit_codes.DONE
@@ -95,7 +96,7 @@ async def _watch(prefix: str, inbox: str, *, as_json: bool) -> int:
 async def updates_of(
     feed: Feed, task_id: TaskId | None, inbox: str, after: int | None = None
 ) -> AsyncGenerator[Update, None]:
-    """Yields what happens to one task, or to the tasks of an inbox (empty: of all), from now on or after a seq."""
+    """Yields updates of one task, or of the tasks of an inbox (empty: of all), from now on or after a seq."""
     while True:
         updates = feed.follow(task_id, after) if task_id else feed.follow_all(after, inbox=inbox)
         try:
@@ -104,28 +105,24 @@ async def updates_of(
                     yield update
                 return
         except FeedLagged as lagged:
-            # The reader of our output was slow; the log has what it missed.
+            # The reader of our output was slow; resume from the log.
             after = lagged.last_seq
 
 
 def _show(update: Update, *, as_json: bool) -> None:
     if as_json:
-        told = decode_object(encode_update(update).data)
-        give_json({"seq": update.seq, "agent": left_name(update.task), **told})
+        event = decode_object(encode_update(update).data)
+        print_json({"seq": update.seq, "agent": left_name(update.task), **event})
     elif line := line_of(update):
         print_result(cut(line, line_width()))
 
 
-_AGENT_COLUMNS = 13
-_WORD_COLUMNS = 14
-
-
 def line_of(update: Update) -> str:
-    """When, whose, which task, what; empty for what concerns no person."""
-    told = _told(update.event, update.task)
-    if told is None:
+    """Returns time, agent, task and event as a line; empty for events that people need not see."""
+    described = _describe(update.event, update.task)
+    if described is None:
         return ""
-    word, detail = told
+    word, detail = described
     at = update.event.at if update.event is not None else update.task.updated_at
     task = update.task
     agent = left_name(task).removeprefix("synapse-")
@@ -134,9 +131,9 @@ def line_of(update: Update) -> str:
 
 
 def logged(event: TaskEvent) -> tuple[str, str] | None:  # noqa: PLR0911 - one case per event
-    """Return a word and a detail for a log, which never has the text of a message; None for what a log leaves out.
+    """Returns a word and a detail for a log, without the text of messages; None for what a log leaves out.
 
-    A receipt's last step is left out, because the change of state that comes with it says why.
+    It leaves out the last step of a receipt, because the state change that comes with it has the reason.
     """
     match event:
         case TaskOpened():
@@ -168,16 +165,12 @@ def _logged_state(event: StateChanged) -> tuple[str, str] | None:
     return STATE_NAMES[event.state], ": ".join(filter(None, (event.reason, event.note if is_own_note else "")))
 
 
-_OWN_REASONS = frozenset({AGENT_EXITED, EXPIRED, INTERRUPTED, WaitCycle.code})
-"""Reasons whose note is a sentence of ours; with others, it may be what the agent or its script said."""
-
-
 def _size(message: Message) -> str:
     files = sum(not isinstance(part, TextPart) for part in message.parts)
     return f"{len(message.text)} characters" + (f" and {files} files or data" if files else "")
 
 
-def _told(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  # noqa: PLR0911 - one case per event
+def _describe(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  # noqa: PLR0911 - one case per event
     match event:
         case None:
             return STATE_NAMES[task.state], task.note or task.message.text
@@ -193,14 +186,14 @@ def _told(event: TaskEvent | None, task: Task) -> tuple[str, str] | None:  # noq
         case ReceiptChanged():
             return event.step.value, f"{event.source}: {event.evidence}" if event.evidence else event.source
         case _:
-            return _told_rest(event, task)
+            return _describe_rest(event, task)
 
 
-def _told_rest(event: MetadataChanged | AttentionChanged | TaskHidden, task: Task) -> tuple[str, str] | None:
+def _describe_rest(event: MetadataChanged | AttentionChanged | TaskHidden, task: Task) -> tuple[str, str] | None:
     match event:
         case MetadataChanged():
-            asked = open_question(task)
-            return ("asks", asked.title) if asked is not None and "question" in event.metadata else None
+            question = open_question(task)
+            return ("asks", question.title) if question is not None and "question" in event.metadata else None
         case AttentionChanged():
             return ("needs a person", event.attention) if event.attention else None
         case TaskHidden():

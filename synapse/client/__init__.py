@@ -1,1 +1,1 @@
-"""How a short-lived command asks a running host. Standard library only."""
+"""A blocking client for running hosts, for short-lived commands. Standard library only."""

@@ -1,4 +1,4 @@
-"""Following a stream of server-sent events from a host: bytes to events, and the waiting for them."""
+"""Follows a stream of server-sent events from a host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event of the stream; `id` is what a reader resumes from."""
+    """One event of the stream; a reader resumes after its `id`."""
 
     id: str
     name: str
@@ -34,7 +34,7 @@ class ServerEvent:
 
 
 class EventDecoder:
-    """Turns the bytes of an event stream into events, however they were cut."""
+    """Decodes the bytes of an event stream, however they are split."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -43,7 +43,7 @@ class EventDecoder:
         self._data: list[str] = []
 
     def receive(self, data: bytes) -> list[ServerEvent]:
-        """Return the events that are complete so far."""
+        """Returns the events that are complete so far."""
         self._rest += data
         if b"\n" not in data:
             return []  # a long line is put together once, not with every part of it
@@ -64,7 +64,7 @@ class EventDecoder:
             case "data":
                 self._data.append(value)
             case _:
-                pass  # a comment, sent to keep the connection open, or a field that we have no use for
+                pass  # a comment that keeps the connection open, or a field that we do not use
         return None
 
     def _dispatch(self) -> ServerEvent | None:
@@ -84,9 +84,9 @@ class EventStream:
         self._events: list[ServerEvent] = []
 
     def open(self, address: HostAddress, path: str, *, after: str, deadline: float) -> Answer | None:
-        """Ask for the stream, resumed after the event `after`; return the answer if it is no stream."""
+        """Requests the stream, resumed after the event `after`; returns the answer if it is not a stream."""
         headers = ("Accept: text/event-stream", *((f"Last-Event-ID: {after}",) if after else ()))
-        self._bound(deadline)
+        self._set_timeout(deadline)
         try:
             self._connection.sendall(compose(address, "GET", path, headers=headers))
             head, rest = read_head(self._connection)
@@ -97,29 +97,29 @@ class EventStream:
         if header(head, b"transfer-encoding").lower() == b"chunked":
             self._chunks = ChunkDecoder()
         if header(head, b"content-type").startswith(b"text/event-stream"):
-            self._take(rest)
+            self._decode(rest)
             return None
         return Answer(status_of(head), self._whole_object(rest, deadline))
 
     def next(self, deadline: float) -> ServerEvent | None:
-        """Return the next event, or None at the end of the stream.
+        """Returns the next event, or None at the end of the stream.
 
         Raises:
-            TimeoutError: none came before `deadline`, by the clock that was given.
+            TimeoutError: none arrived before `deadline`, by the clock given to the constructor.
             NoAnswer: the connection broke.
         """
         while not self._events:
             data = self._read(deadline)
             if not data:
                 return None
-            self._take(data)
+            self._decode(data)
         return self._events.pop(0)
 
     def close(self) -> None:
         self._connection.close()
 
     def _read(self, deadline: float) -> bytes:
-        self._bound(deadline)
+        self._set_timeout(deadline)
         try:
             return self._connection.recv(READ_SIZE)
         except TimeoutError:
@@ -127,7 +127,7 @@ class EventStream:
         except OSError as error:
             raise NoAnswer(str(error), sent=True) from error
 
-    def _take(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> None:
         self._events += self._decoder.receive(self._unchunked(data))
 
     def _unchunked(self, data: bytes) -> bytes:
@@ -138,7 +138,7 @@ class EventStream:
         except ValueError as error:
             raise NoAnswer(str(error), sent=True) from error
 
-    def _bound(self, deadline: float) -> None:
+    def _set_timeout(self, deadline: float) -> None:
         left = deadline - self._monotonic()
         if left <= 0:
             raise TimeoutError
@@ -153,7 +153,7 @@ class EventStream:
 def open_stream(
     address: HostAddress, path: str, *, after: str, deadline: float, monotonic: Callable[[], float]
 ) -> EventStream | Answer:
-    """Follow `path` at `address`; an answer instead of a stream is the host's refusal.
+    """Opens the event stream `path` at `address`; returns the host's answer if it refuses.
 
     Raises:
         NoAnswer: the host cannot be reached.

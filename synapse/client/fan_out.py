@@ -1,24 +1,26 @@
-"""Asking several hosts the same thing at once, so that one that hangs delays nobody else."""
+"""Sends one request to several hosts at once, so that one that hangs does not delay the others.
+
+`synapse list` must stay quick, so this module loads neither typing nor dataclasses.
+"""
 
 import threading
 
-from synapse.client.hosts import converse, not_responding, refusal_of
+from synapse.client.hosts import exchange, not_responding, refusal_of
 from synapse.client.http import NoAnswer
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError
 from synapse.core.json_text import object_in
 
-# `synapse list` shall be quick, so neither typing nor dataclasses is loaded here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-PATIENCE_SECONDS = 2.0
+ANSWER_SECONDS = 2.0
 
 
 class HostReply:
-    """One host and what it answered: a body, or an error. `in_doubt`: it may have read what was asked."""
+    """The answer of one host: a body or an error. `in_doubt`: it may have read the request despite the error."""
 
     __slots__ = ("body", "entry", "error", "in_doubt")
 
@@ -29,8 +31,9 @@ class HostReply:
         self.in_doubt = False
 
     def ask(self, method: str, path: str, body: "dict[str, Any] | None", timeout: float) -> None:
+        """Sends the request and sets `body` or `error`."""
         try:
-            answer = converse(self.entry, method, path, body, timeout=timeout)
+            answer = exchange(self.entry, method, path, body, timeout=timeout)
         except NoAnswer as silence:
             self.error = not_responding(self.entry, silence)
             self.in_doubt = silence.sent
@@ -47,18 +50,18 @@ def ask_all(
     path: str,
     body: "dict[str, Any] | None" = None,
     *,
-    timeout: float = PATIENCE_SECONDS,
+    timeout: float = ANSWER_SECONDS,
 ) -> "list[HostReply]":
-    """Ask every host and return their answers in the order of `entries`."""
-    asked = [HostReply(entry) for entry in entries]
-    threads = [threading.Thread(target=one.ask, args=(method, path, body, timeout), daemon=True) for one in asked]
+    """Asks every host and returns their answers in the order of `entries`."""
+    replies = [HostReply(entry) for entry in entries]
+    threads = [threading.Thread(target=reply.ask, args=(method, path, body, timeout), daemon=True) for reply in replies]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return asked
+    return replies
 
 
 def current_task(status: "dict[str, Any]") -> "dict[str, Any]":
-    """The task that a host's status says it works on, or an empty one."""
+    """Returns the task that the host is working on, from its status, or an empty object."""
     return object_in(status, "current_task")

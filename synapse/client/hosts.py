@@ -1,4 +1,4 @@
-"""Finding the host of an agent, and asking it. `synapse send` imports this file, so it imports nothing of weight."""
+"""Finds the host of an agent and sends it requests. `synapse send` imports this module, so it imports nothing heavy."""
 
 import os
 
@@ -20,15 +20,15 @@ AGENT_VARIABLE = "SYNAPSE_AGENT_ID"
 SOCKET_VARIABLE = "SYNAPSE_SOCKET"
 GATEWAY = "gateway"
 ACCEPT_SECONDS = 8.0
-"""How long a host may take to answer: a person waits for it. It takes some milliseconds."""
-NO_AGENT = (
-    "a gateway is no agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` says "
-    "what it did, `synapse stop gateway` ends it"
+"""How long a host may take to answer; usually it takes a few milliseconds."""
+GATEWAY_HINT = (
+    "a gateway is not an agent: `synapse start gateway` starts one, `synapse list` shows it, `synapse logs gateway` "
+    "shows its log, `synapse stop gateway` stops it"
 )
 
 
 def current_folder() -> str:
-    """The working folder; the root when it was deleted under us."""
+    """Returns the working folder, or the root folder if it was deleted."""
     try:
         return os.getcwd()
     except OSError:
@@ -36,18 +36,18 @@ def current_folder() -> str:
 
 
 def open_registry() -> FileRegistry:
-    """The registry of this user."""
+    """Opens the registry of this user's agents."""
     return FileRegistry(os.path.join(state_folder(os.environ, current_folder()), "registry"))
 
 
 def open_gateways() -> FileRegistry:
-    """The gateways of this user, which are no agents and have a folder of their own."""
+    """Opens the registry of this user's gateways, which are not agents and have a folder of their own."""
     return FileRegistry(os.path.join(state_folder(os.environ, current_folder()), "gateways"))
 
 
 def state_folder(environ: "Mapping[str, str]", folder: str) -> str:
-    """The setting `home` of a process that works in `folder`, without the price of reading settings in most cases."""
-    if not environ.get("SYNAPSE_HOME") and _speaks_of_home(os.path.join(user_folder(environ), USER_FILE)):
+    """Returns the setting `home` of a process that works in `folder`; in most cases without loading the settings."""
+    if not environ.get("SYNAPSE_HOME") and _mentions_home(os.path.join(user_folder(environ), USER_FILE)):
         from synapse.config.settings import load_home
 
         return str(load_home(environ, folder))
@@ -57,28 +57,28 @@ def state_folder(environ: "Mapping[str, str]", folder: str) -> str:
 
 
 def find_agent(target: str, registry: FileRegistry) -> AgentEntry:
-    """Return the living agent that `target` names; a dead one that was meant is forgotten.
+    """Returns the running agent that `target` names; removes the entry of a dead one.
 
     Raises:
-        AgentNotFound, AmbiguousTarget: none or several fit.
-        AgentNotResponding: it was here, but its host is gone.
+        AgentNotFound, AmbiguousTarget: no agent matches, or several do.
+        AgentNotResponding: its entry exists, but its host is gone.
     """
     written = registry.written()
-    living = [entry for entry in written if is_alive(entry)]
-    gone = [] if matching(target, living) else [entry for entry in matching(target, written) if entry not in living]
+    running = [entry for entry in written if is_alive(entry)]
+    gone = [] if matching(target, running) else [entry for entry in matching(target, written) if entry not in running]
     for entry in gone:
         registry.remove_dead(entry)
     if gone:
         raise not_responding(gone[0])
-    if not matching(target, living) and (hint := _elsewhere(target, registry)):
+    if not matching(target, running) and (hint := _hint_for(target, registry)):
         from synapse.core.errors import AgentNotFound
 
         raise AgentNotFound(target, hint=hint)
-    return resolve(target, living)
+    return resolve(target, running)
 
 
 def own_agent(registry: FileRegistry) -> "AgentEntry | None":
-    """The agent that this process runs in, or None in a person's shell."""
+    """Returns the agent that this process runs in, or None in a person's shell."""
     agent_id = os.environ.get(AGENT_VARIABLE, "")
     if not agent_id:
         return None
@@ -88,7 +88,7 @@ def own_agent(registry: FileRegistry) -> "AgentEntry | None":
 
 
 def require_own_agent(registry: FileRegistry) -> AgentEntry:
-    """The agent that this process runs in.
+    """Returns the agent that this process runs in.
 
     Raises:
         InvalidRequest: it is a person's shell.
@@ -99,13 +99,13 @@ def require_own_agent(registry: FileRegistry) -> AgentEntry:
 
         raise InvalidRequest(
             f"this shell does not run inside an agent ({AGENT_VARIABLE} is not set), so there is nothing to reply to",
-            hint='a person sends with `synapse send TARGET "…"`',
+            hint='to send a message: `synapse send TARGET "…"`',
         )
     return entry
 
 
 def sender_fields(registry: FileRegistry, claimed: str = "") -> "dict[str, str]":
-    """The contract's `sender`: who is claimed, else the agent that this process runs in, else a person."""
+    """Returns the contract's `sender`: the claimed one, else the agent that this process runs in, else a person."""
     entry = _claimed_agent(claimed, registry) if claimed else own_agent(registry)
     if entry is None:
         return {"sender_id": PERSON, "sender_type": PERSON, "sender_endpoint": ""}
@@ -113,21 +113,21 @@ def sender_fields(registry: FileRegistry, claimed: str = "") -> "dict[str, str]"
 
 
 def address_of(entry: AgentEntry) -> HostAddress:
-    """Where the host of `entry` listens."""
+    """Returns where the host of `entry` listens."""
     return HostAddress(entry.socket, port=entry.port)
 
 
-def converse(
+def exchange(
     entry: AgentEntry, method: str, path: str, body: "dict[str, Any] | None" = None, *, timeout: float
 ) -> Answer:
-    """Ask an agent's host and return its answer, whatever its status. One whose process stands still is not asked.
+    """Sends a request to an agent's host and returns its answer, whatever its status. Skips a suspended host.
 
     Raises:
-        NoAnswer: it cannot be reached, or does not answer.
+        NoAnswer: the host is suspended, cannot be reached, or does not answer.
     """
-    if stands_still(entry):
-        raise NoAnswer("its process is stopped", sent=False)
-    return request(address_of(entry), method, path, body, timeout=timeout, is_stopped=lambda: stands_still(entry))
+    if is_suspended(entry):
+        raise NoAnswer("its process is suspended", sent=False)
+    return request(address_of(entry), method, path, body, timeout=timeout, is_stopped=lambda: is_suspended(entry))
 
 
 def ask(
@@ -138,19 +138,19 @@ def ask(
     *,
     timeout: float = ACCEPT_SECONDS,
 ) -> "dict[str, Any]":
-    """Ask an agent's host and return the body of its answer.
+    """Sends a request to an agent's host and returns the body of its answer.
 
     Raises:
-        AgentNotResponding: it does not answer.
-        SynapseError: it refuses; the error has the host's own code.
+        AgentNotResponding: the host does not answer.
+        SynapseError: the host refuses; the error has the host's code.
     """
     try:
-        answer = converse(entry, method, path, body, timeout=timeout)
+        answer = exchange(entry, method, path, body, timeout=timeout)
     except NoAnswer as silence:
         error = not_responding(entry, silence)
         if silence.sent and body is not None:
             error.hint = (
-                f"what was asked may still be done, `synapse status {short_name(entry)}` shows it; {error.hint}"
+                f"the request may still take effect, `synapse status {short_name(entry)}` shows it; {error.hint}"
             )
         raise error from silence
     if answer.status >= 400:
@@ -167,9 +167,10 @@ def post_message(
     priority: str = "",
     timeout: float = ACCEPT_SECONDS,
 ) -> "dict[str, Any]":
-    """Hand a message to an agent's host and return the task. A reply that nobody waits for goes as a new message.
+    """Sends a message to an agent's host and returns the task. Sends a reply without a waiting task as a new message.
 
-    Raises a SynapseError.
+    Raises:
+        SynapseError: the host refuses or does not answer.
     """
     path = f"/tasks/send-priority?priority={priority}" if priority else "/tasks/send"
     answer = _post(entry, path, body, timeout, registry)
@@ -184,7 +185,7 @@ def post_message(
 
 
 def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "AgentNotResponding":
-    """The error for a host that does not answer, or of which nobody can tell from here whether it would."""
+    """Returns the error for a host that does not answer, or that this process is not allowed to reach."""
     from synapse.core.errors import AgentNotResponding, ConnectionForbidden
 
     if silence is not None and silence.forbidden:
@@ -192,84 +193,79 @@ def not_responding(entry: AgentEntry, silence: "NoAnswer | None" = None) -> "Age
     if silence is not None and not silence.sent and is_foreign(entry):
         return ConnectionForbidden(entry.agent_id, f"it sees neither the host's process nor its socket ({silence})")
     error = AgentNotResponding(entry.agent_id, entry.port, entry.agent_type)
-    if stands_still(entry):
-        error.hint = standstill(entry)
+    if is_suspended(entry):
+        error.hint = suspended_hint(entry)
     elif entry.gateway:
-        error.hint = "it lives in a gateway: `synapse start gateway` starts one, with the agents that it runs"
+        error.hint = "it runs inside a gateway: `synapse start gateway` starts one, with its agents"
     elif entry.name:
         error.hint = f"restart the agent with `synapse {entry.agent_type} --name {entry.name}`"
     return error
 
 
-def stands_still(entry: AgentEntry) -> bool:
-    """Whether the host's process is stopped, and so hears nobody until somebody lets it go on."""
+def is_suspended(entry: AgentEntry) -> bool:
+    """Returns whether the host's process is suspended (Ctrl-Z, SIGSTOP) and cannot answer."""
     return is_stopped(entry.pid, entry.pid_started)
 
 
-def standstill(entry: AgentEntry) -> str:
-    """What has happened to a host whose process is stopped, and what to do."""
+def suspended_hint(entry: AgentEntry) -> str:
+    """Returns the hint for a host whose process is suspended."""
     return (
-        f"its process (pid {entry.pid}) is stopped, as by Ctrl-Z; let it go on with `fg` in its terminal, or with "
+        f"its process (pid {entry.pid}) is suspended, as by Ctrl-Z; continue it with `fg` in its terminal, or with "
         f"`kill -CONT {entry.pid}`"
     )
 
 
 def refusal_of(answer: Answer) -> "SynapseError":
-    """The error that a host answered with."""
-    return refusal(object_in(answer.body, "error"), f"the host answered with status {answer.status}")
-
-
-def refusal(told: "dict[str, Any]", otherwise: str) -> "SynapseError":
-    """Return the error that a host described: of its class, or with its code when this version does not know it."""
+    """Returns the error that a host answered with."""
     from synapse.core.errors import from_wire
 
-    return from_wire(told, otherwise)
+    return from_wire(object_in(answer.body, "error"), f"the host answered with status {answer.status}")
 
 
-def _elsewhere(target: str, registry: FileRegistry) -> str:
-    """What to do about a target that is known and no living agent of this machine, or an empty string."""
+def _hint_for(target: str, registry: FileRegistry) -> str:
+    """Returns a hint for a target that is known but not a running agent of this machine, or an empty string."""
     if target == GATEWAY:
-        return NO_AGENT
+        return GATEWAY_HINT
     alias, home = target.removeprefix("@"), os.path.dirname(registry.folder)
     if "/" in alias:
         return ""
     if os.path.exists(os.path.join(home, "external", f"{alias}.json")):
-        return f'it is an agent from elsewhere: `synapse external send {alias} "…"`, or through a gateway that runs'
-    # A given name, a full id, or a profile and port has left a log.
+        return f'it is an external agent: use `synapse external send {alias} "…"`, or a running gateway'
+    # An agent that has stopped leaves a log by its given name or id.
     if any(os.path.exists(os.path.join(home, "logs", f"{begin}{alias}.log")) for begin in ("", "synapse-")):
-        return f"it has ended  (synapse logs {alias}; with `synapse send --queue` a message waits for its next start)"
+        return f"it has stopped  (synapse logs {alias}; `synapse send --queue` queues a message for its next start)"
     return ""
 
 
 def _post(entry: AgentEntry, path: str, body: "dict[str, Any]", timeout: float, registry: FileRegistry) -> Answer:
-    """Ask once more when the connection broke while the host lives: the message id makes that the same request."""
+    """Sends a message; repeats it once if the connection broke but the host lives: the message id makes that safe."""
     try:
-        return converse(entry, "POST", path, body, timeout=timeout)
+        return exchange(entry, "POST", path, body, timeout=timeout)
     except NoAnswer as silence:
-        alive = is_alive(entry)
-        if not alive:
+        is_running = is_alive(entry)
+        if not is_running:
             registry.remove_dead(entry)
-        # A reply is not repeated: its task is finished by the first one, so the second would go as a new message.
-        if not alive or not silence.sent or silence.timed_out or "in_reply_to" in body["metadata"]:
-            raise _undecided(entry, body, silence) from silence
+        # A reply is not repeated: the first one finishes its task, so the second would arrive as a new message.
+        if not is_running or not silence.sent or silence.timed_out or "in_reply_to" in body["metadata"]:
+            raise _unconfirmed(entry, body, silence) from silence
     try:
-        return converse(entry, "POST", path, body, timeout=timeout)
+        return exchange(entry, "POST", path, body, timeout=timeout)
     except NoAnswer as silence:
-        raise _undecided(entry, body, silence) from silence
+        raise _unconfirmed(entry, body, silence) from silence
 
 
-def _undecided(entry: AgentEntry, body: "dict[str, Any]", silence: NoAnswer) -> "AgentNotResponding":
-    """The error for a message that a host may have read: it may still arrive, so a second one must be the same one."""
+def _unconfirmed(entry: AgentEntry, body: "dict[str, Any]", silence: NoAnswer) -> "AgentNotResponding":
+    """Returns the error for a message that the host may have read; its hint says how to repeat it safely."""
     error = not_responding(entry, silence)
     if not silence.sent:
         error.hint = f"the message was not sent; {error.hint}"
         return error
     name, remedy = short_name(entry), error.hint
-    if not stands_still(entry):
+    if not is_suspended(entry):
         remedy = f"if the agent is stuck (pid {entry.pid}): `synapse stop {name} --force`, then {remedy}"
-    again = f"To send it again, but not twice, add `--message-id {body['message']['message_id']}`"
+    again = f"To send it again without a duplicate, add `--message-id {body['message']['message_id']}`"
     if "in_reply_to" in body["metadata"]:
-        again = "Look before you reply again: a second reply comes as a new message"
+        again = "Check before you reply again: a second reply arrives as a new message"
     error.hint = (
         f"the message was not confirmed and may still be delivered; `synapse status {name}` and `synapse queue {name}` "
         f"show it. {again}; {remedy}"
@@ -285,11 +281,11 @@ def _claimed_agent(claimed: str, registry: FileRegistry) -> "AgentEntry | None":
 
 
 def _type_in(agent_id: str) -> str:
-    """`claude` for `synapse-claude-8100`."""
+    """Returns the type in an agent id: `claude` for `synapse-claude-8100`."""
     return agent_id.removeprefix("synapse-").rpartition("-")[0] or agent_id
 
 
-def _speaks_of_home(path: str) -> bool:
+def _mentions_home(path: str) -> bool:
     try:
         with open(path, "rb") as file:
             return b"home" in file.read()

@@ -1,9 +1,7 @@
-"""A small HTTP client for a host's Unix socket or TCP port: one request, one connection, no event loop.
+"""A small blocking HTTP client for a host's Unix socket or TCP port: one request per connection.
 
-`synapse send` imports this file, so it stands on `_socket` alone. Hosts use it in a thread. Reading a stream of events
-is in `transports.events`, which is loaded only by those who wait.
-
-The chunked transfer encoding of HTTP.
+`synapse send` imports this module, so it uses only `_socket`. Hosts use it in a thread. `client.events` reads event
+streams and is loaded only by commands that wait.
 """
 
 from synapse.core.json_text import decode_object, encode
@@ -16,21 +14,22 @@ if TYPE_CHECKING:
 try:
     import _socket as socket
 except ImportError:
-    import socket  # type: ignore[no-redef]  # the same under its public name
+    import socket  # type: ignore[no-redef]  # its public name
 
 
 READ_SIZE = 65_536
-LARGEST_ANSWER = 256 * 1024 * 1024
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
 CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 15.0
-LOOK_SECONDS = 2.0
-"""After so long a silence it is worth a look whether an answer can still come."""
+CHECK_SECONDS = 2.0
+"""After this much silence the client checks whether the host is suspended."""
 
 
 class NoAnswer(Exception):
-    """The host could not be reached, went away, or was too slow. `sent`: it may have read the request.
+    """The host could not be reached, closed the connection, or was too slow.
 
-    `forbidden`: this process may not connect, as in a sandbox, so it says nothing about the host.
+    `sent`: it may have read the request. `forbidden`: this process may not connect, as in a sandbox, so the error says
+    nothing about the host.
     """
 
     def __init__(self, why: str, *, sent: bool, timed_out: bool = False, forbidden: bool = False) -> None:
@@ -41,7 +40,7 @@ class NoAnswer(Exception):
 
 
 class HostAddress:
-    """Where a host listens: its Unix socket is tried first, then its TCP port."""
+    """Where a host listens. The client tries the Unix socket first, then the TCP port."""
 
     __slots__ = ("host", "port", "socket")
 
@@ -52,7 +51,7 @@ class HostAddress:
 
 
 class Answer:
-    """What came back: the HTTP status, and the body as JSON (an empty object when it is none)."""
+    """A response: the HTTP status and the JSON body (an empty object if the body is not JSON)."""
 
     __slots__ = ("body", "status")
 
@@ -70,17 +69,17 @@ def request(
     timeout: float = ANSWER_SECONDS,
     is_stopped: "Callable[[], bool]" = lambda: False,
 ) -> Answer:
-    """Ask the host at `address` and return its answer, whatever its status.
+    """Sends a request to the host at `address` and returns its answer, whatever its status.
 
-    `is_stopped` is asked when the host has been silent for a while: a process that stands still is not waited for.
+    Calls `is_stopped` after CHECK_SECONDS of silence, and stops waiting if the host is suspended.
 
     Raises:
-        NoAnswer: it cannot be reached, does not answer in `timeout` seconds, or does not speak HTTP.
+        NoAnswer: the host cannot be reached, does not answer in `timeout` seconds, or does not speak HTTP.
     """
     connection = connect(address)
     try:
         _send(connection, compose(address, method, path, body), timeout, is_stopped)
-        _patiently(connection, timeout, is_stopped, connection.recv, 1, socket.MSG_PEEK)
+        _with_timeout(connection, timeout, is_stopped, connection.recv, 1, socket.MSG_PEEK)
         head, rest = read_head(connection)
         return Answer(status_of(head), as_object(_read_body(connection, head, rest)))
     except OSError as error:
@@ -90,22 +89,22 @@ def request(
 
 
 def connect(address: HostAddress) -> "socket.socket":
-    """Open a connection.
+    """Opens a connection.
 
     Raises:
-        NoAnswer: nobody listens there.
+        NoAnswer: nothing listens there.
     """
     why = "it has no address"
     forbidden = False
     if address.socket:
         try:
-            return _connected(socket.AF_UNIX, address.socket)
+            return _connect_to(socket.AF_UNIX, address.socket)
         except OSError as error:
             why = str(error)
             forbidden = isinstance(error, PermissionError)
     if address.port:
         try:
-            return _connected(socket.AF_INET, (address.host, address.port))
+            return _connect_to(socket.AF_INET, (address.host, address.port))
         except OSError as error:
             why = why if forbidden else str(error)
             forbidden = forbidden or isinstance(error, PermissionError)
@@ -119,7 +118,7 @@ def compose(
     body: "dict[str, Any] | None" = None,
     headers: "tuple[str, ...]" = (),
 ) -> bytes:
-    """The bytes of a request that is the only one on its connection."""
+    """Returns the bytes of a request that is the only one on its connection."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: localhost:{address.port}", "Connection: close", *headers]
     content = b""
     if body is not None:
@@ -129,7 +128,7 @@ def compose(
 
 
 def read_head(connection: "socket.socket") -> "tuple[bytes, bytes]":
-    """Return the head of the answer, and what came of its body with it."""
+    """Reads the head of the answer; returns it with the part of the body that arrived with it."""
     received = b""
     while b"\r\n\r\n" not in received:
         piece = connection.recv(READ_SIZE)
@@ -141,7 +140,7 @@ def read_head(connection: "socket.socket") -> "tuple[bytes, bytes]":
 
 
 def status_of(head: bytes) -> int:
-    """The status in the first line of a head."""
+    """Returns the status in the first line of a head. Raises NoAnswer."""
     words = head[:32].split()
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         raise NoAnswer("what listens there does not speak HTTP", sent=True)
@@ -149,7 +148,7 @@ def status_of(head: bytes) -> int:
 
 
 def header(head: bytes, name: bytes) -> bytes:
-    """The value of a header, or nothing; `name` is in lower case."""
+    """Returns the value of a header, or an empty value; `name` is in lower case."""
     for line in head.split(b"\r\n")[1:]:
         key, _, value = line.partition(b":")
         if key.strip().lower() == name:
@@ -158,37 +157,37 @@ def header(head: bytes, name: bytes) -> bytes:
 
 
 def _send(connection: "socket.socket", data: bytes, timeout: float, is_stopped: "Callable[[], bool]") -> None:
-    """Write a request. A host that refuses a body before it has read it closes its ear: its answer lies there."""
+    """Writes a request. Stops if the host closes its side early: it has refused the body, and its answer is there."""
     rest = memoryview(data)
     try:
         while rest:
-            # Not sendall: after a pause nobody could tell how much of it was written.
-            rest = rest[_patiently(connection, timeout, is_stopped, connection.send, rest) :]
+            # Not sendall: after a timeout it does not tell how much was written.
+            rest = rest[_with_timeout(connection, timeout, is_stopped, connection.send, rest) :]
     except (BrokenPipeError, ConnectionResetError):
         return
 
 
-def _patiently(
-    connection: "socket.socket", timeout: float, is_stopped: "Callable[[], bool]", act: "Any", *arguments: "Any"
+def _with_timeout(
+    connection: "socket.socket", timeout: float, is_stopped: "Callable[[], bool]", operation: "Any", *arguments: "Any"
 ) -> "Any":
-    """Do what may have to wait, for `timeout` seconds at most; after a first pause look whether that is any use."""
-    connection.settimeout(min(timeout, LOOK_SECONDS))
+    """Calls a blocking operation with a timeout; gives up after CHECK_SECONDS if the host is suspended."""
+    connection.settimeout(min(timeout, CHECK_SECONDS))
     try:
-        return act(*arguments)
+        return operation(*arguments)
     except TimeoutError:
-        if timeout <= LOOK_SECONDS or is_stopped():
+        if timeout <= CHECK_SECONDS or is_stopped():
             raise
-        connection.settimeout(timeout - LOOK_SECONDS)
-        return act(*arguments)
+        connection.settimeout(timeout - CHECK_SECONDS)
+        return operation(*arguments)
     finally:
         connection.settimeout(timeout)
 
 
-def _connected(family: int, place: "str | tuple[str, int]") -> "socket.socket":
+def _connect_to(family: int, address: "str | tuple[str, int]") -> "socket.socket":
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
         connection.settimeout(CONNECT_SECONDS)
-        connection.connect(place)
+        connection.connect(address)
     except OSError:
         connection.close()
         raise
@@ -197,7 +196,7 @@ def _connected(family: int, place: "str | tuple[str, int]") -> "socket.socket":
 
 def _read_body(connection: "socket.socket", head: bytes, rest: bytes) -> bytes:
     length = header(head, b"content-length")
-    wanted = int(length) if length.isdigit() else LARGEST_ANSWER
+    wanted = int(length) if length.isdigit() else MAX_ANSWER_BYTES
     pieces, size = [rest], len(rest)
     while size < wanted:
         piece = connection.recv(READ_SIZE)
@@ -217,7 +216,7 @@ def _read_body(connection: "socket.socket", head: bytes, rest: bytes) -> bytes:
 
 
 def as_object(body: bytes) -> "dict[str, Any]":
-    """The JSON object of a body, or an empty one."""
+    """Returns the JSON object of a body, or an empty one."""
     try:
         return decode_object(body)
     except ValueError:
@@ -225,7 +224,7 @@ def as_object(body: bytes) -> "dict[str, Any]":
 
 
 class ChunkDecoder:
-    """Takes the chunked transfer encoding off, however the bytes were cut."""
+    """Decodes the chunked transfer encoding of HTTP, however the bytes are split."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -233,7 +232,7 @@ class ChunkDecoder:
         self.ended = False
 
     def receive(self, data: bytes) -> bytes:
-        """Return the content that is complete so far.
+        """Returns the content that is complete so far.
 
         Raises:
             ValueError: it is not chunked.
@@ -250,7 +249,7 @@ class ChunkDecoder:
         return b"".join(content)
 
     def _begin_chunk(self) -> bool:
-        """Read the next chunk's size; False when its line is not complete yet."""
+        """Reads the size of the next chunk; returns False if its line is not complete yet."""
         stripped = self._rest.lstrip(b"\r\n")
         line, newline, after = stripped.partition(b"\r\n")
         if not newline:

@@ -1,6 +1,6 @@
-"""Where settings, profiles and state are looked for, and which of these places are safe to use.
+"""Finds the folders of settings, profiles and state, and checks that no other user can change them.
 
-`synapse send` imports this file, so it imports nothing that a bare interpreter has not loaded already.
+`synapse send` imports this module, so it imports only what a bare interpreter has already loaded.
 """
 
 import os
@@ -19,16 +19,16 @@ _STICKY = 0o1000
 _GROUP_WRITES = 0o020
 _OTHERS_WRITE = 0o002
 _OTHERS_ENTER = 0o011
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 _NOBODY = 65534
 _ACCESS_LIST = "system.posix_acl_access"
 
 
 def find_project(folder: str) -> str:
-    """Return the nearest folder, from `folder` upwards, that has a `.synapse/`; an empty string when none has.
+    """Returns the nearest folder, from `folder` upwards, that has a `.synapse/`; an empty string when none has.
 
-    A `.synapse` of another user does not count: anybody may make one in /tmp, above our work. Nothing above the user's
-    home folder counts for what lies in it.
+    Ignores a `.synapse` of another user, because any user can create one in /tmp. From inside the user's home folder,
+    ignores folders above it.
     """
     end = os.path.expanduser("~")
     if not f"{folder}{os.sep}".startswith(f"{end}{os.sep}"):
@@ -39,7 +39,7 @@ def find_project(folder: str) -> str:
             if is_ours(found.st_uid) and found.st_mode & _KIND in (_FOLDER, _LINK):
                 return folder
         except OSError:
-            pass  # there is none here, or it is not for us to see
+            pass  # none here, or not readable
         above = os.path.dirname(folder)
         if folder in (end, above):
             return ""
@@ -47,38 +47,38 @@ def find_project(folder: str) -> str:
 
 
 def user_folder(environ: "Mapping[str, str]") -> str:
-    """The folder of the user's own settings and profiles; it may not exist."""
+    """Returns the folder of the user's settings and profiles, which may not exist."""
     return os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "synapse")
 
 
 def check_place(place: str, folder: str, *, what: str, variable: str) -> None:
-    """Check a folder that decides what is run and who is let in, for a process that works in `folder`.
+    """Checks a folder that decides what is run and who gets in, for a process that works in `folder`.
 
     Raises:
-        InvalidSettings: another user can change it, or it lies in the project that `folder` belongs to.
+        InvalidSettings: another user can change it, or it is inside the project of `folder`.
     """
     project = find_project(folder)
     if project and _is_in_project(place, project):
         from synapse.core.errors import InvalidSettings
 
         raise InvalidSettings(
-            f"{what} {place} lies in the project {project}, whose files may come from somebody else",
-            hint=f"set {variable} to a folder outside of the project",
+            f"{what} {place} is inside the project {project}, whose files may come from other people",
+            hint=f"set {variable} to a folder outside the project",
         )
     for path, why in writable_by_others(place):
         raise _unsafe(f"{what} {place}", path, why, variable)
 
 
 def check_content(place: str, *, what: str, variable: str) -> None:
-    """Check what lies directly in a folder that `check_place` has found safe.
+    """Checks the entries of a folder that `check_place` has found safe.
 
     Raises:
-        InvalidSettings: something in it belongs to another user, or can be changed by one.
+        InvalidSettings: an entry belongs to another user, or another user can change it.
     """
     try:
         names = os.listdir(place)
     except OSError:
-        return  # it is not there yet, or whoever uses it says what is wrong with it
+        return  # it does not exist yet, or its user reports the problem
     for name in names:
         path = os.path.join(place, name)
         try:
@@ -95,10 +95,10 @@ def check_content(place: str, *, what: str, variable: str) -> None:
 
 
 def writable_by_others(place: str, links: int = 0) -> "Iterator[tuple[str, str]]":
-    """Yield each part of a path through which another user could change what is found there, and why.
+    """Yields each part of a path through which another user could change its target, and why.
 
-    A folder with the sticky bit, such as /tmp, is a safe place to lie in: there nobody can replace what belongs to
-    another. Each symbolic link on the way is followed by its own path.
+    A folder with the sticky bit, such as /tmp, is safe: users cannot replace each other's entries there. Follows each
+    symbolic link and checks the path of its target too.
     """
     path = os.sep
     inner = [name for name in os.path.abspath(place).split(os.sep) if name]
@@ -107,12 +107,12 @@ def writable_by_others(place: str, links: int = 0) -> "Iterator[tuple[str, str]]
         try:
             found = os.lstat(path)
         except OSError:
-            return  # from here on nothing is there yet
+            return  # the rest does not exist yet
         is_last = number == len(inner)
         if not is_ours(found.st_uid):
             yield path, f"belongs to another user (uid {found.st_uid})"
         elif found.st_mode & _KIND == _LINK:
-            if links < _MOST_LINKS:
+            if links < _MAX_LINKS:
                 target = os.path.join(os.path.dirname(path), os.readlink(path))
                 yield from writable_by_others(target, links + 1)
         elif _others_write(path, found) and (is_last or not found.st_mode & _STICKY):
@@ -120,9 +120,9 @@ def writable_by_others(place: str, links: int = 0) -> "Iterator[tuple[str, str]]
 
 
 def is_ours(owner: int) -> bool:
-    """Whether what this uid owns can be relied on: the user's own, and root's.
+    """Returns whether files of this uid can be trusted: the user's own and root's.
 
-    In a sandbox with a user namespace root has no number, and its folders show the number of nobody.
+    In a sandbox with a user namespace root is not mapped, and its files show the uid of `nobody`.
     """
     return owner in (os.getuid(), 0) or (owner == _NOBODY and _hides_root())
 
@@ -149,7 +149,7 @@ def _others_write(path: str, found: os.stat_result) -> bool:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether others cannot reach it, since one of the folders around it lets nobody else in."""
+    """Returns whether other users cannot reach `path`, because a folder above it is closed to them."""
     folder = os.path.dirname(os.path.realpath(path))
     try:
         while os.stat(folder).st_mode & _OTHERS_ENTER:
@@ -163,7 +163,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _is_private_group(path: str, group: int) -> bool:
-    """Whether only this user is in the group, as where each user has a group of their own (umask 002)."""
+    """Returns whether only this user is in the group, as on systems with a group per user (umask 002)."""
     import grp
     import pwd
 
@@ -174,10 +174,10 @@ def _is_private_group(path: str, group: int) -> bool:
     if known.gr_gid != me.pw_gid or known.gr_name != me.pw_name or set(known.gr_mem) - {me.pw_name}:
         return False
     try:
-        # An access list may let further users write; the mode shows that as a right of the group.
+        # An access list may let more users write; the mode shows that as a right of the group.
         return _ACCESS_LIST not in os.listxattr(path)
     except (AttributeError, OSError):
-        return True  # this system, or this disk, has none
+        return True  # this system or file system has no access lists
 
 
 def _open_to_others(found: os.stat_result) -> str:
@@ -187,5 +187,5 @@ def _open_to_others(found: os.stat_result) -> str:
 def _unsafe(what: str, path: str, why: str, variable: str) -> Exception:
     from synapse.core.errors import InvalidSettings
 
-    remedy = f"chmod go-w {path}" if "mode" in why else f"make it yours, or set {variable} to a folder of your own"
-    return InvalidSettings(f"{what} is not safe: {path} {why}", hint=remedy)
+    hint = f"chmod go-w {path}" if "mode" in why else f"change its owner, or set {variable} to a folder of your own"
+    return InvalidSettings(f"{what} is not safe: {path} {why}", hint=hint)

@@ -1,4 +1,4 @@
-"""Folders and files under the state folder: for their user alone, whatever the umask and whoever made them first."""
+"""Creates folders and files that only their user can read, whatever the umask and whichever process was first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def make_folders(folder: Path) -> None:
-    """Make `folder`, and what is missing above it, each open to this user only; leave what is there as it is.
+    """Creates `folder` and its missing parents, open to this user only; leaves existing folders unchanged.
 
-    `mkdir(parents=True)` would give its mode to the last folder alone, and leave the others to the umask.
+    `mkdir(parents=True)` would apply the mode to the last folder only, and the umask to the others.
 
     Raises OSError.
     """
@@ -22,7 +22,7 @@ def make_folders(folder: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder of our own as `make_folders` does; one that is there and open to others is closed to them.
+    """Creates a folder as `make_folders` does, and closes an existing one of this user to others.
 
     Raises OSError.
     """
@@ -33,7 +33,7 @@ def make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only this user may read, also one that was open to others before. Raises OSError."""
+    """Writes a file that only this user may read; closes an existing one to others. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, 0o600)

@@ -1,12 +1,7 @@
-"""The log of a host or a gateway: a line of JSON for each event, in a private file; never where a CLI draws.
+"""What a Synapse process gets from the system: its log file, ids, clock, event loop and limit of open files.
 
-Where ids come from.
-
-The real time.
-
-The event loop of hosts, and of commands that read the store.
-
-The limit of open files: raised for hosts and gateways, where each connection is one, and not for their programs.
+The log is a private file with a line of JSON per event; nothing is logged to the terminal, where a CLI draws. The limit
+of open files is raised for hosts and gateways, where each connection takes one, but not for the programs they run.
 """
 
 from __future__ import annotations
@@ -30,69 +25,24 @@ from synapse.config.private_files import make_private
 from synapse.core.override import override
 from synapse.core.types import BootTime
 
-_UNSEEN: Final = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-LARGEST_LOG: Final = 4 * 1024 * 1024
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
-
-
-class _JsonLine(logging.Formatter):
-    """An event with its name, its time and the fields that it was given."""
-
-    @override
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = {
-            "at": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z",
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            "room": record.name.removeprefix("synapse."),
-        }
-        fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
-        if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
-        text = json.dumps(fields, ensure_ascii=False, default=str)
-        # A person reads this in a terminal: what JSON leaves as it is and a terminal obeys is escaped too.
-        return text if text.isprintable() else _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
-
-
-class _LogFile(logging.Handler):
-    """Appends to a private file; one that has grown large is set aside, in the place of the one before it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-        self._file = self._opened()
-
-    @override
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._file.write(self.format(record) + "\n")
-            self._file.flush()
-            if self._file.tell() > LARGEST_LOG:
-                # The new one first: where it cannot be made, the old one goes on.
-                full, self._file = self._file, self._opened()
-                full.close()
-        except OSError:
-            pass  # a full disk: what fits in the buffer is written later; logging would say so where a CLI draws
-        except Exception:  # noqa: BLE001 - nobody who logs something fails because of it
-            self.handleError(record)
-
-    @override
-    def close(self) -> None:
-        with suppress(OSError):  # what the disk has no room for even now is lost
-            self._file.close()
-        super().close()
-
-    def _opened(self) -> TextIO:
-        if self._path.exists() and self._path.stat().st_size > LARGEST_LOG:
-            self._path.replace(self._path.with_suffix(".log.1"))
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        return os.fdopen(descriptor, "a", encoding="utf-8")
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+MAX_LOG_BYTES: Final = 4 * 1024 * 1024
+_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+_IDS_PER_CALL: Final = 256
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+# CLOCK_BOOTTIME keeps running while the machine sleeps; only Linux has it, and a boot id.
+_SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", None)
+Result = TypeVar("Result")
+FILES_WANTED: Final = 65_536
+Limit = tuple[int, int]
+"""The soft and the hard limit."""
 
 
 def log_to(folder: Path, agent_id: str, name: str = "") -> Path:
-    """Write this process's log to `folder`. Return its path.
+    """Writes this process's log to a file in `folder` and returns its path.
 
-    It can be found by the agent's given name too, also when the agent has left the registry.
+    A link with the agent's given name points to it, so that it is found after the agent has left the registry.
     """
     make_private(folder)
     path = folder / f"{agent_id}.log"
@@ -100,79 +50,116 @@ def log_to(folder: Path, agent_id: str, name: str = "") -> Path:
     handler.setFormatter(_JsonLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(_level(os.environ.get("SYNAPSE_LOG_LEVEL", "INFO")))
-    # The server's everyday words are no events; ours say when it starts and ends.
+    level = os.environ.get("SYNAPSE_LOG_LEVEL", "INFO").strip().upper()
+    root.setLevel(logging.getLevelNamesMapping().get(level, logging.INFO))
+    # The server's routine messages are not events; our own say when it starts and stops.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     if name:
-        _call(path, name)
+        link = path.with_name(f"{name}.log")
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.name)
     return path
 
 
-def _level(name: str) -> int:
-    """The level of that name; of none at all, the usual one."""
-    return logging.getLevelNamesMapping().get(name.strip().upper(), logging.INFO)
+class _JsonLine(logging.Formatter):
+    """Formats an event as JSON: its time, level, name, logger and fields."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        logger = record.name.removeprefix("synapse.")
+        fields: dict[str, Any] = {
+            "at": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            "logger": logger,
+            "room": logger,  # the old name of the key, kept for one release
+        }
+        fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        text = json.dumps(fields, ensure_ascii=False, default=str)
+        # People read this in a terminal: also escape control characters that JSON leaves unescaped.
+        return text if text.isprintable() else _CONTROL_CHARACTERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
-def _call(path: Path, name: str) -> None:
-    """Let `name` mean this log, whoever had the name before."""
-    link = path.with_name(f"{name}.log")
-    link.unlink(missing_ok=True)
-    link.symlink_to(path.name)
+class _LogFile(logging.Handler):
+    """Appends to a private file. When it exceeds MAX_LOG_BYTES, renames it to `.log.1`, replacing the previous one."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._file = self._open()
 
-_AT_ONCE: Final = 256
-_VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._file.write(self.format(record) + "\n")
+            self._file.flush()
+            if self._file.tell() > MAX_LOG_BYTES:
+                # Open the new one first: if that fails, keep writing to the old one.
+                full, self._file = self._file, self._open()
+                full.close()
+        except OSError:
+            pass  # disk full: the buffer is written later; logging would print the error where a CLI draws
+        except Exception:  # noqa: BLE001 - logging never fails its caller
+            self.handleError(record)
+
+    @override
+    def close(self) -> None:
+        with suppress(OSError):  # a disk that is still full loses the rest
+            self._file.close()
+        super().close()
+
+    def _open(self) -> TextIO:
+        if self._path.exists() and self._path.stat().st_size > MAX_LOG_BYTES:
+            self._path.replace(self._path.with_suffix(".log.1"))
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8")
 
 
 def new_id() -> str:
-    """Return an id that nothing else has: of a message, or whatever else. A UUID of version 4."""
+    """Returns a new unique id, a UUID of version 4."""
     return next(_IDS)
 
 
 def new_task_id() -> str:
-    """Return the id of a new task: a UUID of version 8, which begins at random and ends with the time.
+    """Returns the id of a new task: a UUID of version 8 with random digits first and the time last.
 
-    People type its beginning. And what is kept in the order of its end is kept in the order in which it came.
+    People type its beginning, which is therefore random. Its end sorts by time of creation.
     """
     noise = next(_IDS)
-    return f"{noise[:14]}8{noise[15:24]}{_now()}"
+    return f"{noise[:14]}8{noise[15:24]}{_hex_time()}"
 
 
 def new_context_id() -> str:
-    """Return the id of a new conversation: a UUID of version 7, which begins with the time.
+    """Returns the id of a new conversation: a UUID of version 7, which begins with the time.
 
-    Nobody types one, so its beginning need not be its own; and what is kept in the order of its id is then kept in the
-    order in which it came.
+    People do not type it, so its beginning need not be unique; and it sorts by time of creation.
     """
-    when = _now()
-    return f"{when[:8]}-{when[8:]}-7{next(_IDS)[15:]}"
+    now = _hex_time()
+    return f"{now[:8]}-{now[8:]}-7{next(_IDS)[15:]}"
 
 
-def _now() -> str:
-    """Milliseconds since 1970."""
+def _hex_time() -> str:
+    """Returns the milliseconds since 1970 as twelve hexadecimal digits."""
     return f"{time.time_ns() // 1_000_000:012x}"
 
 
-def _mint() -> Iterator[str]:
+def _generate_ids() -> Iterator[str]:
     while True:
-        # One call for many ids. Asking the system lets go of the interpreter, and while the store writes it takes
-        # fifty times as long to get it back as the call takes.
-        noise = os.urandom(16 * _AT_ONCE).hex()
+        # One system call for many ids: the call releases the GIL, and while the store writes, getting it back takes
+        # fifty times as long as the call.
+        noise = os.urandom(16 * _IDS_PER_CALL).hex()
         for start in range(0, len(noise), 32):
             digits = noise[start : start + 32]
             yield (f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}")
 
 
-_IDS: Final = _mint()
-
-
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-# CLOCK_BOOTTIME goes on while the machine sleeps; only Linux has it, and a boot id beside it.
-_SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", None)
+_IDS: Final = _generate_ids()
 
 
 class SystemClock:
-    """Implements core.clock.Clock with the machine's clocks."""
+    """Implements `core.types.Clock` with the clocks of the machine."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -195,37 +182,28 @@ def _boot_id() -> str:
         return ""
 
 
-Result = TypeVar("Result")
-
-
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run a command's coroutine, as `asyncio.run` does.
+    """Runs a command's coroutine on uvloop, as `asyncio.run` does.
 
-    The standard loop is woken from other threads by a socket, on which a sandbox may forbid to send: it would never
-    learn that the store has answered.
+    Other threads wake asyncio's own loop through a socket, which a sandbox may forbid: the loop would never learn that
+    the store has answered.
     """
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(main)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's loop: about twice as fast as the standard one for what a host does."""
-    import uvloop  # noqa: PLC0415 - only those who need it pay for it
+    """Returns a uvloop event loop: about twice as fast as asyncio's own for the work of a host."""
+    import uvloop  # noqa: PLC0415 - loaded only when it is needed
 
     return uvloop.new_event_loop()
 
 
-FILES_WANTED: Final = 65_536
-
-Limit = tuple[int, int]
-"""The soft and the hard limit."""
-
-
 def raise_file_limit() -> Limit:
-    """Raise this process's soft limit towards its hard one, and return the limit as it was.
+    """Raises this process's soft limit of open files towards the hard limit; returns the previous limits.
 
-    A host does this after its program was started, so that the program has the limit that its user gave it: programs
-    that close every possible file, or that use select(), are slow or wrong with a large one.
+    A host calls this after it has started its program, so that the program keeps the user's limit: programs that close
+    every possible file, or that use select(), are slow or wrong with a large one.
     """
     before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
@@ -235,12 +213,12 @@ def raise_file_limit() -> Limit:
 
 
 def set_file_limit(limit: Limit) -> None:
-    """Give this process the limit that it began with."""
+    """Sets this process's limit of open files back to `limit`."""
     resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
 def give_file_limit(pid: int, limit: Limit) -> None:
-    """Give a child that has just been started the limit that this process began with, where the system can do that."""
+    """Sets the limit of open files of a child that has just started, if the system supports it."""
     if sys.platform != "linux":
         return
     try:
@@ -250,6 +228,6 @@ def give_file_limit(pid: int, limit: Limit) -> None:
 
 
 def open_file_limit() -> int:
-    """How many files this process may have open now."""
+    """Returns how many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return FILES_WANTED if soft == resource.RLIM_INFINITY else soft

@@ -1,9 +1,10 @@
-"""What can be set, and where each value comes from: flag > environment > project file > user file > default.
+"""Loads settings and profiles for a process.
 
-A project's file counts only in a project that the person trusts, and only for the settings of FOR_PROJECTS. Where the
-user file demands a person's terminal (`person_proof`), nothing else takes that back.
+A setting comes from, in this order: flag > environment > project file > user file > default. A project file counts only
+if the person trusts the project, and only for the settings of FOR_PROJECTS. If the user file demands a person's
+terminal (`person_proof`), no other source overrides that.
 
-Reads profiles from files: the user's, the ones that come with Synapse, and a project's.
+Profiles come from the user's folder, from Synapse itself, and from a trusted project.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from synapse.config.paths import USER_FILE, check_content, check_place, find_project, user_folder
-from synapse.config.trust import Project, Trust, TrustBook, read_project
+from synapse.config.trust import Project, Trust, TrustStore, read_project
 from synapse.core.address import KEY, UNVERIFIED, is_marked, nearest
 from synapse.core.errors import InvalidProfile, InvalidSettings, UnknownProfile
 from synapse.core.override import override
@@ -32,10 +33,10 @@ PROJECT_SETTINGS: Final = "config.toml"
 PROJECT_PROFILES: Final = "profiles/"
 _PROFILE_SUFFIX: Final = ".toml"
 PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""Names of profiles stand in command lines, in file names and in scripts for shells."""
+"""Profile names appear in command lines, file names and shell scripts."""
 BUNDLED_PROFILES: Final = Path(__file__).parent.parent / "terminal" / "profiles"
-# The variables that count in an agent's environment, which the agent sets as it likes. None of them protects anybody;
-# a setting that is not named here is taken from files alone then.
+# The settings that an agent's environment may set. None of them protects anything; all other settings then come from
+# files only.
 FOR_AGENTS: Final = frozenset(
     {
         "home",
@@ -67,23 +68,50 @@ FOR_PROJECTS: Final = frozenset(
         "advertise_0_3",
     }
 )
-"""What a trusted project may set. Never: places, addresses, rights, what protects people from agents, and how long the
-history of all projects is kept."""
+"""What a trusted project may set. Never: folders, addresses, rights, protections of people from agents, and how long
+tasks are kept."""
 
 ProfileSource = Path | Project
-"""Where profiles are looked for: in a folder, or among the files of a project as they were read."""
+"""Where profiles come from: a folder, or the files of a project as they were read."""
+_LARGEST_SIDE: Final = 1000
+MEANINGS: Final[Mapping[str, str]] = {
+    "home": "folder of the registry, the store and the logs",
+    "uds_dir": "folder of the Unix sockets; by default the first usable one (see `synapse doctor`)",
+    "host": "address that the TCP port is bound to",
+    "max_body_bytes": "largest request body that an agent accepts",
+    "detach_key": "key that detaches from `synapse attach`",
+    "terminal_size": "terminal size of a background agent until someone attaches",
+    "terminal_theme": "terminal colours that a background agent sees: dark, light or none",
+    "response_timeout": "seconds that `synapse send --response` waits",
+    "message_ttl": "seconds until an undelivered message expires; 0 means never",
+    "queue_limit": "messages that may be queued for one agent",
+    "agent_quota_bytes": "bytes of messages, files and answers kept for one agent; 0 means no limit",
+    "keep_days": "days that finished tasks are kept",
+    "loop_limit_per_minute": "messages per minute between two agents before they are held; 0 means no limit",
+    "attention_after": "seconds that messages may be held while the agent is idle before a person is notified",
+    "instructions": "whether agents get instructions at their start on how to send and reply",
+    "agents_may_approve": "whether agents may approve, resolve and attach; otherwise only a person may",
+    "person_proof": "what proves a person: process (not an agent's), or terminal (also one that no agent opened)",
+    "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
+    "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
+    "push_attempts": "attempts to deliver a push notification before giving up",
+    "advertise_0_3": "whether agent cards also list A2A 0.3; strict clients accept only their own version",
+}
+_LONGEST_NAME: Final = 40
+# Replaced by the Python that runs Synapse, so that a bundled program needs no PATH.
+_PYTHON: Final = "{python}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectSettings:
-    """The project that a command is typed in, what the person has said about it, and what it wants to set."""
+    """The project of a command, the person's decision about it, and the settings that it asks for."""
 
     project: Project
     trust: Trust
     wishes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The keys and values of its settings file."""
     is_broken: bool = False
-    """Its settings file is no TOML."""
+    """Its settings file is not TOML."""
 
     @property
     def is_trusted(self) -> bool:
@@ -100,44 +128,41 @@ class ProjectSettings:
 
     @property
     def refused(self) -> list[str]:
-        """The settings in its file that no project may make."""
+        """The settings in its file that a project may not set."""
         return [key for key in self.wishes if key in KINDS and key not in FOR_PROJECTS]
 
     def matters(self, profile: str = "", uses: Collection[str] = FOR_PROJECTS) -> bool:
-        """Whether a command that uses these settings, and that profile, would do something else if it were trusted."""
+        """Returns whether trust would change a command that uses these settings and that profile."""
         if self.project.problem:
             return True
-        # What cannot be understood would be an error in a trusted project.
+        # An unknown key would be an error in a trusted project.
         wants = self.is_broken or any(key in uses or key not in KINDS for key in self.wishes)
         return wants or profile in self.profiles
 
     def note(self, profile: str = "", uses: Collection[str] = FOR_PROJECTS) -> str:
-        """One line about what is ignored and what to do, for such a command; empty when there is nothing to say."""
+        """Returns a line that says what such a command ignores and what to do, or an empty string."""
         place, folder = self.project.place, self.project.folder
         if self.trust is Trust.UNUSABLE:
             return f"{place} is ignored: {self.project.problem}"
         if not self.is_trusted and self.matters(profile, uses):
             why = "it has changed since you trusted it" if self.trust is Trust.CHANGED else "you have not trusted it"
-            return f"{place} is ignored, because {why}; look at it, then: synapse trust {shlex.quote(str(folder))}"
-        # Said where everything counts, as at the start of an agent, and not with each message.
+            return f"{place} is ignored, because {why}; review it, then: synapse trust {shlex.quote(str(folder))}"
+        # Only for commands that use all settings, as the start of an agent; not with each message.
         if self.refused and set(uses) >= FOR_PROJECTS:
             keys = ", ".join(self.refused)
-            return f"{self.file}: ignored, because only you may set it and no project: {keys}  (synapse config)"
+            return f"{self.file}: ignored, because a project may not set it: {keys}  (synapse config)"
         return ""
 
 
 def profile_in(path: str) -> str:
-    """The name of the profile that a file of a project is, or an empty string."""
+    """Returns the name of the profile in that file of a project, or an empty string if it is none."""
     name = path.removeprefix(PROJECT_PROFILES).removesuffix(_PROFILE_SUFFIX)
     is_profile = path == f"{PROJECT_PROFILES}{name}{_PROFILE_SUFFIX}"
     return name if is_profile and PROFILE_NAME.fullmatch(name) else ""
 
 
-_LARGEST_SIDE: Final = 1000
-
-
 class TerminalSize(NamedTuple):
-    """How large a terminal is, written as 120x40."""
+    """The size of a terminal, written as 120x40."""
 
     columns: int
     rows: int
@@ -147,19 +172,19 @@ class TerminalSize(NamedTuple):
         return f"{self.columns}x{self.rows}"
 
 
-USUAL_SIZE: Final = TerminalSize(120, 40)
+DEFAULT_SIZE: Final = TerminalSize(120, 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The values in force; `sources` says for each where it was found."""
+    """The settings of a process; `sources` says where each value comes from."""
 
     home: Path = Path("~/.a2a")
     uds_dir: Path = Path("/tmp/synapse-a2a")  # noqa: S108 - the contract names this folder; the host checks whose it is
     host: str = "127.0.0.1"
     max_body_bytes: int = 4 * 1024 * 1024
     detach_key: str = "ctrl-]"
-    terminal_size: TerminalSize = USUAL_SIZE
+    terminal_size: TerminalSize = DEFAULT_SIZE
     terminal_theme: Theme = Theme.DARK
     response_timeout: float = 600.0
     message_ttl: float = 0.0
@@ -176,10 +201,10 @@ class Settings:
     push_attempts: int = 12
     advertise_0_3: bool = True
     profile_sources: tuple[ProfileSource, ...] = ()
-    """Where profiles are looked for, first come first. A project adds profiles but replaces none: whoever clones a
-    repository and types `synapse claude` gets their own claude."""
+    """Where profiles come from; the first source that has a name wins. A project adds profiles but replaces none: after
+    cloning a repository, `synapse claude` still runs the user's own claude."""
     project: ProjectSettings | None = None
-    """The project that the process works in, trusted or not."""
+    """The project of the process's folder, trusted or not."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -196,57 +221,32 @@ class Settings:
 
     @property
     def files(self) -> Path:
-        """What came with messages, a folder for each task."""
+        """The files that came with messages, in a folder for each task."""
         return self.home / "files"
 
     @property
     def terminal_decides(self) -> bool:
-        """Whether what only people decide is taken only from processes at a terminal that no agent opened."""
+        """Whether a person's decisions are accepted only from a terminal that no agent opened."""
         return self.person_proof == TERMINAL
 
     def without_grants(self) -> Settings:
-        """The settings of a host that an agent starts: the defaults for all that grants something.
+        """Returns the settings for a host that an agent starts: defaults for all settings that grant something.
 
         A limit that protects others may be tighter than its default, but not looser.
         """
-        usual = Settings()
+        defaults = Settings()
         granted = ("agents_may_approve", "host", "allow_private_webhooks", "allow_private_agents")
-        # 0 is no limit.
+        # 0 means no limit.
         loose = [
             name
             for name in ("loop_limit_per_minute", "agent_quota_bytes")
-            if not 0 < getattr(self, name) <= getattr(usual, name)
+            if not 0 < getattr(self, name) <= getattr(defaults, name)
         ]
-        return replace(self, **{name: getattr(usual, name) for name in (*granted, *loose)})
+        return replace(self, **{name: getattr(defaults, name) for name in (*granted, *loose)})
 
     def as_rows(self) -> list[tuple[str, object, str, str]]:
-        """Name, value, source and meaning of each setting, in their order."""
+        """Returns name, value, source and meaning of each setting."""
         return [(name, getattr(self, name), self.sources.get(name, "default"), MEANINGS[name]) for name in MEANINGS]
-
-
-MEANINGS: Final[Mapping[str, str]] = {
-    "home": "folder of the registry, the store and the logs",
-    "uds_dir": "folder of the Unix sockets; without it, the first that can be used (see `synapse doctor`)",
-    "host": "address that the TCP port is bound to",
-    "max_body_bytes": "largest request body that an agent takes",
-    "detach_key": "key that leaves `synapse attach`",
-    "terminal_size": "columns and rows of an agent in the background; the first who attaches brings their own",
-    "terminal_theme": "what an agent in the background is told of its terminal's colours: dark, light or none",
-    "response_timeout": "seconds that `synapse send --response` waits",
-    "message_ttl": "seconds until an undelivered message expires; 0 is never",
-    "queue_limit": "messages that may wait for one agent",
-    "agent_quota_bytes": "bytes of messages, files and answers that are kept for one agent; 0 is no limit",
-    "keep_days": "days that finished tasks are kept",
-    "loop_limit_per_minute": "messages between two agents in a minute before they are held; 0 is no limit",
-    "attention_after": "seconds that messages may be held, without the agent at work, before a person is called",
-    "instructions": "whether agents are told at their start how to send and reply",
-    "agents_may_approve": "whether agents may approve, resolve and attach, which else only a person may",
-    "person_proof": "what proves a person: process (none of an agent's), or terminal (also one that no agent opened)",
-    "allow_private_webhooks": "whether push notifications may go to private and loopback addresses",
-    "allow_private_agents": "whether agents that a key registers may have private and loopback addresses",
-    "push_attempts": "how often a push notification is tried before it is given up",
-    "advertise_0_3": "whether the card of an agent speaks of A2A 0.3 too; strict readers know only their own version",
-}
 
 
 def load_settings(
@@ -256,9 +256,9 @@ def load_settings(
     folder: str | Path | None = None,
     by_agent: bool = False,
 ) -> Settings:
-    """Read the settings for a process that works in `folder`; `flags` that are None do not count.
+    """Loads the settings for a process that works in `folder`; ignores `flags` that are None.
 
-    In a process that belongs to an agent (`by_agent`) only the variables of FOR_AGENTS count.
+    In a process of an agent (`by_agent`) only the variables of FOR_AGENTS count.
 
     Raises:
         InvalidSettings: a file or variable has an unknown key or a value of the wrong type.
@@ -266,15 +266,15 @@ def load_settings(
     environ = os.environ if environ is None else environ
     place = Path(folder or Path.cwd())
     user, own = _from_user(environ, place)
-    given = {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
-    stronger = {**_from_environment(variables_of_agents(environ) if by_agent else environ), **given}
+    flagged = {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
+    stronger = {**_from_environment(variables_of_agents(environ) if by_agent else environ), **flagged}
     if own.get("person_proof", ("",))[0] == TERMINAL:
-        # A process sets its own variables, so one of them may demand more of people, but not less.
+        # A process sets its own variables, so they may demand more proof than the user file, but not less.
         stronger.pop("person_proof", None)
     home = _safe_home({**own, **stronger}, place)
     project = project_of(place, home)
-    theirs = _from_project(project) if project and project.is_trusted else {}
-    found: dict[str, tuple[Any, str]] = {**own, **theirs, **stronger}
+    from_project = _from_project(project) if project and project.is_trusted else {}
+    found: dict[str, tuple[Any, str]] = {**own, **from_project, **stronger}
     values = {name: value for name, (value, _) in found.items()}
     sources = {name: source for name, (_, source) in found.items()}
     values["home"] = home
@@ -285,31 +285,31 @@ def load_settings(
 
 
 def account_demands_terminal() -> bool:
-    """Whether the file in the user's home folder, as the system knows it, demands a person's terminal.
+    """Returns whether the settings file in the account's home folder demands a person's terminal.
 
-    Variables choose the settings file that `load_settings` reads, and a process sets its own variables.
+    The user database names the home folder: `load_settings` finds its file by variables, which a process sets itself.
 
     Raises:
-        InvalidSettings: the file cannot be used.
+        InvalidSettings: the file is invalid.
     """
     try:
         folder = Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
-        return False  # the system does not know this user, as in some containers
+        return False  # unknown to the user database, as in some containers
     file = folder / ".config" / "synapse" / USER_FILE
-    # Some accounts have /dev/null for a home.
+    # Some accounts have /dev/null as their home.
     own = _from_file(file) if os.access(file, os.F_OK) else {}
     return bool(own.get("person_proof", ("",))[0] == TERMINAL)
 
 
 def variables_of_agents(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the settings that an agent's environment may not change."""
+    """Returns the environment without the settings that an agent's environment may not change."""
     dropped = {PREFIX + name.upper() for name in KINDS if name not in FOR_AGENTS}
     return {name: value for name, value in environ.items() if name not in dropped}
 
 
 def load_home(environ: Mapping[str, str], folder: str) -> Path:
-    """Return the setting `home` alone, for a process that works in `folder`; a project has no say in it.
+    """Returns only the setting `home`, for a process that works in `folder`; no project can set it.
 
     Raises:
         InvalidSettings: as `load_settings`.
@@ -319,7 +319,7 @@ def load_home(environ: Mapping[str, str], folder: str) -> Path:
 
 
 def _from_user(environ: Mapping[str, str], place: Path) -> tuple[Path, dict[str, tuple[Any, str]]]:
-    """The folder of the user's own settings and profiles, and what its file says."""
+    """Returns the folder of the user's settings and profiles, and the settings in its file."""
     user = Path(user_folder(environ))
     if not user.exists():
         return user, {}
@@ -342,12 +342,12 @@ def _folder_of(name: str, found: Mapping[str, tuple[Any, str]], place: Path) -> 
 
 
 def project_of(place: Path, home: Path) -> ProjectSettings | None:
-    """Return the project that a folder belongs to, with what the decisions in the state folder `home` say of it."""
+    """Returns the project of a folder, or None, with the person's decision from the state folder `home`."""
     folder = find_project(os.path.realpath(place))
     if not folder:
         return None
     project = read_project(Path(folder))
-    trust = TrustBook(home).trust_in(project)
+    trust = TrustStore(home).trust_in(project)
     try:
         wishes = tomllib.loads(project.files.get(PROJECT_SETTINGS, b"").decode("utf-8"))
     except ValueError:
@@ -392,7 +392,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
 
 
 def _checked(key: str, value: object, path: Path) -> Any:
-    """Return the value of a file's key as its type."""
+    """Returns the value of a file's key, converted to its type. Raises InvalidSettings."""
     kind = KINDS.get(key)
     if kind is None:
         meant = nearest(key, list(KINDS))
@@ -402,13 +402,13 @@ def _checked(key: str, value: object, path: Path) -> Any:
         checked = kind.check(value)
     except ValueError as error:
         raise InvalidSettings(f"{path}: '{key}' must be {kind.title}, not {value!r}") from error
-    # A relative folder begins at the one that holds the folder of settings.
+    # A relative folder is relative to the parent of the settings folder.
     return path.parent.parent / checked if isinstance(checked, Path) else checked
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A type that a setting can have: its name for people, and how a value from a file or a variable becomes one."""
+    """The type of a setting: its name for people, and how to convert a value from a file or a variable."""
 
     title: str
     check: Callable[[object], Any]
@@ -485,61 +485,55 @@ _KINDS_BY_TYPE: Final[Mapping[str, _Kind]] = {
 KINDS: Final = {field.name: _KINDS_BY_TYPE[str(field.type)] for field in fields(Settings) if field.name in MEANINGS}
 
 
-_SUFFIX: Final = ".toml"
-_LONGEST_NAME: Final = 40
-# Stands for the Python that runs Synapse, so that a bundled program needs no PATH.
-_PYTHON: Final = "{python}"
-
-
 def load_profile(name: str, sources: Sequence[ProfileSource] = (BUNDLED_PROFILES,)) -> Profile:
-    """Return the profile `name` from the first source that has it.
+    """Returns the profile `name` from the first source that has it.
 
     Raises:
-        UnknownProfile: no source has it; the hint names a likely one.
-        InvalidProfile: its file cannot be used; the message names the key.
+        UnknownProfile: no source has it; the hint names a similar one.
+        InvalidProfile: its file is invalid; the message names the key.
     """
     for source in sources:
         if name in _names(source):
             _check_name(name, _path(source, name))
-            return _placed(_parsed(_content(source, name), name, _path(source, name)), source)
+            return _with_absolute_program(_parsed(_content(source, name), name, _path(source, name)), source)
     known = profile_names(sources)
     meant = nearest(name, known)
     raise UnknownProfile(
         f"there is no profile '{name}'",
-        hint=f"Did you mean '{meant}'?" if meant else f"there are: {', '.join(known)}",
+        hint=f"Did you mean '{meant}'?" if meant else f"the profiles are: {', '.join(known)}",
     )
 
 
 def profile_names(sources: Sequence[ProfileSource] = (BUNDLED_PROFILES,)) -> list[str]:
-    """Return the names of all profiles, sorted."""
+    """Returns the names of all profiles, sorted."""
     return sorted({name for source in sources for name in _names(source)})
 
 
 def _names(source: ProfileSource) -> Iterator[str]:
     if isinstance(source, Path):
-        names = (path.stem for path in source.glob("*" + _SUFFIX) if path.is_file())
+        names = (path.stem for path in source.glob("*" + _PROFILE_SUFFIX) if path.is_file())
         return (name for name in names if PROFILE_NAME.fullmatch(name))
     return (name for path in source.files if (name := profile_in(path)))
 
 
 def _check_name(name: str, path: Path) -> None:
-    """The name is part of the agent's id, which is typed, listed and used as a file's name. Raises InvalidProfile."""
+    """Raises InvalidProfile unless the name can be part of an agent id, which is typed, listed and a file name."""
     if len(name) > _LONGEST_NAME or is_marked(name):
         raise InvalidProfile(
-            f"'{name}' cannot be a profile's name",
-            hint=f"rename {path}: at most {_LONGEST_NAME} letters, and neither '{UNVERIFIED}' nor '{KEY}' first",
+            f"'{name}' cannot be the name of a profile",
+            hint=f"rename {path}: at most {_LONGEST_NAME} characters, and not beginning with '{UNVERIFIED}' or '{KEY}'",
         )
 
 
 def _path(source: ProfileSource, name: str) -> Path:
     folder = source if isinstance(source, Path) else source.place / PROJECT_PROFILES
-    return folder / (name + _SUFFIX)
+    return folder / (name + _PROFILE_SUFFIX)
 
 
 def _content(source: ProfileSource, name: str) -> bytes:
-    """The bytes of a profile; those of a project are the ones that the person's trust is about."""
+    """Returns the content of a profile; for a project, the bytes that the person trusts. Raises InvalidProfile."""
     if not isinstance(source, Path):
-        return source.files[PROJECT_PROFILES + name + _SUFFIX]
+        return source.files[PROJECT_PROFILES + name + _PROFILE_SUFFIX]
     path = _path(source, name)
     try:
         return path.read_bytes()
@@ -554,14 +548,14 @@ def _parsed(content: bytes, name: str, path: Path) -> Profile:
         raise InvalidProfile(f"profile '{name}' cannot be read: {error}", hint=f"look at {path}") from error
 
 
-def _placed(profile: Profile, source: ProfileSource) -> Profile:
-    """The profile with a program that is the same one wherever it is started."""
+def _with_absolute_program(profile: Profile, source: ProfileSource) -> Profile:
+    """Returns the profile with a program that does not depend on the current folder. Raises InvalidProfile."""
     program, *rest = (word.replace(_PYTHON, sys.executable) for word in profile.command)
     if "/" in program and not program.startswith("/"):
         if isinstance(source, Path):
             raise InvalidProfile(
-                f"profile '{profile.name}': the command '{program}' would be another program in each folder",
-                hint=f"write its whole path in {_path(source, profile.name)}",
+                f"profile '{profile.name}': the command '{program}' is relative to the current folder",
+                hint=f"write its full path in {_path(source, profile.name)}",
             )
         program = str(source.folder / program)
     return replace(profile, command=(program, *rest))

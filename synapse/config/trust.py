@@ -1,10 +1,10 @@
-"""Which projects the person trusts: a project's `.synapse/` counts only as it was when they looked at it.
+"""Records which projects the person trusts: a project's `.synapse/` is used only with the content they approved.
 
     not known ──trust──► trusted ──a file changes──► changed
         └────decline───► declined ──a file changes──► not known
 
-A project is read once, into memory. What is hashed and what is used are the same bytes, so that nobody can change a
-profile between the two.
+A project is read once, into memory: the bytes that are hashed are the bytes that are used, so that a profile cannot
+change in between.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from synapse.config.private_files import make_private, write_private
 from synapse.core.errors import InvalidRequest, NotFound
 
 FOLDER: Final = "trust"
-"""The folder of the state folder with one file for each project that was decided about."""
-MOST_FILES: Final = 1000
-MOST_BYTES: Final = 4 * 1024 * 1024
+"""The folder inside the state folder with a file for each decision."""
+MAX_FILES: Final = 1000
+MAX_BYTES: Final = 4 * 1024 * 1024
 _SUFFIX: Final = ".json"
 
 
 class Trust(StrEnum):
-    """What the person has said about a project, as its files are now."""
+    """The person's decision about a project with its present files."""
 
     UNKNOWN = "not trusted"
     TRUSTED = "trusted"
@@ -43,13 +43,13 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A folder with a `.synapse/`, and every file in there as it was read."""
+    """A folder with a `.synapse/`, and the files that were read from it."""
 
     folder: Path
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
-    """The content of each file, by its path below `.synapse/`."""
+    """The content of each file, by its path inside `.synapse/`."""
     problem: str = ""
-    """Why it cannot be trusted, whatever the person says."""
+    """Why it can never be trusted, or an empty string."""
 
     @property
     def place(self) -> Path:
@@ -61,14 +61,14 @@ class Project:
         whole = hashlib.sha256()
         for name in sorted(self.files):
             for part in (os.fsencode(name), self.files[name]):
-                # The length first: no other names and contents give the same bytes.
+                # With the length first, different names and contents never give equal bytes.
                 whole.update(len(part).to_bytes(8, "big") + part)
         return whole.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the person said about a project, and of which content."""
+    """A decision of the person about a project with a certain content."""
 
     folder: Path
     digest: str
@@ -76,14 +76,14 @@ class Decision:
     at: str
 
     def about(self, project: Project) -> Trust:
-        """What it means for the project as it is now."""
+        """Returns what the decision means for the project with its present files."""
         if self.digest == project.digest:
             return Trust.TRUSTED if self.trusted else Trust.DECLINED
         return Trust.CHANGED if self.trusted else Trust.UNKNOWN
 
 
 def read_project(folder: Path) -> Project:
-    """Read a project's `.synapse/`. What cannot be read whole is told as its `problem`."""
+    """Reads a project's `.synapse/`; its `problem` says why it could not be read completely."""
     folder = Path(os.path.realpath(folder))
     try:
         return Project(folder=folder, files=dict(_files(folder / PROJECT_FOLDER)))
@@ -95,9 +95,9 @@ def read_project(folder: Path) -> Project:
 
 
 def _files(place: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the content of each file; nothing is followed out of the folder."""
+    """Yields the path and content of each file; does not follow links. Raises InvalidRequest or OSError."""
     if place.is_symlink():
-        raise InvalidRequest(f"{place} is a symbolic link, so others can change what it means")
+        raise InvalidRequest(f"{place} is a symbolic link, whose target others can change")
     count = size = 0
     for parent, folders, names, here in os.fwalk(place, follow_symlinks=False, onerror=_raise):
         inner = Path(os.path.relpath(parent, place))
@@ -109,16 +109,16 @@ def _files(place: Path) -> Iterator[tuple[str, bytes]]:
             if stat.S_ISDIR(found.st_mode):
                 continue
             if not stat.S_ISREG(found.st_mode):
-                raise InvalidRequest(f"{place / path} is no plain file; a link could mean another file tomorrow")
-            content = _content(name, here, MOST_BYTES - size)
+                raise InvalidRequest(f"{place / path} is not a plain file; the target of a link could change")
+            content = _content(name, here, MAX_BYTES - size)
             count, size = count + 1, size + len(content)
-            if count > MOST_FILES or size > MOST_BYTES:
-                raise InvalidRequest(f"{place} holds more than {MOST_FILES} files or {MOST_BYTES // 1024**2} MB")
+            if count > MAX_FILES or size > MAX_BYTES:
+                raise InvalidRequest(f"{place} holds more than {MAX_FILES} files or {MAX_BYTES // 1024**2} MB")
             yield path, content
 
 
 def _content(name: str, folder: int, most: int) -> bytes:
-    # Whoever puts a link or a pipe there since it was looked at gets an error, and nobody waits for the pipe.
+    # If it was replaced by a link or a pipe meanwhile, this fails instead of following the link or blocking.
     opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(opened, "rb") as file:
         return file.read(most + 1)
@@ -128,14 +128,14 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-class TrustBook:
-    """The person's decisions, each in a private file of its own below the state folder."""
+class TrustStore:
+    """The person's decisions, each in a private file in the state folder."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / FOLDER
 
     def trust_in(self, project: Project) -> Trust:
-        """What the person has said about the project as it is now."""
+        """Returns the person's decision about the project with its present files."""
         if project.problem:
             return Trust.UNUSABLE
         decision = self._read(self._path(project.folder))
@@ -144,11 +144,11 @@ class TrustBook:
         return decision.about(project)
 
     def decide(self, project: Project, now: datetime, *, trusted: bool) -> Decision:
-        """Remember what the person says about the project as it was read.
+        """Records the person's decision about the project as it was read.
 
         Raises:
-            InvalidRequest: it cannot be trusted.
-            OSError: it cannot be written.
+            InvalidRequest: the project can never be trusted.
+            OSError: the file cannot be written.
         """
         if project.problem:
             raise InvalidRequest(f"{project.folder} cannot be trusted: {project.problem}")
@@ -163,26 +163,26 @@ class TrustBook:
         return decision
 
     def revoke(self, folder: Path) -> None:
-        """Forget what was said about a project.
+        """Deletes the decision about a project.
 
         Raises:
-            NotFound: nothing was.
+            NotFound: there is none.
         """
         try:
             self._path(folder).unlink()
         except FileNotFoundError:
-            raise NotFound(f"nothing was decided about {folder}", hint="synapse trust --list") from None
+            raise NotFound(f"there is no decision about {folder}", hint="synapse trust --list") from None
 
     def decisions(self) -> list[Decision]:
-        """All decisions, by folder."""
-        found = [self._read(path) for path in self._folder.glob(f"*{_SUFFIX}")]
-        return sorted((one for one in found if one is not None), key=lambda one: one.folder)
+        """Returns all decisions, sorted by folder."""
+        read = (self._read(path) for path in self._folder.glob(f"*{_SUFFIX}"))
+        return sorted((decision for decision in read if decision is not None), key=lambda decision: decision.folder)
 
     def _path(self, folder: Path) -> Path:
         return self._folder / (hashlib.sha256(os.fsencode(folder)).hexdigest()[:32] + _SUFFIX)
 
     def _read(self, path: Path) -> Decision | None:
-        """The decision in a file; a damaged one, or another user's, decides nothing."""
+        """Returns the decision in a file; None if the file is damaged or belongs to another user."""
         try:
             with path.open("rb") as file:
                 if not is_ours(os.fstat(file.fileno()).st_uid):

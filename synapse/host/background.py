@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from synapse.client.hosts import ask, refusal, stands_still, standstill
+from synapse.client.hosts import ask, is_suspended, suspended_hint
 from synapse.config.private_files import make_private
 from synapse.config.process import SystemClock
 from synapse.core.agent import EXITED, AgentEntry
@@ -28,6 +28,7 @@ from synapse.core.errors import (
     StoreFull,
     SynapseError,
     UnsupportedOperation,
+    from_wire,
 )
 from synapse.core.json_text import decode_object, object_in
 from synapse.registry.files import FileRegistry, catches, is_alive, is_running
@@ -139,7 +140,7 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
     require_own_process(entry)
     if is_running(entry.pid, entry.pid_started):
         os.kill(entry.pid, signal.SIGTERM)
-        if stands_still(entry):
+        if is_suspended(entry):
             # It ends by itself, and its program with it, once it can hear that it shall. One that was stopped in its
             # terminal cannot: a background job may not set it back.
             os.kill(entry.pid, signal.SIGCONT)
@@ -148,7 +149,7 @@ def stop_host(entry: AgentEntry, registry: FileRegistry, *, force: bool = False)
                 by_force = f"synapse stop {entry.agent_id} --force"
                 raise AgentUnresponsive(
                     f"{entry.agent_id} (pid {entry.pid}) did not end within {STOP_SECONDS:.0f} s",
-                    hint=f"{standstill(entry)}; or `{by_force}`" if stands_still(entry) else by_force,
+                    hint=f"{suspended_hint(entry)}; or `{by_force}`" if is_suspended(entry) else by_force,
                 )
             os.kill(entry.pid, signal.SIGKILL)
             _wait_until_gone(entry, STOP_SECONDS)
@@ -233,7 +234,7 @@ def _failed_start(said: Path, why: str) -> SynapseError:
         except ValueError:
             continue
         if told:
-            return refusal(told, why)
+            return from_wire(told, why)
     return AgentExited(why, hint="\n".join(lines[-LOG_LINES_SHOWN:]) or "it said nothing")
 
 

@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from synapse.client.events import EventDecoder
-from synapse.client.http import ANSWER_SECONDS, LARGEST_ANSWER, READ_SIZE, ChunkDecoder, NoAnswer, header, status_of
+from synapse.client.http import ANSWER_SECONDS, MAX_ANSWER_BYTES, READ_SIZE, ChunkDecoder, NoAnswer, header, status_of
 from synapse.core.address import resolve
 from synapse.core.agent import EXITED, AgentEntry
 from synapse.core.caller import Caller
@@ -351,7 +351,7 @@ async def _exchange(connection: _Connection, request: bytes) -> tuple[HostAnswer
 
 def _length(head: bytes) -> int:
     length = header(head, b"content-length")
-    if not length.isdigit() or int(length) > LARGEST_ANSWER:
+    if not length.isdigit() or int(length) > MAX_ANSWER_BYTES:
         raise ValueError("its answer has no length, or is too long")
     return int(length)
 

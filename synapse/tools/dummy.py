@@ -1,4 +1,4 @@
-"""The built-in agent: a small program that reads lines and answers them, for demos and tests. No AI inside.
+"""The built-in agent: a small program without AI that reads lines and answers them, for demos and tests.
 
     > hello                  echo: hello
     > wait 2                 works for two seconds, then says so
@@ -8,8 +8,8 @@
     > dialog                 asks for permission, as coding agents do
     > fail · exit 3          says that it failed · ends with that status
 
-An `[A2A:…]` header in front of a line is not part of the command. SIGINT drops what it does; the end of input ends it.
-It imports next to nothing, so it is ready at once.
+It ignores an `[A2A:…]` header in front of a line. SIGINT interrupts a command; the end of input ends the program. It
+imports almost nothing, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROMPT = "> "
 
 
 def main() -> int:
-    """Read, answer, print, loop; return the exit status."""
+    """Reads and answers lines until the end; returns the exit status."""
     while True:
         try:
             line = _ask(PROMPT)
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _answer(line: str) -> int | None:
-    """Do what a line says; return an exit status when that is the end."""
+    """Runs the command in a line; returns an exit status if the program ends."""
     verb, _, rest = line.partition(" ")
     if verb == "exit":
         return int(rest) if rest.isdigit() else 0
@@ -92,8 +92,8 @@ def _reply(text: str) -> None:
 
 
 def _synapse(*arguments: str) -> None:
-    """Run `synapse …`; what it prints becomes our answer."""
-    # Beside our own Python first. A relative entry of the PATH means the folder that we work in, whoever filled it.
+    """Runs `synapse …`; its output becomes our answer."""
+    # First beside our own Python. Relative entries of the PATH are skipped: they name folders inside the current one.
     folders = [sys.executable.rpartition("/")[0], *os.environ.get("PATH", os.defpath).split(":")]
     programs = [f"{folder}/synapse" for folder in folders if folder.startswith("/")]
     command = next((program for program in programs if os.access(program, os.X_OK)), "")
@@ -101,7 +101,7 @@ def _synapse(*arguments: str) -> None:
     if not command:
         _say("error: synapse is not on the PATH")
         return
-    # Only the result is our answer; the talk on standard error is not.
+    # Only the result on stdout is our answer, not the notices on stderr.
     quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
     pid = os.posix_spawn(command, (command, *arguments), os.environ, file_actions=quiet)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -120,7 +120,7 @@ _COMMANDS: dict[str, Callable[[str], None]] = {
 
 
 def _without_header(line: str) -> str:
-    """`[A2A:1a2b3c4d:codex:R] text` → `text`."""
+    """Removes the envelope header: `[A2A:1a2b3c4d:codex:R] text` → `text`."""
     if not line.startswith("[A2A:"):
         return line
     return line.partition("]")[2].strip()

@@ -41,7 +41,7 @@ def test_the_lines_work_one_after_the_other_and_show_what_is_shown(home: Path) -
 
 def test_whoever_types_the_first_line_is_told_that_it_plays(home: Path) -> None:
     assert re.fullmatch(
-        r"asker plays questions\.toml on port \d+  \(Ctrl-C ends it; synapse send asker \"…\"\)\n",
+        r"asker plays questions\.toml on port \d+  \(Ctrl-C stops it; synapse send asker \"…\"\)\n",
         (home / "asker.err").read_text(encoding="utf-8"),
     )
 

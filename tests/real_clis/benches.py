@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from synapse.calibration.model_server import Ledger, ModelServer
-from synapse.calibration.sandbox import AGENT, Ran, Workbench, load_recipe, places
+from synapse.calibration.sandbox import AGENT, Ran, Sandbox, load_recipe, placeholders
 from synapse.calibration.scripted_model import SCENES, Scene
 from synapse.config.process import SystemClock
 
@@ -23,7 +23,7 @@ class Bench:
     """One CLI, its model, and `synapse` commands in its world."""
 
     profile: str
-    workbench: Workbench
+    workbench: Sandbox
     model: ModelServer
 
     @property
@@ -35,7 +35,7 @@ class Bench:
         """Start it in the background."""
         given = arguments or self.workbench.recipe.args
         started = self.synapse("start", self.profile, "--name", AGENT, "--no-instructions", "--", *given)
-        assert started.code == 0, started.talk
+        assert started.code == 0, started.notices
 
     def synapse(self, *words: str) -> Ran:
         return self.workbench.synapse(*words)
@@ -54,9 +54,9 @@ def bench_for(profile: str, environ: Mapping[str, str], scenes: Mapping[str, Sce
         TemporaryDirectory(prefix="syn-", ignore_cleanup_errors=True) as folder,
         ModelServer(Ledger(SystemClock()), {**SCENES, **scenes}) as model,
     ):
-        workbench = Workbench(Path(folder), environ)
-        workbench.furnish(
-            load_recipe(profile).filled(places(model.url, home=workbench.home, project=workbench.project))
+        workbench = Sandbox(Path(folder), environ)
+        workbench.install(
+            load_recipe(profile).filled(placeholders(model.url, home=workbench.home, project=workbench.project))
         )
         try:
             yield Bench(profile, workbench, model)

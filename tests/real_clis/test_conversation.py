@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from synapse.calibration.model_server import Fact, Ledger, ModelServer
-from synapse.calibration.sandbox import Ran, Workbench, load_recipe, places
+from synapse.calibration.sandbox import Ran, Sandbox, load_recipe, placeholders
 from synapse.calibration.scripted_model import SCENES, CallTool, Say, Use
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_profile
@@ -42,7 +42,7 @@ class Desk:
 
     name: str
     profile: str
-    bench: Workbench
+    bench: Sandbox
     env: dict[str, str]
     tmux: tuple[str, ...]
 
@@ -76,7 +76,7 @@ class Desk:
     def told(self) -> str:
         """What Synapse knows, for whoever looks at a failed test."""
         said = [self.synapse("status", self.name, "--explain"), self.synapse("logs", self.name)]
-        return "\n".join(ran.output + ran.talk for ran in said)
+        return "\n".join(ran.output + ran.notices for ran in said)
 
     def _tmux(self, *words: str) -> str:
         done = subprocess.run(
@@ -111,8 +111,8 @@ def desks(model: ModelServer) -> Iterator[dict[str, Desk]]:
 def furnished(name: str, profile: str, folder: Path, url: str) -> Desk:
     own = folder / name
     own.mkdir()
-    bench = Workbench(own, os.environ)
-    bench.furnish(load_recipe(profile).filled(places(url, home=bench.home, project=bench.project)))
+    bench = Sandbox(own, os.environ)
+    bench.install(load_recipe(profile).filled(placeholders(url, home=bench.home, project=bench.project)))
     # Their homes differ; what they share is the registry, as on one person's machine.
     shared = {"SYNAPSE_HOME": str(folder / "state"), "SYNAPSE_UDS_DIR": str(folder / "s")}
     # A program that ends leaves its last words on the screen.

@@ -149,7 +149,7 @@ def second_takes_over(first: Seat, second: Seat) -> None:
     second.types("not mine\r")
     second.sees("looking only")
     second.types("\x1c")
-    second.sees("your keys reach the agent now")
+    second.sees("your keys now reach the agent")
     first.sees("looking only")
     second.types("two\r")
     second.sees("echo: two")
@@ -158,7 +158,7 @@ def second_takes_over(first: Seat, second: Seat) -> None:
 
     second.types("\x1d")
     second.sees("left: detached")
-    first.sees("your keys reach the agent now")
+    first.sees("your keys now reach the agent")
     # Pressed a moment too late: to the program it would mean to quit.
     first.types("\x1cthree\r")
     first.sees("echo: three")
@@ -201,7 +201,7 @@ async def test_at_an_agent_with_a_person_of_its_own_one_types_only_by_taking_ove
         seat.sees("takes over · painted for 120 x 40 ")
         seat.types("not mine\r")
         seat.types("\x1c")
-        seat.sees("your keys reach the agent now")
+        seat.sees("your keys now reach the agent")
         seat.types("mine\r")
         seat.sees("echo: mine")
 
@@ -237,7 +237,7 @@ async def test_the_end_of_the_program_ends_the_visit_with_its_status(tmp_path: P
         seat.sees("> ")
         seat.types("lines 3\r")
         seat.types("exit 6\r")
-        seat.sees("left: the program has ended 6")
+        seat.sees("left: the program ended 6")
         assert b"line 3" in seat.seen
 
     async with room(dummy().command, tmp_path) as here:
@@ -310,7 +310,7 @@ async def test_a_visitors_terminal_does_not_answer_the_programs_queries_a_second
 
 async def test_an_agent_may_not_attach(tmp_path: Path) -> None:
     def story(seat: Seat) -> None:
-        seat.sees("left: the agent's host has closed the connection")
+        seat.sees("left: the agent's host closed the connection")
 
     async with room(dummy().command, tmp_path, caller=Caller(agent_id="codex-1")) as here:
         await visit(here, story=story)

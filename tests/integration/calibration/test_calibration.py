@@ -121,7 +121,7 @@ def test_a_cli_that_ends_by_itself_is_not_waited_for(folder: Path) -> None:
 
     (ready,) = calibrate(plan, folder, SystemClock(), lambda _: None)
 
-    assert (ready.row, ready.verdict, ready.seen) == ("ready", Verdict.WRONG, "gone: its program has ended")
+    assert (ready.row, ready.verdict, ready.seen) == ("ready", Verdict.WRONG, "gone: its program ended")
     # A CLI that is only slow has a minute for its start.
     assert float(ready.event.removeprefix("after ").removesuffix(" s")) < 60
 

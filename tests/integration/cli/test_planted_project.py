@@ -279,7 +279,7 @@ def test_an_agent_can_neither_trust_a_folder_nor_be_asked(victim: Victim) -> Non
 
     for words in (["trust"], ["trust", "--revoke"]):
         refused = victim.run(*words, **agent)
-        assert (refused.code, "decided by a person" in refused.err) == (7, True)
+        assert (refused.code, "only a person may decide" in refused.err) == (7, True)
     shown = victim.run_at_terminal("start", "evil", answer=b"y\n", **agent)
 
     assert "[y/N]" not in shown
@@ -297,7 +297,7 @@ def test_a_real_agent_is_known_by_its_ancestors_or_its_environment(victim: Victi
 
     tried = victim.run("send", "runner", command, "--response", "--timeout", "20")
 
-    assert "is decided by a person" in tried.out
+    assert "only a person may decide" in tried.out
     assert "code=7" in tried.out
     assert victim.run("trust", "--list", "--json").json == []
 
@@ -309,7 +309,7 @@ def test_a_state_folder_in_the_project_is_refused(victim: Victim, verb: list[str
     refused = victim.run(*verb, SYNAPSE_HOME=str(victim.clone / "state"))
 
     assert refused.code == 2, refused
-    assert "lies in the project" in refused.err
+    assert "is inside the project" in refused.err
     assert not (victim.clone / "state").exists()
 
 

@@ -81,7 +81,7 @@ def test_a_permission_is_listed_and_answered(here: Session, command: tuple[str, 
     assert ran.code == 0, ran
     assert re.match(rf"\[asker\] \w+: Run the command\?  \(task {task_id[:8]} is \w+\)\n", ran.err)
     assert outcome(here, task_id) == ("completed", reply)
-    assert here.run("approvals").err == "no agent waits for a person\n"
+    assert here.run("approvals").err == "No agent waits for a person.\n"
 
 
 def test_a_choice_takes_words(here: Session) -> None:

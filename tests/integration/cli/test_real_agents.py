@@ -157,7 +157,7 @@ def test_a_stopped_host_ends_when_it_is_told_to(here: Session) -> None:
 
     ended = here.run("stop", "ada")
 
-    assert (ended.code, ended.err) == (0, "ada has ended\n")
+    assert (ended.code, ended.err) == (0, "ada stopped\n")
     assert not Path(f"/proc/{agent['cli_pid']}").exists()
 
 
@@ -196,7 +196,7 @@ def test_who_stops_an_agent_is_told_what_still_waits_for_it(here: Session) -> No
 
     ended = here.run("stop", "ada")
 
-    assert ended.err == "ada has ended; 1 message waits for its next start  (synapse queue)\n"
+    assert ended.err == "ada stopped; 1 message queued for its next start  (synapse queue)\n"
 
 
 def test_a_message_left_for_later_is_delivered_at_the_start(here: Session) -> None:

@@ -135,7 +135,7 @@ def test_the_log_is_lines_of_json_without_secrets(running: RunningGateway, key: 
     )
 
     lines = [json.loads(line) for line in json.loads(said.stdout)["lines"]]
-    assert {"at", "level", "event", "room"} <= lines[0].keys()
+    assert {"at", "level", "event", "logger", "room"} <= lines[0].keys()
     assert {"gateway_started", "credentials_refused"} <= {line["event"] for line in lines}
     assert "sk-not-a-key" not in said.stdout.decode()
     assert key not in said.stdout.decode()

@@ -58,7 +58,7 @@ def test_a_program_that_never_rests_calls_a_person_until_it_does(house: House) -
     os.kill(host.entry.cli_pid, signal.SIGUSR1)
     host.finished(task_id)
     assert held(host) == {}
-    assert house.synapse("approvals").stderr == "no agent waits for a person\n"
+    assert house.synapse("approvals").stderr == "No agent waits for a person.\n"
 
 
 def test_a_turn_that_does_not_end_because_its_program_never_rests_is_told_to_those_behind_it(house: House) -> None:

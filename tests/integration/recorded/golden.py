@@ -25,7 +25,7 @@ SENTENCES: Final = frozenset(
 )
 # Numbers and names of the machine, of the moment, and of modules.
 VOLATILE: Final = frozenset(
-    {"cli_pid", "pid", "pid_namespace", "pid_started", "port", "program", "room", "seq", "terminal"}
+    {"cli_pid", "pid", "logger", "pid_namespace", "pid_started", "port", "program", "room", "seq", "terminal"}
 )
 
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")

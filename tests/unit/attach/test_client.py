@@ -34,7 +34,7 @@ def person() -> Iterator[PersonTerminal]:
 
 def refusal(place: Path, person: PersonTerminal, patience: float = 10.0) -> str:
     with pytest.raises(AgentFailed) as refused:
-        attach(str(place), AttachOptions(), person, patience=patience)
+        attach(str(place), AttachOptions(), person, timeout=patience)
     return str(refused.value)
 
 
@@ -55,7 +55,7 @@ def test_the_path_is_longer_than_the_system_takes(place: Path, person: PersonTer
 
 def test_the_host_says_nothing(place: Path, person: PersonTerminal) -> None:
     with closing(listener(place)):
-        assert refusal(place, person, 0.05) == f"no agent answers at {place}: what listens there says nothing"
+        assert refusal(place, person, 0.05) == f"no agent answers at {place}: the server there does not answer"
 
 
 @pytest.mark.parametrize("said", [b"", b"SSH-2.0-x\r\n"])
@@ -72,4 +72,4 @@ def test_what_listens_is_no_host(place: Path, person: PersonTerminal, said: byte
         why = refusal(place, person)
         speaker.join(10)
 
-    assert why == f"no agent answers at {place}: what listens there hangs up, or is no agent's host"
+    assert why == f"no agent answers at {place}: the server there closed the connection, or is not an agent's host"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from synapse.attach.server import MOST_WAITING, Viewer
+from synapse.attach.server import MAX_BUFFERED_BYTES, Viewer
 
 
 async def test_bytes_come_out_as_they_came_in() -> None:
@@ -30,7 +30,7 @@ async def test_bytes_from_another_thread_wake_the_loop() -> None:
 
 async def test_a_viewer_that_falls_behind_keeps_nothing_until_it_begins_anew() -> None:
     viewer = Viewer()
-    viewer.receive(b"x" * MOST_WAITING)
+    viewer.receive(b"x" * MAX_BUFFERED_BYTES)
     viewer.receive(b"more")
     viewer.receive(b"and more")
 

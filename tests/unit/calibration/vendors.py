@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from synapse.calibration.vendor_apis import Anthropic, Chat, Gemini, Responses, Wire
+from synapse.calibration.vendor_apis import Anthropic, Chat, Gemini, Responses, VendorApi
 from synapse.client.events import EventDecoder
 
 Json = dict[str, Any]
@@ -19,7 +19,7 @@ class Vendor:
     """One API, from the CLI's side. A message is a person's text, or what a tool answered."""
 
     name: str
-    wire: Wire
+    api: VendorApi
     path: str
     prompt: Callable[[str], Json]
     result: Callable[[str], Json]
@@ -64,7 +64,7 @@ def _gemini_call(told: list[Json]) -> tuple[str, Json]:
 
 ANTHROPIC = Vendor(
     name="anthropic",
-    wire=Anthropic(),
+    api=Anthropic(),
     path="/v1/messages",
     prompt=lambda text: {"role": "user", "content": [{"type": "text", "text": text}]},
     result=lambda text: {"role": "user", "content": [{"type": "tool_result", "content": text}]},
@@ -81,7 +81,7 @@ ANTHROPIC = Vendor(
 )
 RESPONSES = Vendor(
     name="responses",
-    wire=Responses(),
+    api=Responses(),
     path="/v1/responses",
     prompt=lambda text: {"role": "user", "content": [{"type": "input_text", "text": text}]},
     result=lambda text: {"type": "function_call_output", "output": text},
@@ -98,7 +98,7 @@ RESPONSES = Vendor(
 )
 CHAT = Vendor(
     name="chat",
-    wire=Chat(),
+    api=Chat(),
     path="/v1/chat/completions",
     prompt=lambda text: {"role": "user", "content": text},
     result=lambda text: {"role": "tool", "content": text},
@@ -115,7 +115,7 @@ CHAT = Vendor(
 )
 GEMINI = Vendor(
     name="gemini",
-    wire=Gemini(),
+    api=Gemini(),
     path="/v1beta/models/m:streamGenerateContent",
     prompt=lambda text: {"role": "user", "parts": [{"text": text}]},
     result=lambda text: {"role": "user", "parts": [{"functionResponse": {"response": {"output": text}}}]},

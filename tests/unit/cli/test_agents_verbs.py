@@ -227,7 +227,7 @@ def test_status_says_why_and_since_when(synapse: Cli, start: HostFactory) -> Non
     assert ran.out.splitlines()[:3] == [
         "codex-8120  ready  since 2024-01-15T10:30:00.000Z",
         "  why      the prompt is empty  (screen)",
-        "  gate     nothing is typed: a person is typing",
+        "  gate     closed: a person is typing",
     ]
 
 
@@ -318,7 +318,7 @@ def test_cancel_takes_back_all_that_waits_for_an_agent(synapse: Cli) -> None:
 def test_cancel_wants_tasks_or_a_queue(synapse: Cli, wrong: tuple[str, ...]) -> None:
     ran = synapse("cancel", *wrong)
 
-    assert (ran.code, "name the tasks to cancel, or say --queue AGENT" in ran.err) == (2, True)
+    assert (ran.code, "name the tasks to cancel, or use --queue AGENT" in ran.err) == (2, True)
 
 
 def test_cancel_of_an_unknown_task_is_not_found(synapse: Cli, start: HostFactory) -> None:
@@ -389,7 +389,7 @@ def test_broadcast_to_nobody_in_this_folder_says_how_to_reach_the_others(
     ran = synapse("broadcast", "anybody?", "--json")
 
     assert (ran.code, ran.json["error"]["code"]) == (3, "agent_not_found")
-    assert ran.json["error"]["message"] == "no other agent works in this folder"
+    assert ran.json["error"]["message"] == "no other agent is running in this folder"
     assert "--all" in ran.json["error"]["hint"]
 
 
@@ -459,7 +459,7 @@ def test_a_message_that_is_held_can_be_taken_back(synapse: Cli, start: HostFacto
     host = start()
     host.state["attention"] = [{"task_id": "54241e7e-1", "text": "held", "receipt": "queued"}]
 
-    assert "(synapse cancel 54241e7e takes it back)" in synapse("list").err
+    assert "(synapse cancel 54241e7e)" in synapse("list").err
 
 
 def test_messages_that_are_held_for_the_same_reason_have_one_line(synapse: Cli, start: HostFactory) -> None:
@@ -469,7 +469,7 @@ def test_messages_that_are_held_for_the_same_reason_have_one_line(synapse: Cli, 
     doubt, all_held = synapse("list").err.splitlines()
 
     assert doubt.startswith("! codex-8120, task 54241e7e: in doubt")
-    assert all_held == "! codex-8120, 50 messages: held  (synapse cancel --queue codex-8120 takes all back)"
+    assert all_held == "! codex-8120, 50 messages: held  (`synapse cancel --queue codex-8120` cancels them)"
 
 
 def test_nobody_attaches_to_a_script(synapse: Cli, start: HostFactory) -> None:
@@ -485,7 +485,7 @@ def test_what_a_task_has_said_so_far_is_not_called_its_answer(synapse: Cli, star
     task = start().open(MESSAGE)
     task |= {"status": "working", "artifacts": [{"parts": [{"type": "text", "text": "half of it"}]}]}
 
-    assert synapse("status", task["id"]).out.endswith("  said so far\nhalf of it\n")
+    assert synapse("status", task["id"]).out.endswith("  answer so far\nhalf of it\n")
     task["status"] = "completed"
     assert synapse("status", task["id"]).out.endswith("  answer\nhalf of it\n")
 
@@ -496,12 +496,12 @@ def test_an_agent_that_has_logged_nothing_says_so(synapse: Cli, home: Path) -> N
 
     ran = synapse("logs", "codex")
 
-    assert (ran.code, ran.out, ran.err.startswith("nothing was logged yet")) == (0, "", True)
+    assert (ran.code, ran.out, ran.err.startswith("Nothing was logged yet.")) == (0, "", True)
 
 
 @pytest.mark.parametrize("target", ["reviewer", "codex-8120", "synapse-codex-8120", "@reviewer"])
 def test_an_agent_that_has_ended_is_told_from_one_that_never_was(synapse: Cli, home: Path, target: str) -> None:
     log_of(home, "synapse-codex-8120")
 
-    assert f"it has ended  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
-    assert "it has ended" not in synapse("send", "codex-8121", "hi").err
+    assert f"it has stopped  (synapse logs {target.removeprefix('@')};" in synapse("send", target, "hi").err
+    assert "it has stopped" not in synapse("send", "codex-8121", "hi").err

@@ -68,7 +68,7 @@ def test_a_profile_without_a_recipe_is_refused(synapse: Cli) -> None:
 def test_an_unknown_profile_or_row_is_refused_with_the_known_ones(synapse: Cli) -> None:
     assert "Did you mean 'claude'" in synapse("calibrate", "cloude").err
     assert (
-        "there is no row 'lnog'; there are: one-line, multi-line, long"
+        "unknown row 'lnog'; the rows are: one-line, multi-line, long"
         in synapse("calibrate", "claude", "--rows", "lnog").err
     )
 
@@ -123,7 +123,7 @@ def test_every_cli_that_is_installed_is_run_in_every_kind_of_terminal(
     assert [(plan.recipe.name, plan.rows, plan.terminal) for plan in run.plans] == [
         ("claude", ["one-line"], kind) for kind in EVERY_KIND
     ]
-    assert "left out: 'gemini' is not installed" in ran.err
+    assert "Skipped: 'gemini' is not installed" in ran.err
     assert "12 of 12 runs right" in ran.out
     assert "claude  true colour  200x60  light  1 of 1  40 ms" in ran.out
 
@@ -144,9 +144,9 @@ def test_half_of_the_terminals_and_all_rows_can_be_chosen(synapse: Cli, monkeypa
 def test_what_cannot_be_meant_is_refused_with_what_to_type(synapse: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
-    assert "name a CLI: claude, codex" in synapse("calibrate").err
-    assert "add that" in synapse("calibrate", "claude", "--pairwise").err
-    assert "none of the CLIs that can be calibrated is installed" in synapse("calibrate", "--terminals").err
+    assert "name a CLI (claude, codex" in synapse("calibrate").err
+    assert "--pairwise needs --terminals" in synapse("calibrate", "claude", "--pairwise").err
+    assert "no CLI that can be calibrated is installed" in synapse("calibrate", "--terminals").err
 
 
 @pytest.mark.usefixtures("program")

@@ -52,7 +52,7 @@ def test_a_healthy_machine_is_well(synapse: Cli) -> None:
 
     assert ran.code == 0
     assert "✗" not in ran.out
-    assert "all is well" in ran.err
+    assert "No problems found." in ran.err
 
 
 def test_a_missing_program_is_a_note_with_how_to_install_it(synapse: Cli) -> None:
@@ -198,7 +198,7 @@ def test_the_folder_of_the_sockets_is_named_and_why_not_an_earlier_one(
 
     told = synapse("doctor").out
 
-    assert f"{home}/run/synapse-a2a will be made at the first start; not {usual}: it is not a folder" in told
+    assert f"{home}/run/synapse-a2a will be created at the first start; not {usual}: it is not a folder" in told
 
 
 def test_a_read_only_folder_in_the_home_is_a_problem(synapse: Cli, home: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_read_only_folder_in_the_home_is_a_problem(synapse: Cli, home: Path) -
         subprocess.run([umount, str(home / "registry")], check=True)
 
     assert ran.code == 1
-    assert f"{home}/registry cannot be written: Read-only file system" in ran.out
+    assert f"{home}/registry is not writable: Read-only file system" in ran.out
 
 
 def test_agents_of_another_version_are_named_with_what_to_do(synapse: Cli, start: HostFactory, home: Path) -> None:
@@ -237,6 +237,6 @@ def test_sockets_that_nobody_listens_on_are_named(synapse: Cli, home: Path) -> N
 
         ran = synapse("doctor")
 
-    assert "1 left by agents that are gone" in ran.out
+    assert "1 left by killed agents" in ran.out
     assert "rm synapse-codex-8120.sock\n" in ran.out
     assert ran.code == 0

@@ -35,7 +35,7 @@ def test_an_agent_is_added_listed_asked_and_removed(synapse: Cli, stranger: Stra
     assert synapse("external", "send", "other", "process", "this").out == "done\n"
     assert stranger.heard[-1].body["params"]["message"]["parts"] == [{"text": "process this"}]
 
-    assert "other is forgotten" in synapse("external", "remove", "other").err
+    assert "Removed other." in synapse("external", "remove", "other").err
     assert synapse("external", "list", "--json").json == []
 
 
@@ -98,9 +98,9 @@ def test_a_key_has_its_own_header(synapse: Cli, stranger: Stranger, monkeypatch:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--header", "X-Team: the-secret"), "a header is given as 'NAME: @FILE'"),
-        (("--header", "X-Team: @/no/such/file"), "/no/such/file cannot be read"),
-        (("--bearer-env", "NO_SUCH_VARIABLE"), "the environment has no NO_SUCH_VARIABLE"),
+        (("--header", "X-Team: the-secret"), "a header must be given as 'NAME: @FILE'"),
+        (("--header", "X-Team: @/no/such/file"), "cannot read /no/such/file"),
+        (("--bearer-env", "NO_SUCH_VARIABLE"), "the environment variable NO_SUCH_VARIABLE is not set"),
     ],
 )
 def test_a_secret_that_is_not_there_is_refused(

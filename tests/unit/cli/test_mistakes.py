@@ -17,31 +17,31 @@ from tests.unit.cli.conftest import Cli, HostFactory
         (["list", "--jsno"], "unknown option --jsno", "did you mean --json?  (synapse list --help)"),
         (["keys", "create", "ci", "--expire=30d"], "unknown option --expire", "did you mean --expires?"),
         (["stop", "codex", "--whatsoever"], "unknown option --whatsoever", "synapse stop --help"),
-        (["config", "set", "x"], "'set' is one word too many", "synapse config --help"),
-        (["dummy", "--resume"], "unknown option --resume", "follows `--`:  synapse dummy -- --resume"),
+        (["config", "set", "x"], "unexpected argument 'set'", "synapse config --help"),
+        (["dummy", "--resume"], "unknown option --resume", "after `--`:  synapse dummy -- --resume"),
         (
             ["dummy", "fix it"],
-            "'fix' is one word too many",
-            "what is for dummy itself follows `--`:  synapse dummy -- …",
+            "unexpected argument 'fix'",
+            "put arguments for dummy itself after `--`:  synapse dummy -- …",
         ),
-        (["start", "dummy", "--resume"], "unknown option --resume", "follows `--`:  synapse start dummy -- --resume"),
+        (["start", "dummy", "--resume"], "unknown option --resume", "after `--`:  synapse start dummy -- --resume"),
         (
             ["start", "--name", "bob", "dummy", "--model", "x"],
             "unknown option --model",
             "synapse start dummy -- --model",
         ),
-        (["start", "dummy", "fix it"], "'fix it' is one word too many", "synapse start dummy -- …"),
+        (["start", "dummy", "fix it"], "unexpected argument 'fix it'", "synapse start dummy -- …"),
         (["start", "dummy", "--nam", "x"], "unknown option --nam", "did you mean --name?  (synapse start --help)"),
-        (["start", "scripted"], "a FILE follows `scripted`", "synapse start --help"),
+        (["start", "scripted"], "`scripted` needs a FILE", "synapse start --help"),
         (["gateway", "--port", "abc"], "--port must be a whole number, not 'abc'", "synapse gateway --help"),
         (
             ["external", "send", "a", "b", "--timeout", "x"],
-            "--timeout must be a number of seconds above 0, not 'x'",
+            "--timeout must be a number of seconds greater than 0, not 'x'",
             "external send --help",
         ),
         (
             ["external", "send", "a", "b", "--timeout=-1"],
-            "--timeout must be a number of seconds above 0, not '-1'",
+            "--timeout must be a number of seconds greater than 0, not '-1'",
             "external send --help",
         ),
         (["push", "list", "--limit", "0"], "--limit must be a whole number from 1 to 999999999, not '0'", "push list"),
@@ -123,7 +123,7 @@ def test_whoever_takes_the_gateway_for_an_agent_is_told_its_verbs(
     ran = synapse(*arguments)
 
     assert ran.code == 3
-    assert "a gateway is no agent" in ran.err
+    assert "a gateway is not an agent" in ran.err
     assert "`synapse stop gateway`" in ran.err
 
 
@@ -175,7 +175,7 @@ def test_stopping_all_says_when_there_is_nobody(synapse: Cli) -> None:
     ran = synapse("stop", "--all")
 
     assert ran.code == 0
-    assert ran.err == "no agent is running\n"
+    assert ran.err == "No agent is running.\n"
     assert synapse("stop", "--all", "--json").json == []
 
 
@@ -196,4 +196,4 @@ def test_a_folder_that_was_removed_under_the_shell_is_told(
 
     ran = synapse("start", "dummy")
 
-    assert (ran.code, "the folder that this shell is in is not there any more" in ran.err) == (1, True)
+    assert (ran.code, "the current folder no longer exists" in ran.err) == (1, True)

@@ -44,7 +44,7 @@ def test_without_a_store_there_is_nothing_to_show(synapse: Cli) -> None:
     shown = synapse("push", "list")
 
     assert (shown.code, shown.out) == (0, "")
-    assert "no webhook was told anything" in shown.err
+    assert "There are no push notifications." in shown.err
     assert synapse("push", "list", "--json").json == []
 
 

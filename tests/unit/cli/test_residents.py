@@ -57,7 +57,7 @@ def test_an_agent_from_elsewhere_is_forgotten_and_not_stopped(synapse: Cli, tck:
 
 
 def test_stop_all_and_broadcast_pass_it_by(synapse: Cli, tck: FakeHost) -> None:
-    assert "no agent is running" in synapse("stop", "--all").err
+    assert "No agent is running." in synapse("stop", "--all").err
     assert synapse("broadcast", "hello", "--all").code == 3
     assert tck.tasks == {}
 

@@ -81,7 +81,7 @@ def test_a_host_that_stands_still_is_not_asked(
 
     assert ran.code == 8
     assert f"Agent '{NAME}' server on port 8120 is not responding." in ran.err
-    assert f"(pid {process.pid}) is stopped, as by Ctrl-Z" in ran.err
+    assert f"(pid {process.pid}) is suspended, as by Ctrl-Z" in ran.err
     assert f"kill -CONT {process.pid}" in ran.err
     assert ("the message was not sent" in ran.err) == (command[0] in ("send", "broadcast"))
     assert stopped.requests == []
@@ -117,13 +117,13 @@ def test_a_reply_through_a_host_that_stands_still_says_so(
     ran = synapse("reply", "done")
 
     assert (ran.code, stopped.requests) == (8, [])
-    assert "is stopped, as by Ctrl-Z" in ran.err
+    assert "is suspended, as by Ctrl-Z" in ran.err
 
 
 def test_a_message_that_it_may_have_read_is_sent_again_only_under_its_id(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(http, "CHECK_SECONDS", 0.05)
 
     with silent_host(home, process):
         ran = synapse("send", "codex", "hi", "--message-id", "m-1", "--timeout", "20")
@@ -138,20 +138,20 @@ def test_a_message_that_it_may_have_read_is_sent_again_only_under_its_id(
 def test_a_reply_that_it_may_have_read_is_not_to_be_repeated(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(http, "CHECK_SECONDS", 0.05)
 
     with silent_host(home, process):
         ran = synapse("send", "codex", "done", "--reply-to", "abc12345", "--timeout", "20")
 
     assert ran.code == 8
-    assert "a second reply comes as a new message" in ran.err
+    assert "a second reply arrives as a new message" in ran.err
     assert "--message-id" not in ran.err
 
 
 def test_a_broadcast_that_it_may_have_read_names_its_id(
     synapse: Cli, home: Path, process: Bystander, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(http, "CHECK_SECONDS", 0.05)
 
     with silent_host(home, process):
         ran = synapse("broadcast", "hi", "--all")

@@ -35,5 +35,5 @@ def test_those_of_one_agent_are_found_by_its_name_and_its_profile(synapse: Cli) 
 
 
 def test_nothing_to_show_is_said(synapse: Cli) -> None:
-    assert (synapse("tasks").err, synapse("tasks", "--json").json) == ("nothing was sent yet\n", [])
-    assert synapse("tasks", "codex").err == "no task of 'codex' is known  (synapse list)\n"
+    assert (synapse("tasks").err, synapse("tasks", "--json").json) == ("There are no tasks yet.\n", [])
+    assert synapse("tasks", "codex").err == "There are no tasks of 'codex'.  (synapse list)\n"

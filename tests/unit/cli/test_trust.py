@@ -35,8 +35,8 @@ def test_a_folder_is_trusted_as_it_is_and_says_what_that_means(synapse: Cli, pro
     assert ran.code == 0
     assert "profiles/calc.toml       runs: LANG=C no-such-program -l -q\n" in ran.out
     assert "config.toml              sets queue_limit = 2\n" in ran.out
-    assert "ignored: home\n" in ran.err
-    assert f"{project} is trusted as it is now" in ran.err
+    assert "a project may not set them: home\n" in ran.err
+    assert f"Trusted {project} as it is now." in ran.err
     assert states(synapse) == {str(project): "trusted"}
 
 
@@ -49,7 +49,7 @@ def test_the_answer_for_machines_has_the_hash_and_the_files(synapse: Cli, projec
 
 
 def test_the_list_tells_what_has_changed_and_what_is_gone(synapse: Cli, project: Path, home: Path) -> None:
-    assert "no folder was decided about" in synapse("trust", "--list").err
+    assert "There are no decisions yet." in synapse("trust", "--list").err
     synapse("trust")
 
     (project / ".synapse" / "config.toml").write_text("queue_limit = 3\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def test_there_must_be_something_to_trust(synapse: Cli, home: Path) -> None:
     ran = synapse("trust", str(home / "plain"))
 
     assert ran.code == 3
-    assert "has a .synapse/ of yours" in ran.err
+    assert "has a .synapse/ that you own" in ran.err
 
 
 def test_a_link_in_the_project_is_refused_by_its_name(synapse: Cli, project: Path) -> None:
@@ -99,9 +99,11 @@ def test_a_link_in_the_project_is_refused_by_its_name(synapse: Cli, project: Pat
     ran = synapse("trust")
 
     assert ran.code == 2
-    assert f"{project}/.synapse/profiles/x.toml is no plain file" in ran.err
+    assert f"{project}/.synapse/profiles/x.toml is not a plain file" in ran.err
     assert states(synapse) == {}
-    assert f"{project}/.synapse is ignored: {project}/.synapse/profiles/x.toml is no plain file" in synapse("calc").err
+    assert (
+        f"{project}/.synapse is ignored: {project}/.synapse/profiles/x.toml is not a plain file" in synapse("calc").err
+    )
 
 
 def test_an_agent_may_look_but_not_decide(
@@ -114,7 +116,10 @@ def test_an_agent_may_look_but_not_decide(
     for words in (["trust"], ["trust", "--revoke"]):
         ran = synapse(*words)
         assert ran.code == 7
-        assert "decided by a person, and this command is not a person's: it belongs to the agent" in ran.err
+        assert (
+            "only a person may decide which folders are trusted, and this command is not a person's: "
+            "it belongs to the agent"
+        ) in ran.err
     assert synapse("trust", "--list").code == 0
 
 
@@ -142,7 +147,7 @@ def test_a_profile_of_an_untrusted_project_is_not_used_and_says_what_to_do(synap
     assert ran.err.count("synapse trust") == 1
     assert ran.err == (
         f"Error: the profile 'calc' is not used: {project}/.synapse is ignored, because you have not trusted it; "
-        f"look at it, then: synapse trust {project}\n"
+        f"review it, then: synapse trust {project}\n"
     )
     synapse("trust")
     assert "'no-such-program' is not installed" in synapse("calc").err
@@ -189,7 +194,7 @@ def test_config_shows_the_project_and_what_is_ignored(synapse: Cli, project: Pat
     synapse("trust")
     ran = synapse("config")
     assert f"project: {project} (trusted)" in ran.out
-    assert f"Warning: {project}/.synapse/config.toml: ignored, because only you may set it" in ran.err
+    assert f"Warning: {project}/.synapse/config.toml: ignored, because a project may not set it" in ran.err
     told = synapse("config", "--json").json
     assert told["queue_limit"] == {"value": 2, "source": f"project file {project}/.synapse/config.toml"}
     assert told["project"] == {
@@ -207,12 +212,12 @@ def test_doctor_shows_the_project(synapse: Cli, project: Path) -> None:
         findings = synapse("doctor", "--json").json["findings"]
         return [f"{one['level']} {one['text']} → {one['advice']}" for one in findings if one["subject"] == "project"]
 
-    refused = f"note {project}/.synapse/config.toml: no project may set home → set it in your own settings"
+    refused = f"note {project}/.synapse/config.toml: a project may not set home → set it in your own settings"
     assert found() == [f"note {project}/.synapse is ignored: not trusted → synapse trust {project}", refused]
     synapse("trust")
     assert found() == [f"ok {project}/.synapse is trusted → ", refused]
     (project / ".synapse" / "link").symlink_to("config.toml")
-    assert "is no plain file" in found()[0]
+    assert "is not a plain file" in found()[0]
 
 
 def test_doctor_tells_of_search_paths_that_mean_the_current_folder(

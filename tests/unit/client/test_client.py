@@ -164,7 +164,7 @@ def test_a_host_that_says_nothing_times_out(unix: Place) -> None:
 @pytest.mark.parametrize("text", ["", "x" * 8_000_000])
 def test_a_host_that_stands_still_is_not_waited_for(unix: Place, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Whether it was too late to be read, or too long to be written."""
-    monkeypatch.setattr(http, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(http, "CHECK_SECONDS", 0.01)
     listener, address = unix
     with listener:
         listener.listen()
@@ -176,7 +176,7 @@ def test_a_host_that_stands_still_is_not_waited_for(unix: Place, monkeypatch: py
 
 @pytest.mark.parametrize("text", ["", "x" * 8_000_000])
 def test_a_host_that_is_only_slow_is_waited_for(unix: Place, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(http, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(http, "CHECK_SECONDS", 0.01)
     looked = threading.Event()
     listener, address = unix
 

@@ -45,7 +45,13 @@ def test_an_event_is_a_line_with_its_name_its_time_and_its_fields(tmp_path: Path
 
     (line,) = lines(path)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("at"))
-    assert line == {"level": "info", "event": "turn_started", "room": "runtime.test", "task": "t-1"}
+    assert line == {
+        "level": "info",
+        "event": "turn_started",
+        "logger": "runtime.test",
+        "room": "runtime.test",
+        "task": "t-1",
+    }
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -63,7 +69,7 @@ def test_the_level_is_set_by_name_and_a_wrong_name_is_the_usual_one(
 def test_a_log_that_has_grown_large_is_set_aside_while_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "LARGEST_LOG", 1000)
+    monkeypatch.setattr(process, "MAX_LOG_BYTES", 1000)
     path = log_to(tmp_path / "logs", "a")
     for number in range(50):
         log.info("told", extra={"number": number})
@@ -88,7 +94,7 @@ def test_a_disk_without_space_is_nothing_that_the_person_at_the_terminal_sees(
 
 
 def test_a_log_that_cannot_be_set_aside_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "LARGEST_LOG", 300)
+    monkeypatch.setattr(process, "MAX_LOG_BYTES", 300)
     path = log_to(tmp_path / "logs", "a")
     aside = path.with_suffix(".log.1")
     aside.mkdir()  # nothing can take its place

@@ -46,7 +46,7 @@ def test_a_name_that_is_nothing_like_any_gets_the_list(tmp_path: Path) -> None:
     with pytest.raises(UnknownProfile) as caught:
         load_profile("zzzzzzzzzz", [tmp_path / "missing", BUNDLED_PROFILES])
 
-    assert caught.value.hint.startswith("there are: claude, codex")
+    assert caught.value.hint.startswith("the profiles are: claude, codex")
 
 
 @pytest.mark.parametrize("name", ["../secret", "sub/tool", "/etc/tool"])
@@ -71,7 +71,7 @@ def test_a_file_whose_name_a_shell_could_take_for_more_is_no_profile(tmp_path: P
 def test_a_program_is_not_looked_for_in_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('command = ["./run"]', encoding="utf-8")
 
-    with pytest.raises(InvalidProfile, match="would be another program in each folder") as caught:
+    with pytest.raises(InvalidProfile, match="is relative to the current folder") as caught:
         load_profile("mine", [tmp_path])
 
     assert str(tmp_path / "mine.toml") in caught.value.hint
@@ -116,5 +116,5 @@ def test_a_file_whose_name_is_no_plain_word_is_no_profile(tmp_path: Path, name: 
 def test_a_name_that_could_not_stand_in_a_header_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.toml").write_text('command = ["tool"]', encoding="utf-8")
 
-    with pytest.raises(InvalidProfile, match="cannot be a profile's name"):
+    with pytest.raises(InvalidProfile, match="cannot be the name of a profile"):
         load_profile(name, [tmp_path])

@@ -11,7 +11,7 @@ import pytest
 from synapse.client.hosts import state_folder
 from synapse.config.process import SystemClock
 from synapse.config.settings import BUNDLED_PROFILES, FOR_AGENTS, FOR_PROJECTS, KINDS, MEANINGS, Settings, load_settings
-from synapse.config.trust import TrustBook, read_project
+from synapse.config.trust import TrustStore, read_project
 from synapse.core.errors import InvalidSettings
 from synapse.terminal.theme import Theme
 
@@ -44,7 +44,7 @@ def write_project(project: Path, text: str) -> Path:
 
 def trust(project: Path, environ: dict[str, str]) -> None:
     read = read_project(project.parent)
-    TrustBook(Path(environ["SYNAPSE_HOME"])).decide(read, SystemClock().now(), trusted=True)
+    TrustStore(Path(environ["SYNAPSE_HOME"])).decide(read, SystemClock().now(), trusted=True)
 
 
 def test_without_anything_the_defaults_hold(project: Path, environ: dict[str, str]) -> None:

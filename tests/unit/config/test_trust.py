@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.config.trust import MOST_BYTES, MOST_FILES, Project, Trust, TrustBook, read_project
+from synapse.config.trust import MAX_BYTES, MAX_FILES, Project, Trust, TrustStore, read_project
 from synapse.core.errors import InvalidRequest, NotFound
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -25,11 +25,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> TrustBook:
-    return TrustBook(tmp_path / "state")
+def book(tmp_path: Path) -> TrustStore:
+    return TrustStore(tmp_path / "state")
 
 
-def trusted(book: TrustBook, folder: Path) -> Trust:
+def trusted(book: TrustStore, folder: Path) -> Trust:
     book.decide(read_project(folder), NOW, trusted=True)
     return book.trust_in(read_project(folder))
 
@@ -40,7 +40,7 @@ def test_every_file_is_read(folder: Path) -> None:
     )
 
 
-def test_a_project_is_unknown_then_trusted_then_forgotten(folder: Path, book: TrustBook) -> None:
+def test_a_project_is_unknown_then_trusted_then_forgotten(folder: Path, book: TrustStore) -> None:
     assert book.trust_in(read_project(folder)) is Trust.UNKNOWN
 
     assert trusted(book, folder) is Trust.TRUSTED
@@ -51,7 +51,7 @@ def test_a_project_is_unknown_then_trusted_then_forgotten(folder: Path, book: Tr
         book.revoke(folder)
 
 
-def test_a_project_that_was_declined_is_new_again_with_other_content(folder: Path, book: TrustBook) -> None:
+def test_a_project_that_was_declined_is_new_again_with_other_content(folder: Path, book: TrustStore) -> None:
     book.decide(read_project(folder), NOW, trusted=False)
     assert book.trust_in(read_project(folder)) is Trust.DECLINED
 
@@ -74,7 +74,7 @@ def add(path: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [change, move, add, Path.unlink])
-def test_any_change_ends_the_trust(folder: Path, book: TrustBook, act: Callable[[Path], None]) -> None:
+def test_any_change_ends_the_trust(folder: Path, book: TrustStore, act: Callable[[Path], None]) -> None:
     assert trusted(book, folder) is Trust.TRUSTED
 
     act(folder / ".synapse" / "profiles" / "bc.toml")
@@ -94,7 +94,7 @@ def test_no_other_names_and_contents_give_the_same_hash() -> None:
     assert digest({"a": b"1", "b": b"2"}) == digest({"b": b"2", "a": b"1"})
 
 
-def test_the_trust_is_in_one_folder_and_not_in_a_copy_of_it(folder: Path, book: TrustBook, tmp_path: Path) -> None:
+def test_the_trust_is_in_one_folder_and_not_in_a_copy_of_it(folder: Path, book: TrustStore, tmp_path: Path) -> None:
     assert trusted(book, folder) is Trust.TRUSTED
     (tmp_path / "link").symlink_to(folder)
     assert book.trust_in(read_project(tmp_path / "link")) is Trust.TRUSTED
@@ -125,11 +125,11 @@ def pipe(place: Path) -> None:
 
 
 def too_large(place: Path) -> None:
-    (place / "large").write_bytes(bytes(MOST_BYTES))
+    (place / "large").write_bytes(bytes(MAX_BYTES))
 
 
 def too_many(place: Path) -> None:
-    for number in range(MOST_FILES):
+    for number in range(MAX_FILES):
         (place / str(number)).touch()
 
 
@@ -142,7 +142,7 @@ def whole_link(place: Path) -> None:
     "act", [link_file, link_folder, broken_link, link_inside, pipe, too_large, too_many, whole_link]
 )
 def test_what_could_mean_something_else_tomorrow_cannot_be_trusted(
-    folder: Path, book: TrustBook, act: Callable[[Path], None]
+    folder: Path, book: TrustStore, act: Callable[[Path], None]
 ) -> None:
     assert trusted(book, folder) is Trust.TRUSTED
     act(folder / ".synapse")
@@ -163,7 +163,7 @@ def test_a_file_of_another_user_cannot_be_trusted(folder: Path) -> None:
     assert "belongs to another user" in read_project(folder).problem
 
 
-def test_decisions_are_private_and_listed_by_folder(folder: Path, book: TrustBook, tmp_path: Path) -> None:
+def test_decisions_are_private_and_listed_by_folder(folder: Path, book: TrustStore, tmp_path: Path) -> None:
     (tmp_path.resolve() / "another" / ".synapse").mkdir(parents=True)
     trusted(book, folder)
     book.decide(read_project(tmp_path / "another"), NOW, trusted=False)
@@ -179,7 +179,7 @@ def test_decisions_are_private_and_listed_by_folder(folder: Path, book: TrustBoo
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"folder": 3, "sha256": null, "trusted": "yes"}', b"\xff"])
-def test_a_damaged_decision_decides_nothing(folder: Path, book: TrustBook, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_decision_decides_nothing(folder: Path, book: TrustStore, tmp_path: Path, content: bytes) -> None:
     trusted(book, folder)
     for file in (tmp_path / "state" / "trust").iterdir():
         file.write_bytes(content)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from synapse.config.process import SystemClock
-from synapse.config.trust import TrustBook, read_project
+from synapse.config.trust import TrustStore, read_project
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings
 from synapse.gateway.autostart import AgentAutostart, check_startable, host_command, pause_after
@@ -70,7 +70,7 @@ def test_an_agent_with_a_profile_of_an_untrusted_project_is_told_before_the_gate
 
     with pytest.raises(InvalidSettings, match=f"agent 'ada': .* synapse trust {folder}"):
         check_startable([tool], tmp_path / "gateway.toml")
-    TrustBook(tmp_path / "state").decide(read_project(folder), SystemClock().now(), trusted=True)
+    TrustStore(tmp_path / "state").decide(read_project(folder), SystemClock().now(), trusted=True)
 
     check_startable([tool], tmp_path / "gateway.toml")
 

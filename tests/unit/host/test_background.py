@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synapse.cli.attach import control_key
-from synapse.cli.start import as_it_was
+from synapse.cli.start import launch_of
 from synapse.client.hosts import not_responding
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import InvalidSettings, UnsupportedOperation
@@ -35,7 +35,7 @@ def test_a_folder_named_like_the_package_is_not_imported() -> None:
 def test_an_agent_is_started_again_as_it_was() -> None:
     first = Launch(verb=["codex"], name="reviewer", instructions=False, arguments=["--model", "x", "--headless"])
 
-    again = as_it_was(ENTRY, first.command())
+    again = launch_of(ENTRY, first.command())
 
     assert (again.verb, again.name, again.port, again.folder) == (["codex"], "reviewer", 8121, "/tmp")
     assert again.arguments == ["--model", "x", "--headless"]
@@ -45,12 +45,12 @@ def test_an_agent_is_started_again_as_it_was() -> None:
 def test_a_scripted_agent_is_started_again_with_its_script() -> None:
     first = Launch(verb=["scripted", "echo.toml"])
 
-    assert list(as_it_was(ENTRY, first.command()).verb) == ["scripted", "echo.toml"]
+    assert list(launch_of(ENTRY, first.command()).verb) == ["scripted", "echo.toml"]
 
 
 def test_an_agent_in_a_terminal_cannot_be_restarted_from_here() -> None:
     with pytest.raises(UnsupportedOperation, match="runs in a terminal"):
-        as_it_was(ENTRY, ["python", "synapse", "codex", "--", "--headless"])
+        launch_of(ENTRY, ["python", "synapse", "codex", "--", "--headless"])
 
 
 @pytest.mark.parametrize("name", ["ctrl-]", "Ctrl-]", "c-]", "^]", "]"])
@@ -66,7 +66,7 @@ def test_a_key_that_is_none_is_refused(name: str) -> None:
 
 def test_a_hint_keeps_the_name() -> None:
     with pytest.raises(UnsupportedOperation) as refused:
-        as_it_was(ENTRY, ["python", "synapse", "codex"])
+        launch_of(ENTRY, ["python", "synapse", "codex"])
 
     assert refused.value.hint.endswith("synapse start codex --name reviewer")
     assert "--name reviewer" in not_responding(ENTRY).hint

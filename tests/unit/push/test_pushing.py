@@ -10,7 +10,7 @@ import pytest
 
 from synapse.config.process import SystemClock
 from synapse.config.settings import load_settings
-from synapse.config.trust import TrustBook, read_project
+from synapse.config.trust import TrustStore, read_project
 from synapse.core.events import ArtifactAdded, MetadataChanged, StateChanged, Update
 from synapse.core.message import Artifact, TextPart
 from synapse.core.push import PushConfig
@@ -95,7 +95,7 @@ def test_a_project_cannot_allow_private_webhooks(tmp_path: Path) -> None:
     file.write_text("allow_private_webhooks = true\n", encoding="utf-8")
 
     home = {"SYNAPSE_HOME": str(tmp_path.parent / f"{tmp_path.name}-state")}
-    TrustBook(Path(home["SYNAPSE_HOME"])).decide(read_project(tmp_path), SystemClock().now(), trusted=True)
+    TrustStore(Path(home["SYNAPSE_HOME"])).decide(read_project(tmp_path), SystemClock().now(), trusted=True)
 
     settings = load_settings(environ=home, folder=tmp_path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from synapse.calibration.sandbox import Recipe, WhenLimited, load_recipe, places, recipe_names
+from synapse.calibration.sandbox import Recipe, WhenLimited, load_recipe, placeholders, recipe_names
 from synapse.config.settings import load_profile, profile_names
 from synapse.core.errors import UnsupportedOperation
 
@@ -17,7 +17,7 @@ every_recipe = pytest.mark.parametrize("name", recipe_names())
 
 
 def filled(name: str) -> Recipe:
-    return load_recipe(name).filled(places(URL, home=Path("/h"), project=Path("/p")))
+    return load_recipe(name).filled(placeholders(URL, home=Path("/h"), project=Path("/p")))
 
 
 def test_every_profile_with_signals_has_a_recipe() -> None:

@@ -13,7 +13,7 @@ every_vendor = pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: ven
 
 
 def read(vendor: Vendor, *messages: Json, **more: object) -> ModelRequest:
-    return vendor.wire.read({**vendor.request(list(messages)), **more}, vendor.path)
+    return vendor.api.read({**vendor.request(list(messages)), **more}, vendor.path)
 
 
 @every_vendor
@@ -70,13 +70,13 @@ def test_a_suggestion_after_the_turn_is_a_side_request(vendor: Vendor) -> None:
 @every_vendor
 def test_strange_bodies_are_read_as_nothing(vendor: Vendor) -> None:
     for body in ({}, {"messages": 5}, {"input": None}, {"contents": ["x"]}, {"tools": {"a": 1}}):
-        assert vendor.wire.read(body, vendor.path).marker == ("", "")
+        assert vendor.api.read(body, vendor.path).marker == ("", "")
 
 
 @given(pieces=st.lists(st.text(min_size=1), min_size=1))
 @every_vendor
 def test_a_streamed_text_arrives_as_it_was_said(vendor: Vendor, pieces: list[str]) -> None:
-    frames = list(vendor.wire.say(read(vendor, vendor.prompt("x")), iter(pieces), 7))
+    frames = list(vendor.api.say(read(vendor, vendor.prompt("x")), iter(pieces), 7))
 
     assert vendor.text_in(events(frames)) == "".join(pieces)
 
@@ -85,36 +85,36 @@ def test_a_streamed_text_arrives_as_it_was_said(vendor: Vendor, pieces: list[str
 def test_a_tool_call_arrives_with_its_arguments(vendor: Vendor) -> None:
     call = ToolCall(name="Bash", arguments={"command": "echo 'ü'"})
 
-    frames = list(vendor.wire.call(read(vendor, vendor.prompt("x")), call, 7))
+    frames = list(vendor.api.call(read(vendor, vendor.prompt("x")), call, 7))
 
     assert vendor.call_in(events(frames)) == ("Bash", {"command": "echo 'ü'"})
 
 
 @every_vendor
 def test_a_text_can_be_had_in_one_piece(vendor: Vendor) -> None:
-    assert vendor.whole_text(vendor.wire.whole(read(vendor, vendor.prompt("x")), "a title", 7)) == "a title"
+    assert vendor.whole_text(vendor.api.whole(read(vendor, vendor.prompt("x")), "a title", 7)) == "a title"
 
 
 @every_vendor
 @pytest.mark.parametrize("status", [400, 429, 500])
 def test_errors_are_said_in_the_vendors_words(vendor: Vendor, status: int) -> None:
-    assert vendor.wire.refuse(Refuse(status, "too bad", retry_after=9))["error"]["message"] == "too bad"
+    assert vendor.api.refuse(Refuse(status, "too bad", retry_after=9))["error"]["message"] == "too bad"
 
 
 def test_a_limit_says_when_it_ends_where_the_vendor_has_words_for_it() -> None:
     limit = Refuse(429, "too many", retry_after=60)
 
-    assert RESPONSES.wire.refuse(limit)["error"]["resets_in_seconds"] == 60
-    assert GEMINI.wire.refuse(limit)["error"]["details"][1]["retryDelay"] == "60s"
-    assert ANTHROPIC.wire.refuse(limit)["error"]["type"] == "rate_limit_error"
-    assert CHAT.wire.refuse(limit)["error"]["code"] == "rate_limit_exceeded"
+    assert RESPONSES.api.refuse(limit)["error"]["resets_in_seconds"] == 60
+    assert GEMINI.api.refuse(limit)["error"]["details"][1]["retryDelay"] == "60s"
+    assert ANTHROPIC.api.refuse(limit)["error"]["type"] == "rate_limit_error"
+    assert CHAT.api.refuse(limit)["error"]["code"] == "rate_limit_exceeded"
 
 
 def test_a_freeform_tool_of_responses_gets_text_instead_of_arguments() -> None:
     tools = [{"type": "custom", "name": "apply_patch"}]
-    asked = RESPONSES.wire.read({"input": "hello", "stream": True, "tools": tools}, "/v1/responses")
+    asked = RESPONSES.api.read({"input": "hello", "stream": True, "tools": tools}, "/v1/responses")
 
-    told = events(list(RESPONSES.wire.call(asked, ToolCall(name="apply_patch", arguments={"input": "***"}), 1)))
+    told = events(list(RESPONSES.api.call(asked, ToolCall(name="apply_patch", arguments={"input": "***"}), 1)))
 
     assert told[-1]["response"]["output"][0]["input"] == "***"
     assert asked.said == ("hello",)

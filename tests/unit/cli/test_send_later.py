@@ -146,7 +146,7 @@ def test_an_inbox_that_stays_held_by_nobody_we_know_is_a_conflict(
     synapse: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("synapse.tasks.stopped._LEASE_TRIES", 2)
-    monkeypatch.setattr("synapse.cli.send_later._STARTING_SECONDS", 0.1)
+    monkeypatch.setattr("synapse.cli.send_later._START_SECONDS", 0.1)
     asyncio.run(hold(load_settings(folder=home).store, "reviewer"))
 
     assert synapse("send", "reviewer", "hello", "--queue").code == 7
@@ -189,7 +189,7 @@ def test_cancel_of_a_queue_leaves_what_waits_for_another_agent_of_the_same_profi
 
     ran = synapse("cancel", "--queue", "codex")
 
-    assert (ran.code, ran.err.strip()) == (0, "nothing waits")
+    assert (ran.code, ran.err.strip()) == (0, "No messages are queued.")
     assert len(synapse("queue", "bob", "--json").json) == 1
 
 

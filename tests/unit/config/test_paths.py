@@ -168,7 +168,7 @@ def test_a_folder_in_the_project_is_refused_also_behind_a_link(place: Path) -> N
     (place / "link").symlink_to(project / "state")
 
     for state in (project, project / "state", project / "missing", place / "link"):
-        with pytest.raises(InvalidSettings, match="lies in the project"):
+        with pytest.raises(InvalidSettings, match="is inside the project"):
             check(state, project)
     check(place / "project-state", project)
     check(project / "state", place)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.cli.output import give_piece, print_notice, print_result
+from synapse.cli.output import print_notice, print_part, print_result
 from synapse.cli.tables import cut, painted, plain, short_path, table, width
 from synapse.core.override import override
 
@@ -79,7 +79,7 @@ def test_nothing_acts_on_a_terminal_but_our_own_colours(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stderr", _Screen(err, encoding="utf-8"))
 
     print_result(f"{painted('ready', 'ready')} a\x1b[2Jb\x1b[8mc\x9b1m\u202e 日本語 👩\u200d💻\tx\ny")
-    give_piece("\x1b]0;title\x07")
+    print_part("\x1b]0;title\x07")
     print_notice("Error: \x1b[2J\u2028no agent\n→ synapse list")
 
     assert out.getvalue().decode() == "\x1b[32mready\x1b[0m a[2Jb[8mc1m 日本語 👩\u200d💻\tx\ny\n]0;title"

@@ -276,7 +276,7 @@ def test_who_waits_is_told_once_what_keeps_the_prompt(
     ran = synapse("send", "codex", "hi", "--response", "--timeout", "0.5")
 
     assert ran.code == 5
-    assert ran.err.count("nothing is typed at codex-8120: there is text in the prompt") == 1
+    assert ran.err.count("codex-8120 cannot be typed into: there is text in the prompt") == 1
 
 
 def test_what_was_said_when_it_began_is_not_said_again_when_it_lasts(

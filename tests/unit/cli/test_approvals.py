@@ -134,7 +134,7 @@ def test_approvals_for_machines(synapse: Cli, start: HostFactory) -> None:
 def test_nobody_waits(synapse: Cli, start: HostFactory) -> None:
     start()
 
-    assert synapse("approvals").err == "no agent waits for a person\n"
+    assert synapse("approvals").err == "No agent waits for a person.\n"
     assert synapse("approvals", "--json").json == []
 
 
@@ -200,8 +200,8 @@ def test_a_dialog_that_nothing_is_known_of_is_answered_at_the_terminal(synapse: 
 
     assert ran.code == 7
     assert ran.err.splitlines() == [
-        "Error: codex-8120 waits for a person, and cannot be answered from here: a menu [2Jis open",
-        "answer it there: `synapse attach codex-8120`",
+        "Error: codex-8120 waits for a person, but cannot be answered from here: a menu [2Jis open",
+        "answer it in its terminal: `synapse attach codex-8120`",
     ]
 
 
@@ -224,7 +224,7 @@ def test_where_nothing_is_asked_the_next_command_is_named(synapse: Cli, start: H
     for target in ("codex", task["id"][:8]):
         ran = synapse(verb, target, *words)
         assert ran.code == 7
-        assert "asks nothing now\n`synapse approvals`" in ran.err
+        assert "has no open question\n`synapse approvals`" in ran.err
     assert synapse(verb, "nobody", *words).code == 3
 
 
@@ -279,7 +279,7 @@ def test_exit_on_wait_prints_what_is_asked(
     ran = synapse("send", "codex", "hi", "--response", "--exit-on-wait", "--timeout", "10")
 
     assert (ran.code, ran.out) == (6, "Which branch?\n  rm -r build\n  make\n  1. main\n")
-    assert "a person types: synapse answer " in ran.err
+    assert "waits for a person, who can type: synapse answer " in ran.err
 
 
 def test_exit_on_wait_for_machines(synapse: Cli, start: HostFactory) -> None:
@@ -298,7 +298,7 @@ def test_exit_on_wait_leaves_a_dialog_that_nothing_is_known_of_too(synapse: Cli,
     ran = synapse("send", "codex", "hi", "--response", "--exit-on-wait", "--timeout", "10")
 
     assert (ran.code, ran.out) == (6, "codex-8120 waits for a person: an unknown dialog\n")
-    assert "a person types: synapse attach codex-8120" in ran.err
+    assert "waits for a person, who can type: synapse attach codex-8120" in ran.err
 
 
 def test_exit_on_wait_needs_something_to_wait_for(synapse: Cli, start: HostFactory) -> None:
