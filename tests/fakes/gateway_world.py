@@ -37,8 +37,8 @@ from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
 from synapse.tasks.quota import KeyQuotas
 from tests.fakes.clock import FakeClock
-from tests.fakes.desk import Desk, say, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import AgentHarness, say, working
 from tests.fakes.memory_store import MemoryStore
 
 BOUND = 5.0
@@ -91,7 +91,7 @@ class FakeStopped:
 class World:
     """Some desks as hosts, and a gateway over the same store."""
 
-    def __init__(self, key_bytes: int = 0, **desks: Desk) -> None:
+    def __init__(self, key_bytes: int = 0, **desks: AgentHarness) -> None:
         self.desks = desks
         self._direct: set[str] = set()
         self.store = next(iter(desks.values())).store
@@ -166,7 +166,7 @@ async def world(
 ) -> AsyncGenerator[World]:
     """Ada and Bob are here."""
     store = store or MemoryStore()
-    ada, bob = Desk(driver, store, me=ADA), Desk(store=store, me=BOB)
+    ada, bob = AgentHarness(driver, store, me=ADA), AgentHarness(store=store, me=BOB)
     async with working(ada), working(bob):
         yield World(key_bytes, ada=ada, bob=bob)
 

@@ -14,8 +14,8 @@ from synapse.core.requests import (
     AnswerQuestion,
 )
 from synapse.core.task import Task, TaskState
-from tests.fakes.desk import CLAUDE, ME, Desk
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import CLAUDE, ME, AgentHarness
 
 PERSON = Caller(via_socket=True)
 OVER_TCP = Caller()
@@ -48,20 +48,20 @@ def asks(*questions: Question, end: TurnEvent = DONE) -> FakeDriver:
     return FakeDriver(lambda _: [Typing(), TAKEN, *middle, end])
 
 
-async def asked(desk: Desk, text: str = "work", **more: Any) -> Task:
+async def asked(harness: AgentHarness, text: str = "work", **more: Any) -> Task:
     """Send a message and return its task when something is asked."""
-    return await is_asked(desk, await desk.send(text, **more))
+    return await is_asked(harness, await harness.send(text, **more))
 
 
-async def is_asked(desk: Desk, task: Task) -> Task:
+async def is_asked(harness: AgentHarness, task: Task) -> Task:
     async with asyncio.timeout(5):
-        async for update in desk.feed.follow(task.id, None):
+        async for update in harness.feed.follow(task.id, None):
             if update.task.state is TaskState.INPUT_REQUIRED:
                 return update.task
     raise AssertionError("nothing was asked")
 
 
-async def answer(desk: Desk, caller: Caller = PERSON, **fields: str) -> Task | None:
+async def answer(harness: AgentHarness, caller: Caller = PERSON, **fields: str) -> Task | None:
     async with asyncio.timeout(5):
-        task: Task | None = await desk.service.handle(AnswerQuestion(**fields), caller)
+        task: Task | None = await harness.service.handle(AnswerQuestion(**fields), caller)
         return task

@@ -25,8 +25,8 @@ from synapse.core.override import override
 from synapse.core.requests import CancelTask, ResolveTask
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.tasks.recovery import is_in_doubt
-from tests.fakes.desk import Desk
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import AgentHarness
 from tests.fakes.memory_store import MemoryStore
 
 Mood = Literal["answers", "doubts", "shuts", "hangs"]
@@ -106,9 +106,12 @@ class Story:
 
     async def begin(self) -> None:
         self.driver = MoodyDriver(self.typed)
-        self.desk = Desk(self.driver, self.store)
-        await self.desk.recover()
-        self.jobs = [asyncio.ensure_future(self.desk.worker.run()), asyncio.ensure_future(self.desk.replies.run())]
+        self.harness = AgentHarness(self.driver, self.store)
+        await self.harness.recover()
+        self.jobs = [
+            asyncio.ensure_future(self.harness.worker.run()),
+            asyncio.ensure_future(self.harness.replies.run()),
+        ]
 
     async def end(self) -> None:
         """Everything stops where it stands."""
@@ -122,7 +125,7 @@ class Story:
         match step.what:
             case "send":
                 text = f"message {len(self.accepted)}"
-                self.accepted.append(await self.desk.send(text, priority=step.number % 5 + 1))
+                self.accepted.append(await self.harness.send(text, priority=step.number % 5 + 1))
             case "cancel" if self.accepted:
                 await self._cancel(self.accepted[step.number % len(self.accepted)])
             case "go on":
@@ -140,8 +143,8 @@ class Story:
             case "retry":
                 await self._resolve("retry")
             case "deadline":
-                self.desk.clock.advance(2 * HOUR if step.number == 0 else 1.0)
-                await self.desk.doubts.expire()
+                self.harness.clock.advance(2 * HOUR if step.number == 0 else 1.0)
+                await self.harness.doubts.expire()
             case _:
                 pass
 
@@ -155,16 +158,16 @@ class Story:
 
     async def _cancel(self, task: Task) -> None:
         with suppress(Conflict):
-            canceled = await self.desk.service.handle(CancelTask(task.id), Caller())
+            canceled = await self.harness.service.handle(CancelTask(task.id), Caller())
             if ReceiptStep.TYPED not in [receipt.step for receipt in canceled.receipts]:
                 self.untyped_when_canceled.add(canceled.message.text)
 
     async def _resolve(self, verdict: str) -> None:
         for known in self.accepted:
-            task = await self.desk.task(known.id)
+            task = await self.harness.task(known.id)
             if is_in_doubt(task) and not task.state.is_terminal:
                 with suppress(Conflict, TaskNotFound):
-                    await self.desk.service.handle(
+                    await self.harness.service.handle(
                         ResolveTask(task_id=task.id, verdict=verdict), Caller(via_socket=True)
                     )
                     self.retries[task.message.text] += verdict == "retry"
@@ -193,7 +196,7 @@ async def test_every_accepted_message_ends_exactly_once_and_is_typed_at_most_onc
         await told.play(step)
     await told.settle()
     for known in told.accepted:
-        task = await told.desk.task(known.id)
+        task = await told.harness.task(known.id)
         finals = [receipt for receipt in task.receipts if receipt.step.is_final]
         text = task.message.text
         assert task.state.is_terminal, (text, task.state, task.receipts)

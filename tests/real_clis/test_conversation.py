@@ -37,7 +37,7 @@ CONVERSATION = {
 
 
 @dataclass(frozen=True)
-class Desk:
+class AgentHarness:
     """One agent in a window of tmux."""
 
     name: str
@@ -92,7 +92,7 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def desks(model: ModelServer) -> Iterator[dict[str, Desk]]:
+def desks(model: ModelServer) -> Iterator[dict[str, AgentHarness]]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     with TemporaryDirectory(prefix="syn-", ignore_cleanup_errors=True) as folder:
@@ -103,12 +103,12 @@ def desks(model: ModelServer) -> Iterator[dict[str, Desk]]:
         try:
             yield made
         finally:
-            for desk in made.values():
-                desk.synapse("stop", desk.name, "--force")
+            for harness in made.values():
+                harness.synapse("stop", harness.name, "--force")
             subprocess.run([*made["ada"].tmux, "kill-server"], check=False, capture_output=True, timeout=PATIENCE)
 
 
-def furnished(name: str, profile: str, folder: Path, url: str) -> Desk:
+def furnished(name: str, profile: str, folder: Path, url: str) -> AgentHarness:
     own = folder / name
     own.mkdir()
     bench = Sandbox(own, os.environ)
@@ -118,36 +118,36 @@ def furnished(name: str, profile: str, folder: Path, url: str) -> Desk:
     # A program that ends leaves its last words on the screen.
     (folder / "tmux.conf").write_text("set -g remain-on-exit on\n", encoding="utf-8")
     tmux = ("tmux", "-S", str(folder / "t"), "-f", str(folder / "tmux.conf"))
-    return Desk(name, profile, bench, bench.env | shared, tmux)
+    return AgentHarness(name, profile, bench, bench.env | shared, tmux)
 
 
-def eventually(condition: Callable[[], bool], desk: Desk, what: str) -> None:
+def eventually(condition: Callable[[], bool], harness: AgentHarness, what: str) -> None:
     clock, pause = SystemClock(), threading.Event()
     deadline = clock.monotonic() + PATIENCE
     while not condition():
-        assert clock.monotonic() < deadline, f"{desk.name} {what}:\n{desk.told()}\n{desk.screen()}"
+        assert clock.monotonic() < deadline, f"{harness.name} {what}:\n{harness.told()}\n{harness.screen()}"
         pause.wait(0.1)
 
 
-def wait_until_ready(desk: Desk) -> None:
-    eventually(lambda: desk.status().get("status") == "ready", desk, "is ready")
+def wait_until_ready(harness: AgentHarness) -> None:
+    eventually(lambda: harness.status().get("status") == "ready", harness, "is ready")
 
 
-def wait_until_shown(desk: Desk, said: str) -> None:
-    eventually(lambda: said in desk.screen(), desk, "shows its answer")
+def wait_until_shown(harness: AgentHarness, said: str) -> None:
+    eventually(lambda: said in harness.screen(), harness, "shows its answer")
 
 
-def approve(desk: Desk) -> None:
-    eventually(lambda: desk.synapse("approve", desk.name).code == 0, desk, "asks for a permission")
+def approve(harness: AgentHarness) -> None:
+    eventually(lambda: harness.synapse("approve", harness.name).code == 0, harness, "asks for a permission")
 
 
 @pytest.mark.timeout(300)
-def test_two_clis_of_different_vendors_hold_a_conversation(model: ModelServer, desks: dict[str, Desk]) -> None:
+def test_two_clis_of_different_vendors_hold_a_conversation(model: ModelServer, desks: dict[str, AgentHarness]) -> None:
     ada, bob = desks["ada"], desks["bob"]
-    for desk in (ada, bob):
-        desk.start()
-    for desk in (ada, bob):
-        wait_until_ready(desk)
+    for harness in (ada, bob):
+        harness.start()
+    for harness in (ada, bob):
+        wait_until_ready(harness)
 
     task_id = object_in(ada.synapse("send", "ada", "calibrate:consult:1 please", "--json").fields, "task")["id"]
     approve(ada)
@@ -162,10 +162,10 @@ def test_two_clis_of_different_vendors_hold_a_conversation(model: ModelServer, d
     assert REPLY in result.text
     parts = [part for artifact in objects_in(task(), "artifacts") for part in objects_in(artifact, "parts")]
     assert [part["text"] for part in parts] == ["Bob has answered."]
-    for desk, said in ((ada, "Bob has answered."), (bob, "I have replied.")):
-        wait_until_ready(desk)
-        wait_until_shown(desk, said)
-        assert_intact(desk.screen(), said, desk.profile)
+    for harness, said in ((ada, "Bob has answered."), (bob, "I have replied.")):
+        wait_until_ready(harness)
+        wait_until_shown(harness, said)
+        assert_intact(harness.screen(), said, harness.profile)
 
 
 def assert_intact(screen: str, said: str, profile: str) -> None:

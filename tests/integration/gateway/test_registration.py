@@ -28,8 +28,8 @@ from synapse.gateway.in_process import InProcessAgents, InProcessSockets
 from synapse.net.hosts import open_host_client
 from synapse.registry.files import UNKNOWN, FileRegistry, start_time
 from synapse.registry.local import open_registry
-from tests.fakes.desk import say
 from tests.fakes.facts import opened as waiting
+from tests.fakes.harness import say
 from tests.fakes.leased_store import LeasedStore
 from tests.fakes.strangers import card_1_0, stranger_at_home
 from tests.unit.store.stories import keep

@@ -23,7 +23,7 @@ from synapse.host.scripted import play
 from synapse.net.hosts import open_host_client
 from synapse.registry.local import open_registry
 from tests.conformance.real_hosts import CONFORMANCE
-from tests.fakes.desk import say
+from tests.fakes.harness import say
 from tests.fakes.leased_store import LeasedStore
 
 pytestmark = pytest.mark.integration

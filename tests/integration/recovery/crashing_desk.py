@@ -36,8 +36,8 @@ from synapse.core.task import Task, TaskId
 from synapse.store import file
 from synapse.store.sqlite import SqliteStore
 from synapse.store.writer import Work, Writer
-from tests.fakes.desk import ME, Desk, say, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import ME, AgentHarness, say, working
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.stores import settle
 
@@ -116,47 +116,47 @@ async def live(folder: Path, fate: Fate) -> None:
     store = await SqliteStore.open(folder / "store.db")
     lease = await store.acquire(ME.inbox, str(os.getpid()), lambda _holder: False)
     assert lease is not None
-    # A desk needs of it what every store has.
-    desk = Desk(
+    # A harness needs of it what every store has.
+    harness = AgentHarness(
         Program(folder, fate),
         cast("MemoryStore", store),
         answer_at_once=answer_at_once,
         new_id=lambda: str(uuid.uuid4()),
         lease=lease,
     )
-    await desk.recover()
-    async with working(desk):
+    await harness.recover()
+    async with working(harness):
         for letter in LETTERS:
             sent = SendMessage(message=say(letter, letter), dialect="synapse", push=WEBHOOKS.get(letter))
             if letter.startswith("answered at once"):
-                await idle(desk, letter)
-                task = await desk.settled(sent)
+                await idle(harness, letter)
+                task = await harness.settled(sent)
             else:
-                task = await desk.service.send(sent, Caller())
+                task = await harness.service.send(sent, Caller())
                 tell(folder, letter, task)
-                task = await decided(desk, folder, task.id)
+                task = await decided(harness, folder, task.id)
             tell(folder, letter, task)
     await store.close()
 
 
-async def idle(desk: Desk, letter: str) -> None:
+async def idle(harness: AgentHarness, letter: str) -> None:
     """Wait for the end of the turn that was told last, if the letter is new: only then is it answered at once."""
     async with asyncio.timeout(20):
-        while await desk.store.find_message("", "", letter) is None and desk.worker.current is not None:
+        while await harness.store.find_message("", "", letter) is None and harness.worker.current is not None:
             await settle()
 
 
-async def decided(desk: Desk, folder: Path, task_id: TaskId) -> Task:
+async def decided(harness: AgentHarness, folder: Path, task_id: TaskId) -> Task:
     """The task when it has ended; whenever it is in doubt, a person looks at the program and decides."""
     attention = ""
     async with asyncio.timeout(20):
-        async for update in desk.feed.follow(task_id, None):
+        async for update in harness.feed.follow(task_id, None):
             task, before = update.task, attention
             attention = task.attention
             if attention and not before:
                 verdict = "delivered" if task.message.text in lines(folder / "received") else "retry"
-                await desk.service.handle(ResolveTask(task_id=task_id, verdict=verdict), _PERSON)
-    return await desk.task(task_id)
+                await harness.service.handle(ResolveTask(task_id=task_id, verdict=verdict), _PERSON)
+    return await harness.task(task_id)
 
 
 def tell(folder: Path, letter: str, task: Task) -> None:

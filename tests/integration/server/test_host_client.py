@@ -15,7 +15,7 @@ from synapse.core.agent import EXITED, READY, WAITING, WORKING, AgentEntry
 from synapse.core.errors import AgentNotResponding
 from synapse.net.hosts import IDLE_SECONDS, UnixHostClient
 from tests.fakes.clock import FakeClock
-from tests.fakes.desk import FixedRegistry
+from tests.fakes.harness import FixedRegistry
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ import pytest
 from synapse.core.caller import Caller
 from synapse.core.errors import PersonRequired
 from synapse.core.requests import AddExternal, ListExternals, RemoveExternal, SendExternal
-from tests.fakes.desk import CLAUDE, Desk, say
+from tests.fakes.harness import CLAUDE, AgentHarness, say
 
 AN_AGENT = Caller(via_socket=True, agent_id=CLAUDE.agent_id)
 LEFT_BEHIND = Caller(via_socket=True, doubt="it was started by an agent")
@@ -33,14 +33,14 @@ class Notes:
 
 
 async def ask(request: Any, caller: Caller) -> list[Any]:
-    desk, notes = Desk(), Notes()
-    desk.service._externals = notes  # type: ignore[assignment]  # a book and a client are not needed here
-    await _handled(desk, request, caller)
+    harness, notes = AgentHarness(), Notes()
+    harness.service._externals = notes  # type: ignore[assignment]  # a book and a client are not needed here
+    await _handled(harness, request, caller)
     return notes.asked
 
 
-async def _handled(desk: Desk, request: Any, caller: Caller) -> None:
-    await desk.service.handle(request, caller)
+async def _handled(harness: AgentHarness, request: Any, caller: Caller) -> None:
+    await harness.service.handle(request, caller)
 
 
 @pytest.mark.parametrize("caller", [AN_AGENT, LEFT_BEHIND], ids=["an agent", "a process that it left behind"])

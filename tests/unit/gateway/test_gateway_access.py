@@ -164,10 +164,10 @@ async def test_nobody_has_tasks_of_an_agent_that_never_was() -> None:
 
 async def test_a_host_speaks_for_others_only_to_a_person_on_its_socket() -> None:
     async with world() as gateway:
-        desk = gateway.desks["ada"]
+        harness = gateway.desks["ada"]
         request = OnBehalfOf(LAPTOP, message())
         for caller in (Caller(), Caller(via_socket=True, agent_id="synapse-claude-8100")):
             with pytest.raises(PersonRequired):
-                await desk.service.handle(request, caller)
+                await harness.service.handle(request, caller)
         with pytest.raises(UnsupportedOperation):
-            await desk.service.handle(OnBehalfOf(LAPTOP, request), Caller(via_socket=True))
+            await harness.service.handle(OnBehalfOf(LAPTOP, request), Caller(via_socket=True))

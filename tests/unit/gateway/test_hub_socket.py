@@ -20,8 +20,8 @@ from synapse.gateway import hub_socket
 from synapse.gateway.hub_socket import HubSocket
 from synapse.server.websocket import ChannelClosed, WebSocketChannel
 from synapse.tasks.feed import Feed
-from tests.fakes.desk import ME, Desk, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import ME, AgentHarness, working
 
 BOUND = 5.0
 LAPTOP = Caller(scope="key:laptop", name="laptop")
@@ -35,8 +35,8 @@ def agent_name(_task: Task) -> str:
 class OneAgent:
     """A gateway with one agent, without the gateway."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, harness: AgentHarness) -> None:
+        self._desk = harness
 
     async def handle(self, request: Request[object], caller: Caller) -> Any:
         return await self._desk.service.handle(request.request if isinstance(request, ForAgent) else request, caller)
@@ -87,9 +87,9 @@ def types(frames: list[Frame]) -> list[str]:
 
 
 @asynccontextmanager
-async def connected(desk: Desk, *, caller: Caller = LAPTOP, **more: Any) -> AsyncGenerator[Client]:
+async def connected(harness: AgentHarness, *, caller: Caller = LAPTOP, **more: Any) -> AsyncGenerator[Client]:
     client = Client()
-    socket = HubSocket(OneAgent(desk), agent_name, **more)
+    socket = HubSocket(OneAgent(harness), agent_name, **more)
     serving = asyncio.ensure_future(socket(WebSocketChannel(client.incoming.get, client.send), caller))
     try:
         yield client
@@ -102,8 +102,8 @@ async def connected(desk: Desk, *, caller: Caller = LAPTOP, **more: Any) -> Asyn
 
 
 async def test_a_message_is_created_then_updated_then_completed_with_growing_seqs() -> None:
-    async with working(Desk()) as desk:
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness) as client:
             client.ask("hello", messageId="m-1")
             frames = await client.done()
 
@@ -116,8 +116,8 @@ async def test_a_message_is_created_then_updated_then_completed_with_growing_seq
 
 
 async def test_several_tasks_on_one_socket_are_each_told_once() -> None:
-    async with working(Desk()) as desk:
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness) as client:
             for number in range(5):
                 client.ask(f"hello {number}")
             frames = await client.done(5)
@@ -130,12 +130,12 @@ async def test_several_tasks_on_one_socket_are_each_told_once() -> None:
 
 
 async def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
-    async with working(Desk()) as desk:
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness) as client:
             client.ask("hello")
             whole = list(await client.done())
         for cut in range(len(whole)):
-            async with connected(desk) as again:
+            async with connected(harness) as again:
                 after = whole[cut]["seq"]
                 again.say({"type": "subscribe", "taskId": f"ada:{whole[0]['taskId']}", "after": after})
                 again.say({"type": "ping"})
@@ -146,26 +146,26 @@ async def test_whoever_comes_back_goes_on_after_the_last_seq() -> None:
 
 
 async def test_a_task_that_is_subscribed_again_is_told_again_from_there() -> None:
-    async with working(Desk()) as desk:
-        desk.driver.go_on.clear()
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        harness.driver.go_on.clear()
+        async with connected(harness) as client:
             client.ask("hello")
             await client.until(lambda frames: len(frames) >= 2)
             task_id = client.frames[0]["taskId"]
             client.say({"type": "subscribe", "taskId": task_id, "after": 0})
             await client.until(lambda frames: types(frames).count("task.created") == 2)
-            desk.driver.go_on.set()
+            harness.driver.go_on.set()
             frames = await client.done()
 
         assert types(frames).count("task.completed") == 1
 
 
-def questions() -> Desk:
+def questions() -> AgentHarness:
     def plot(turn: Turn) -> list[TurnEvent]:
         end = InputRequested((TextPart(text="which?"),)) if turn.first else Answered(parts=(), source="script")
         return [Submitted("script", "taken"), end]
 
-    return Desk(FakeDriver(plot))
+    return AgentHarness(FakeDriver(plot))
 
 
 async def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_another() -> None:
@@ -173,7 +173,7 @@ async def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_anoth
         task = frame.get("task", {})
         return task.get("id") == task_id and bool(task["artifacts"])
 
-    async with working(questions()) as desk, connected(desk) as client:
+    async with working(questions()) as harness, connected(harness) as client:
         client.ask("hello")
         await client.until(lambda frames: any(frame.get("task", {}).get("artifacts") for frame in frames))
         task_id = client.frames[0]["taskId"]
@@ -185,7 +185,7 @@ async def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_anoth
         await client.until(lambda frames: types(frames).count("task.created") == 2)
         other = next(frame["taskId"] for frame in reversed(client.frames) if frame["type"] == "task.created")
         await client.until(lambda frames: any(is_asked(frame, other) for frame in frames))
-        async with connected(desk) as second:
+        async with connected(harness) as second:
             second.ask("that one", taskId=other)
             seen = await second.done()
         assert {frame["task"]["id"] for frame in seen} == {other}
@@ -206,8 +206,8 @@ async def test_a_follow_up_goes_on_with_its_task_on_the_same_socket_and_on_anoth
     ],
 )  # fmt: skip
 async def test_what_is_wrong_is_told_and_the_conversation_goes_on(frame: object, code: str) -> None:
-    async with working(Desk()) as desk:
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness) as client:
             client.say(frame)
             client.say({"type": "ping"})
             error, pong = await client.until(lambda frames: len(frames) == 2)
@@ -217,8 +217,8 @@ async def test_what_is_wrong_is_told_and_the_conversation_goes_on(frame: object,
 
 
 async def test_an_error_names_what_it_is_about() -> None:
-    async with working(Desk()) as desk:
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness) as client:
             client.say({"type": "subscribe", "taskId": "no-such"})
             client.ask("hello", messageId="m-1", taskId="none")
             errors = await client.until(lambda frames: len(frames) == 2)
@@ -231,18 +231,18 @@ async def test_each_frame_counts_as_a_request() -> None:
         assert caller is LAPTOP
         raise RateLimited("too many requests", seconds=1)
 
-    async with working(Desk()) as desk:
-        async with connected(desk, count=too_many) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness, count=too_many) as client:
             client.ask("hello")
             (error,) = await client.until(len)
 
         assert error["error"]["code"] == "RATE_LIMITED"
-        assert desk.driver.turns == []
+        assert harness.driver.turns == []
 
 
 async def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_seq() -> None:
-    async with working(Desk()) as desk:
-        async with connected(desk, slow_seconds=0.05) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness, slow_seconds=0.05) as client:
             client.ask("hello")
             frames = list(await client.done())
             client.takes.clear()
@@ -253,49 +253,49 @@ async def test_a_reader_that_takes_nothing_is_asked_to_come_back_after_the_last_
 
 
 async def test_whoever_only_listens_has_to_show_its_credentials_again_some_day() -> None:
-    async with working(Desk()) as desk:
-        async with connected(desk, longest_seconds=0.05) as client:
+    async with working(AgentHarness()) as harness:
+        async with connected(harness, longest_seconds=0.05) as client:
             await client.until(lambda _: client.closed)
 
         assert client.closed == (hub_socket.COME_BACK, "show your credentials again; resume after seq 0")
 
 
 async def test_nobody_follows_for_a_client_that_has_left() -> None:
-    async with working(Desk()) as desk:
-        desk.driver.go_on.clear()
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        harness.driver.go_on.clear()
+        async with connected(harness) as client:
             client.ask("hello")
             await client.until(len)
             task_id = client.frames[0]["taskId"]
-            assert desk.feed.is_followed(task_id)
+            assert harness.feed.is_followed(task_id)
 
-        assert not desk.feed.is_followed(task_id)
+        assert not harness.feed.is_followed(task_id)
 
 
-def chatty() -> Desk:
+def chatty() -> AgentHarness:
     def plot(_turn: Turn) -> list[TurnEvent]:
         chunk = Artifact(artifact_id="a", parts=(TextPart(text="x"),))
         chunks: list[TurnEvent] = [ArtifactProduced(artifact=chunk, append=True) for _ in range(200)]
         return [Submitted("script", "taken"), *chunks, Answered(parts=(), source="script")]
 
-    desk = Desk(FakeDriver(plot))
-    desk.feed = Feed(desk.journal, desk.store, buffer=2)
-    desk.service = desk._service(ME)  # pyright: ignore[reportPrivateUsage]  # the same, over that feed
-    return desk
+    harness = AgentHarness(FakeDriver(plot))
+    harness.feed = Feed(harness.journal, harness.store, buffer=2)
+    harness.service = harness._service(ME)  # pyright: ignore[reportPrivateUsage]  # the same, over that feed
+    return harness
 
 
 async def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing() -> None:
     def artifacts(frame: Frame) -> bool:
         return bool(frame.get("task", {}).get("artifacts"))
 
-    async with working(chatty()) as desk:
-        async with connected(desk) as client:
+    async with working(chatty()) as harness:
+        async with connected(harness) as client:
             client.ask("hello")
             await client.until(len)
             client.takes.clear()
             ended = False
             async with asyncio.timeout(BOUND):
-                async for update in Feed(desk.journal, desk.store).follow(client.frames[0]["taskId"]):
+                async for update in Feed(harness.journal, harness.store).follow(client.frames[0]["taskId"]):
                     ended = update.task.state.is_terminal
             assert ended
             client.takes.set()
@@ -310,9 +310,9 @@ async def test_a_reader_that_is_too_slow_for_the_feed_loses_and_repeats_nothing(
 async def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_socket, "MOST_TASKS", 2)
 
-    async with working(Desk()) as desk:
-        desk.driver.go_on.clear()
-        async with connected(desk) as client:
+    async with working(AgentHarness()) as harness:
+        harness.driver.go_on.clear()
+        async with connected(harness) as client:
             for number in range(3):
                 client.ask(f"hello {number}")
             frames = await client.until(lambda frames: "error" in types(frames))
@@ -322,5 +322,5 @@ async def test_one_socket_follows_only_so_many_tasks(monkeypatch: pytest.MonkeyP
             # One that is followed already takes no more room.
             client.say({"type": "subscribe", "taskId": first, "after": 0})
             await client.until(lambda frames: types(frames).count("task.created") == 3)
-            desk.driver.go_on.set()
+            harness.driver.go_on.set()
             await client.done(2)

@@ -16,7 +16,7 @@ from synapse.gateway.service import CountedStreams, GatewayService
 from synapse.gateway.tasks import GatewayTasks
 from synapse.tasks.service import AgentTasks
 from synapse.tasks.stopped import StoppedTasks
-from tests.fakes.desk import Desk
+from tests.fakes.harness import AgentHarness
 
 Kind = type[Request[object]]
 
@@ -82,7 +82,7 @@ def test_a_gateway_returns_what_a_request_of_its_own_names(kind: Kind) -> None:
 
 
 def test_a_request_goes_to_its_method_and_one_of_others_to_none() -> None:
-    tasks = Desk().service
+    tasks = AgentHarness().service
 
     assert method_for(tasks, GetTask("t")) == tasks.get
     assert method_for(tasks, ListAgents()) is None

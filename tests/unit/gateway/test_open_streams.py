@@ -23,9 +23,9 @@ from synapse.core.requests import (
 )
 from synapse.gateway.service import CountedStreams, StreamLimit
 from synapse.tasks.journal import rebuild
-from tests.fakes.desk import say
 from tests.fakes.facts import opened
 from tests.fakes.gateway_world import LAPTOP, PHONE
+from tests.fakes.harness import say
 
 SEND = SendMessage(message=say("hello"), dialect="a2a_v1")
 STREAMS: list[Request[TaskStream]] = [SubscribeTask(task_id="t"), FollowTask(task_id="t"), SendAndFollow(send=SEND)]

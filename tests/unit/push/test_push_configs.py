@@ -28,55 +28,55 @@ from synapse.core.requests import (
     SetPushConfig,
 )
 from synapse.push.service import MOST_PER_TASK
-from tests.fakes.desk import Desk, say, working
+from tests.fakes.harness import AgentHarness, say, working
 
 CONFIG = PushConfig(url="https://example.com/h", token="t", scheme="bearer", credentials="c", dialect="a2a_v1")
 STRANGER = Caller(scope="key:other")
 
 
-async def ask(desk: Desk, request: Any, caller: Caller | None = None) -> Any:
-    return await desk.service.handle(request, caller or Caller())
+async def ask(harness: AgentHarness, request: Any, caller: Caller | None = None) -> Any:
+    return await harness.service.handle(request, caller or Caller())
 
 
 async def test_a_configuration_is_set_read_listed_and_deleted() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello")
-        kept = await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
+        harness = AgentHarness()
+        task = await harness.send("hello")
+        kept = await ask(harness, SetPushConfig(task_id=task.id, config=CONFIG))
         assert kept == replace(CONFIG, id=kept.id)
         assert kept.id
 
-        assert await ask(desk, GetPushConfig(task_id=task.id, config_id=kept.id)) == kept
-        assert await ask(desk, GetPushConfig(task_id=task.id)) == kept
-        assert await ask(desk, ListPushConfigs(task_id=task.id)) == (kept,)
+        assert await ask(harness, GetPushConfig(task_id=task.id, config_id=kept.id)) == kept
+        assert await ask(harness, GetPushConfig(task_id=task.id)) == kept
+        assert await ask(harness, ListPushConfigs(task_id=task.id)) == (kept,)
 
         for _ in range(2):
-            await ask(desk, DeletePushConfig(task_id=task.id, config_id=kept.id))
-        assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
+            await ask(harness, DeletePushConfig(task_id=task.id, config_id=kept.id))
+        assert await ask(harness, ListPushConfigs(task_id=task.id)) == ()
         with pytest.raises(PushConfigNotFound):
-            await ask(desk, GetPushConfig(task_id=task.id, config_id=kept.id))
+            await ask(harness, GetPushConfig(task_id=task.id, config_id=kept.id))
 
 
 async def test_two_without_an_id_are_two_and_the_only_one_is_then_nobody() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello")
+        harness = AgentHarness()
+        task = await harness.send("hello")
         for _ in range(2):
-            await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
+            await ask(harness, SetPushConfig(task_id=task.id, config=CONFIG))
 
-        assert len(await ask(desk, ListPushConfigs(task_id=task.id))) == 2
+        assert len(await ask(harness, ListPushConfigs(task_id=task.id))) == 2
         with pytest.raises(PushConfigNotFound):
-            await ask(desk, GetPushConfig(task_id=task.id))
+            await ask(harness, GetPushConfig(task_id=task.id))
 
 
 async def test_it_is_told_from_now_on_and_somebody_delivers() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello")
-        await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
+        harness = AgentHarness()
+        task = await harness.send("hello")
+        await ask(harness, SetPushConfig(task_id=task.id, config=CONFIG))
 
-        (saved,) = desk.saved
-        assert saved.told == (await desk.journal.snapshot(task.id)).seq
+        (saved,) = harness.saved
+        assert saved.told == (await harness.journal.snapshot(task.id)).seq
         assert (saved.task_id, saved.inbox) == (task.id, task.inbox)
 
 
@@ -91,13 +91,13 @@ def requests_about(task_id: str) -> list[Any]:
 
 async def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello")
+        harness = AgentHarness()
+        task = await harness.send("hello")
 
         for caller, task_id in ((STRANGER, task.id), (Caller(), "no-such-task"), (Caller(), task.id[:8])):
             for request in requests_about(task_id):
                 with pytest.raises(TaskNotFound):
-                    await ask(desk, request, caller)
+                    await ask(harness, request, caller)
 
 
 @pytest.mark.parametrize(
@@ -112,54 +112,54 @@ async def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one()
 )
 async def test_what_cannot_be_told_is_refused_and_nothing_is_kept_or_sent(wrong: PushConfig) -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello")
+        harness = AgentHarness()
+        task = await harness.send("hello")
         with pytest.raises(InvalidField):
-            await ask(desk, SetPushConfig(task_id=task.id, config=wrong))
+            await ask(harness, SetPushConfig(task_id=task.id, config=wrong))
         with pytest.raises(InvalidField):
-            await desk.send("another", push=wrong)
+            await harness.send("another", push=wrong)
 
-        assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
-        assert (await ask(desk, ListTasks())).total == 1
+        assert await ask(harness, ListPushConfigs(task_id=task.id)) == ()
+        assert (await ask(harness, ListTasks())).total == 1
 
 
 async def test_a_task_has_only_so_many() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello")
+        harness = AgentHarness()
+        task = await harness.send("hello")
         for number in range(MOST_PER_TASK):
-            await ask(desk, SetPushConfig(task_id=task.id, config=replace(CONFIG, id=f"c-{number}")))
+            await ask(harness, SetPushConfig(task_id=task.id, config=replace(CONFIG, id=f"c-{number}")))
 
         with pytest.raises(InvalidRequest):
-            await ask(desk, SetPushConfig(task_id=task.id, config=CONFIG))
-        await ask(desk, SetPushConfig(task_id=task.id, config=replace(CONFIG, id="c-0", token="new")))
+            await ask(harness, SetPushConfig(task_id=task.id, config=CONFIG))
+        await ask(harness, SetPushConfig(task_id=task.id, config=replace(CONFIG, id="c-0", token="new")))
 
 
 async def test_one_that_comes_with_a_message_is_told_from_the_opening() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello", push=CONFIG)
+        harness = AgentHarness()
+        task = await harness.send("hello", push=CONFIG)
 
-        (saved,) = desk.saved
+        (saved,) = harness.saved
         assert (saved.task_id, saved.told) == (task.id, 0)
 
 
 async def test_the_same_message_sent_twice_has_one_webhook() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
+        harness = AgentHarness()
         request = SendMessage(message=say("hello", "m-1"), dialect="a2a_v1", push=CONFIG)
-        first, again = await ask(desk, request), await ask(desk, request)
+        first, again = await ask(harness, request), await ask(harness, request)
 
         assert first.id == again.id
-        assert len(await ask(desk, ListPushConfigs(task_id=first.id))) == 1
+        assert len(await ask(harness, ListPushConfigs(task_id=first.id))) == 1
 
 
 async def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        async with working(desk):
+        harness = AgentHarness()
+        async with working(harness):
             request = SendMessage(message=say("hello"), dialect="a2a_v1", push=CONFIG)
-            pending = await desk.service.send_and_wait(SendAndWait(request), Caller())
+            pending = await harness.service.send_and_wait(SendAndWait(request), Caller())
             task = await pending.settled()
 
         assert task.state.is_terminal
@@ -167,57 +167,57 @@ async def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> Non
 
 async def test_a_message_to_a_finished_task_brings_no_webhook() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        async with working(desk):
-            task = await desk.finished(await desk.send("hello"))
+        harness = AgentHarness()
+        async with working(harness):
+            task = await harness.finished(await harness.send("hello"))
             with pytest.raises(TaskFinished):
-                await desk.send("more", task_id=task.id, push=CONFIG)
+                await harness.send("more", task_id=task.id, push=CONFIG)
 
             with pytest.raises(TaskNotFound):
-                await desk.send("more", task_id="no-such-task", push=CONFIG)
+                await harness.send("more", task_id="no-such-task", push=CONFIG)
 
-        assert await ask(desk, ListPushConfigs(task_id=task.id)) == ()
+        assert await ask(harness, ListPushConfigs(task_id=task.id)) == ()
 
 
 async def test_an_agent_without_push_notifications_says_so() -> None:
     async with asyncio.timeout(10):
-        desk = Desk(has_push=False)
-        task = await desk.send("hello")
+        harness = AgentHarness(has_push=False)
+        task = await harness.send("hello")
         for request in (ListPushConfigs(task_id=task.id), SendMessage(message=say("x"), dialect="x", push=CONFIG)):
             with pytest.raises(PushNotSupported):
-                await ask(desk, request)
+                await ask(harness, request)
 
 
 async def test_a_named_caller_is_noted_and_lists_its_own() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
+        harness = AgentHarness()
         ada, bob = Caller(name="ada"), Caller(name="bob")
-        task = await desk.send("hello", caller=ada, metadata={"request": {"project": "x"}})
-        await desk.send("other", caller=bob)
+        task = await harness.send("hello", caller=ada, metadata={"request": {"project": "x"}})
+        await harness.send("other", caller=bob)
 
         assert task.metadata["user"] == "ada"
         for wanted in (ListTasks(user="ada"), ListTasks(metadata={"request": {"project": "x"}})):
-            assert [one.id for one in (await ask(desk, wanted)).tasks] == [task.id]
+            assert [one.id for one in (await ask(harness, wanted)).tasks] == [task.id]
 
 
 async def test_a_task_can_be_part_of_one_that_its_sender_sees() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        parent = await desk.send("whole")
-        child = await desk.send("part", parent_id=parent.id)
+        harness = AgentHarness()
+        parent = await harness.send("whole")
+        child = await harness.send("part", parent_id=parent.id)
 
         assert child.parent_id == parent.id
-        assert [one.id for one in (await ask(desk, ListTasks(parent_id=parent.id))).tasks] == [child.id]
+        assert [one.id for one in (await ask(harness, ListTasks(parent_id=parent.id))).tasks] == [child.id]
         for caller, parent_id in ((STRANGER, parent.id), (Caller(), "nobody")):
             with pytest.raises(InvalidField):
-                await desk.send("part", caller=caller, parent_id=parent_id)
+                await harness.send("part", caller=caller, parent_id=parent_id)
 
 
 async def test_a_message_without_an_id_is_found_by_the_one_that_it_was_given() -> None:
     async with asyncio.timeout(10):
-        desk = Desk()
-        task = await desk.send("hello")
-        known = await desk.store.find_message("", task.scope, task.message.message_id)
+        harness = AgentHarness()
+        task = await harness.send("hello")
+        known = await harness.store.find_message("", task.scope, task.message.message_id)
 
         assert known is not None
         assert known.task_id == task.id

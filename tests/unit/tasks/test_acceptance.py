@@ -11,7 +11,7 @@ import pytest
 from synapse.core.errors import UnsupportedMediaType
 from synapse.core.message import DataPart, FilePart, Part, TextPart
 from synapse.tasks.admission import ANYTHING, MODES, TEXT, Acceptance, message_digest, shown_modes
-from tests.fakes.desk import say
+from tests.fakes.harness import say
 
 STRICT = Acceptance(media_types=MODES)
 REPEATABLE = Acceptance(repeatable_ids=re.compile(r"\Atck-"))

@@ -15,8 +15,8 @@ from synapse.core.events import TaskOpened
 from synapse.core.message import Message, TextPart
 from synapse.core.requests import SendAndFollow, SendAndWait, SendMessage
 from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskState
-from tests.fakes.desk import Desk, claude, say, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import AgentHarness, claude, say, working
 from tests.fakes.stores import SlowStore, settle
 
 ME = Caller()
@@ -27,8 +27,8 @@ def echo(message: Message) -> Sequence[TurnEvent]:
     return [Submitted("script", "taken"), Answered(parts=(TextPart(text=f"at once: {message.text}"),), source="script")]
 
 
-def quick(**more: Any) -> Desk:
-    return Desk(answer_at_once=echo, **more)
+def quick(**more: Any) -> AgentHarness:
+    return AgentHarness(answer_at_once=echo, **more)
 
 
 def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessage:
@@ -41,8 +41,8 @@ def answer(task: Task) -> str:
 
 async def test_message_and_answer_are_one_append() -> None:
     store = SlowStore()
-    desk = quick(store=store)
-    sending = asyncio.ensure_future(desk.settled(message("hi")))
+    harness = quick(store=store)
+    sending = asyncio.ensure_future(harness.settled(message("hi")))
     await settle()
     store.commit()
     task = await sending
@@ -57,8 +57,8 @@ async def test_message_and_answer_are_one_append() -> None:
 
 async def test_a_store_that_fails_leaves_neither_message_nor_answer() -> None:
     store = SlowStore()
-    desk = quick(store=store)
-    sending = asyncio.ensure_future(desk.settled(message("hi", "m-1")))
+    harness = quick(store=store)
+    sending = asyncio.ensure_future(harness.settled(message("hi", "m-1")))
     await settle()
     store.fail_next(StoreFailed("the disk is full"))
 
@@ -69,15 +69,15 @@ async def test_a_store_that_fails_leaves_neither_message_nor_answer() -> None:
 
 
 async def test_whoever_does_not_wait_finds_the_message_queued() -> None:
-    desk = quick()
-    task = await desk.service.handle(message(), ME)
+    harness = quick()
+    task = await harness.service.handle(message(), ME)
 
-    assert (task.state, desk.worker.waiting) == (TaskState.SUBMITTED, (task.id,))
+    assert (task.state, harness.worker.waiting) == (TaskState.SUBMITTED, (task.id,))
 
 
 async def test_whoever_follows_sees_each_state() -> None:
-    async with working(quick()) as desk, asyncio.timeout(5):
-        updates = await desk.service.handle(SendAndFollow(message()), ME)
+    async with working(quick()) as harness, asyncio.timeout(5):
+        updates = await harness.service.handle(SendAndFollow(message()), ME)
         states = [update.task.state async for update in updates]
 
     assert states[0] is TaskState.SUBMITTED
@@ -90,8 +90,8 @@ async def test_whoever_follows_sees_each_state() -> None:
     ids=["it interrupts", "its sender waits for a reply"],
 )
 async def test_what_needs_more_than_an_answer_takes_its_turn(special: dict[str, Any]) -> None:
-    async with working(quick()) as desk:
-        task = await desk.settled(message("hi", **special))
+    async with working(quick()) as harness:
+        task = await harness.settled(message("hi", **special))
 
     assert answer(task) == "echo: hi"
 
@@ -99,11 +99,11 @@ async def test_what_needs_more_than_an_answer_takes_its_turn(special: dict[str, 
 async def test_nobody_is_overtaken() -> None:
     driver = FakeDriver()
     driver.go_on.clear()
-    async with working(quick(driver=driver)) as desk, asyncio.timeout(5):
-        await desk.send("first")
+    async with working(quick(driver=driver)) as harness, asyncio.timeout(5):
+        await harness.send("first")
         await driver.taken.wait()
-        during_a_turn = await desk.service.handle(SendAndWait(message("second")), ME)
-        behind_the_queue = await desk.service.handle(SendAndWait(message("third")), ME)
+        during_a_turn = await harness.service.handle(SendAndWait(message("second")), ME)
+        behind_the_queue = await harness.service.handle(SendAndWait(message("third")), ME)
         driver.go_on.set()
 
         assert answer(await during_a_turn.settled()) == "echo: second"
@@ -111,17 +111,17 @@ async def test_nobody_is_overtaken() -> None:
 
 
 async def test_the_same_message_twice_is_answered_once() -> None:
-    desk = quick()
-    first, second = await desk.settled(message("hi", "m-1")), await desk.settled(message("hi", "m-1"))
+    harness = quick()
+    first, second = await harness.settled(message("hi", "m-1")), await harness.settled(message("hi", "m-1"))
 
     assert first == second
     with pytest.raises(MessageIdReused):
-        await desk.settled(message("ho", "m-1"))
+        await harness.settled(message("ho", "m-1"))
 
 
 async def test_an_agent_that_cannot_now_is_given_the_message_later() -> None:
-    async with working(Desk(answer_at_once=lambda _message: None)) as desk:
-        task = await desk.settled(message("hi"))
+    async with working(AgentHarness(answer_at_once=lambda _message: None)) as harness:
+        task = await harness.settled(message("hi"))
 
     assert answer(task) == "echo: hi"
 
@@ -130,7 +130,7 @@ async def test_an_agent_that_fails_at_it_is_given_the_message_in_its_turn() -> N
     def broken(_message: Message) -> Sequence[TurnEvent]:
         raise LookupError("a defect")
 
-    async with working(Desk(answer_at_once=broken)) as desk:
-        task = await desk.settled(message("hi"))
+    async with working(AgentHarness(answer_at_once=broken)) as harness:
+        task = await harness.settled(message("hi"))
 
     assert answer(task) == "echo: hi"

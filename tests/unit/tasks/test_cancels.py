@@ -11,34 +11,34 @@ from synapse.core.errors import TaskNotCancelable
 from synapse.core.requests import CancelTask
 from synapse.core.task import TaskState
 from synapse.tasks import outcomes
-from tests.fakes.courier import Carried
-from tests.fakes.desk import CLAUDE, Desk, claude, working
 from tests.fakes.facts import after
+from tests.fakes.harness import CLAUDE, AgentHarness, claude, working
+from tests.fakes.host_client import Carried
 from tests.fakes.stores import SlowStore, settle
 
 
 async def test_whoever_waits_for_a_message_that_is_canceled_before_its_turn_is_told() -> None:
-    async with working(Desk()) as desk:
-        desk.driver.ready.clear()
-        task = await desk.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
-        await desk.service.handle(CancelTask(task.id), Caller())
-        await asyncio.wait_for(desk.courier.something.wait(), 5)
+    async with working(AgentHarness()) as harness:
+        harness.driver.ready.clear()
+        task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
+        await harness.service.handle(CancelTask(task.id), Caller())
+        await asyncio.wait_for(harness.host_client.something.wait(), 5)
         await settle()
 
-        assert desk.courier.carried == [Carried(CLAUDE.agent_id, "t-1", "canceled by request", True, True)]
-        assert desk.driver.turns == []
+        assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "canceled by request", True, True)]
+        assert harness.driver.turns == []
 
 
 async def test_a_cancel_that_comes_behind_the_end_is_told_so() -> None:
     store = SlowStore()
-    desk = Desk(store=store)
-    sending = asyncio.ensure_future(desk.send("one"))
+    harness = AgentHarness(store=store)
+    sending = asyncio.ensure_future(harness.send("one"))
     await settle()
     store.commit()
     task = await sending
     ended = outcomes.ended(task, after(5), TaskState.COMPLETED, "by_request", "completed by request")
-    ending = desk.journal.record_nowait(*ended)
-    canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
+    ending = harness.journal.record_nowait(*ended)
+    canceling = asyncio.ensure_future(harness.service.handle(CancelTask(task.id), Caller()))
     await settle()
     store.commit()
     await settle()

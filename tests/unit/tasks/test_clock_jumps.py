@@ -11,53 +11,53 @@ from synapse.core.task import Task, TaskState
 from synapse.core.types import BootTime, Deadline, SinceStart, deadline_after, deadline_at
 from synapse.store.codec import deadline_of
 from tests.fakes.clock import FakeClock
-from tests.fakes.desk import Desk, working
+from tests.fakes.harness import AgentHarness, working
 
 DAY = 24 * 3600.0
 
 
-async def sent(desk: Desk) -> Task:
-    desk.driver.ready.clear()
-    return await desk.send("soon", metadata={"ttl": 60})
+async def sent(harness: AgentHarness) -> Task:
+    harness.driver.ready.clear()
+    return await harness.send("soon", metadata={"ttl": 60})
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
 async def test_a_clock_that_is_set_neither_ends_a_message_nor_lets_it_live_longer(jump: float) -> None:
-    desk = Desk()
-    task = await sent(desk)
-    desk.clock.advance(30)
-    desk.clock.jump(jump)
-    await desk.doubts.expire()
-    assert (await desk.task(task.id)).state is TaskState.SUBMITTED
+    harness = AgentHarness()
+    task = await sent(harness)
+    harness.clock.advance(30)
+    harness.clock.jump(jump)
+    await harness.doubts.expire()
+    assert (await harness.task(task.id)).state is TaskState.SUBMITTED
 
-    desk.clock.advance(31)
-    await desk.doubts.expire()
-    assert (await desk.task(task.id)).reason == "expired"
+    harness.clock.advance(31)
+    await harness.doubts.expire()
+    assert (await harness.task(task.id)).reason == "expired"
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
 async def test_what_the_worker_takes_up_is_judged_by_the_same_clock(jump: float) -> None:
-    desk = Desk()
-    async with working(desk):
-        in_time = await sent(desk)
-        desk.clock.jump(jump)
-        desk.driver.ready.set()
-        assert (await desk.finished(in_time)).state is TaskState.COMPLETED
+    harness = AgentHarness()
+    async with working(harness):
+        in_time = await sent(harness)
+        harness.clock.jump(jump)
+        harness.driver.ready.set()
+        assert (await harness.finished(in_time)).state is TaskState.COMPLETED
 
-        too_late = await sent(desk)
-        desk.clock.advance(61)
-        desk.clock.jump(jump)
-        desk.driver.ready.set()
-        assert (await desk.finished(too_late)).reason == "expired"
+        too_late = await sent(harness)
+        harness.clock.advance(61)
+        harness.clock.jump(jump)
+        harness.driver.ready.set()
+        assert (await harness.finished(too_late)).reason == "expired"
 
 
 async def test_time_in_which_the_machine_sleeps_counts() -> None:
-    desk = Desk()
-    task = await sent(desk)
-    desk.clock.suspend(61)
-    await desk.doubts.expire()
+    harness = AgentHarness()
+    task = await sent(harness)
+    harness.clock.suspend(61)
+    await harness.doubts.expire()
 
-    assert (await desk.task(task.id)).reason == "expired"
+    assert (await harness.task(task.id)).reason == "expired"
 
 
 @pytest.mark.parametrize(("seconds_off", "is_over"), [(30.0, False), (61.0, True)])

@@ -12,8 +12,8 @@ from synapse.core.message import TextPart
 from synapse.core.override import override
 from synapse.core.requests import CancelTask, ResolveTask
 from synapse.core.task import Task, TaskState
-from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver, echo
+from tests.fakes.harness import AgentHarness, working
 
 LATE = Answered(parts=(TextPart(text="late"),), source="screen")
 
@@ -47,11 +47,11 @@ async def test_what_is_in_doubt_before_enter_is_taken_out_of_the_input(
 ) -> None:
     driver = Droppable(doubtful)
     driver.go_on.clear()
-    async with working(Desk(driver)) as desk:
-        task = await desk.raised(await desk.send("one"))
-        ended: Task = await desk.service.handle(end(task.id), Caller(via_socket=True))
+    async with working(AgentHarness(driver)) as harness:
+        task = await harness.raised(await harness.send("one"))
+        ended: Task = await harness.service.handle(end(task.id), Caller(via_socket=True))
         assert (ended.state, driver.is_dropped, driver.interrupts) == (state, True, 0)
 
-        assert (await desk.finished(await desk.send("two"))).state is TaskState.COMPLETED
-        assert (await desk.task(task.id)).state is state
+        assert (await harness.finished(await harness.send("two"))).state is TaskState.COMPLETED
+        assert (await harness.task(task.id)).state is state
     assert driver.typed == ["one", "two"]

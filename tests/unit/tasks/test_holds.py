@@ -16,8 +16,8 @@ from synapse.core.override import override
 from synapse.core.requests import GetStatus
 from synapse.core.store import Lease
 from synapse.core.task import Task
-from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import AgentHarness, working
 from tests.fakes.leases import ANY_LEASE
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.questions import PERMISSION, asked, asks
@@ -42,72 +42,72 @@ class FullStore(MemoryStore):
         return failed
 
 
-async def held(desk: Desk) -> Hold | None:
-    status = await desk.service.handle(GetStatus(), Caller())
+async def held(harness: AgentHarness) -> Hold | None:
+    status = await harness.service.handle(GetStatus(), Caller())
     found: Hold | None = status.held
     return found
 
 
-def shut_desk(why: str, reason: HoldReason) -> Desk:
-    desk = Desk()
-    desk.driver.ready.clear()
-    desk.driver.gate = (why, reason)
-    return desk
+def shut_desk(why: str, reason: HoldReason) -> AgentHarness:
+    harness = AgentHarness()
+    harness.driver.ready.clear()
+    harness.driver.gate = (why, reason)
+    return harness
 
 
 async def test_without_messages_nothing_is_held() -> None:
-    async with working(shut_desk(*PERSON)) as desk:
-        assert await held(desk) is None
+    async with working(shut_desk(*PERSON)) as harness:
+        assert await held(harness) is None
 
 
 async def test_what_waits_says_why_and_since_when_until_it_flows() -> None:
-    async with working(shut_desk(*PERSON)) as desk:
-        begun = desk.clock.now()
-        tasks = [await desk.send("one"), await desk.send("two")]
+    async with working(shut_desk(*PERSON)) as harness:
+        begun = harness.clock.now()
+        tasks = [await harness.send("one"), await harness.send("two")]
         await settle()
-        desk.clock.advance(29)
-        found = await held(desk)
+        harness.clock.advance(29)
+        found = await held(harness)
         assert found is not None
         assert (found.reason, found.why, found.messages) == (PERSON[1], PERSON[0], 2)
         assert (found.since, found.task_id, found.is_overdue) == (begun, tasks[0].id, False)
-        desk.clock.advance(1)
-        found = await held(desk)
+        harness.clock.advance(1)
+        found = await held(harness)
         assert found is not None
         assert found.is_overdue
 
-        desk.driver.gate = None
-        desk.driver.ready.set()
+        harness.driver.gate = None
+        harness.driver.ready.set()
         for task in tasks:
-            await desk.finished(task)
-        assert await held(desk) is None
+            await harness.finished(task)
+        assert await held(harness) is None
 
 
 async def test_the_time_that_the_agent_was_at_work_does_not_count() -> None:
-    async with working(shut_desk("the agent is working", HoldReason.WORKING)) as desk:
-        await desk.send("one")
+    async with working(shut_desk("the agent is working", HoldReason.WORKING)) as harness:
+        await harness.send("one")
         await settle()
-        desk.clock.advance(3600)
-        found = await held(desk)
+        harness.clock.advance(3600)
+        found = await held(harness)
         assert found is not None
         assert (found.reason, found.is_overdue) == (HoldReason.WORKING, False)
 
-        desk.driver.gate, desk.driver.since = PERSON, desk.clock.now()
-        found = await held(desk)
+        harness.driver.gate, harness.driver.since = PERSON, harness.clock.now()
+        found = await held(harness)
         assert found is not None
-        assert (found.since, found.is_overdue) == (desk.clock.now(), False)
+        assert (found.since, found.is_overdue) == (harness.clock.now(), False)
 
 
 async def test_a_turn_that_runs_holds_nothing() -> None:
-    desk = Desk()
-    desk.driver.go_on.clear()
-    async with working(desk):
-        await desk.reached(await desk.send("long work"), "submitted")
-        await desk.send("next")
-        desk.clock.advance(3600)
+    harness = AgentHarness()
+    harness.driver.go_on.clear()
+    async with working(harness):
+        await harness.reached(await harness.send("long work"), "submitted")
+        await harness.send("next")
+        harness.clock.advance(3600)
 
-        assert await held(desk) is None
-        desk.driver.restless_since = desk.clock.now() - timedelta(minutes=1)
-        found = await held(desk)
+        assert await held(harness) is None
+        harness.driver.restless_since = harness.clock.now() - timedelta(minutes=1)
+        found = await held(harness)
         assert found is not None
         assert (found.reason, found.messages, found.is_overdue) == (HoldReason.NEVER_RESTS, 1, True)
 
@@ -116,14 +116,14 @@ async def test_a_message_in_doubt_holds_those_behind_it() -> None:
     def doubtful(_turn: Turn) -> list[TurnEvent]:
         return [Typing(), DeliveryUncertain("nothing shows that it was taken"), Submitted("screen", "never")]
 
-    desk = Desk(FakeDriver(doubtful))
-    desk.driver.go_on.clear()
-    async with working(desk):
-        task = await desk.raised(await desk.send("one"))
-        assert await held(desk) is None
-        await desk.send("two")
-        desk.clock.advance(31)
-        found = await held(desk)
+    harness = AgentHarness(FakeDriver(doubtful))
+    harness.driver.go_on.clear()
+    async with working(harness):
+        task = await harness.raised(await harness.send("one"))
+        assert await held(harness) is None
+        await harness.send("two")
+        harness.clock.advance(31)
+        found = await held(harness)
 
         assert found is not None
         assert (found.reason, found.task_id, found.messages) == (HoldReason.IN_DOUBT, task.id, 1)
@@ -132,10 +132,10 @@ async def test_a_message_in_doubt_holds_those_behind_it() -> None:
 
 
 async def test_a_question_in_a_turn_holds_those_behind_it() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        await asked(desk)
-        await desk.send("two")
-        found = await held(desk)
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        await asked(harness)
+        await harness.send("two")
+        found = await held(harness)
 
         assert found is not None
         assert found.reason is HoldReason.DIALOG
@@ -144,19 +144,19 @@ async def test_a_question_in_a_turn_holds_those_behind_it() -> None:
 @pytest.mark.timeout(20)
 async def test_a_store_that_cannot_be_written_is_the_reason_until_it_can() -> None:
     store = FullStore()
-    desk = Desk(store=store)
-    desk.driver.ready.clear()
-    async with working(desk):
-        task = await desk.send("one")
+    harness = AgentHarness(store=store)
+    harness.driver.ready.clear()
+    async with working(harness):
+        task = await harness.send("one")
         store.is_full = True
-        desk.driver.ready.set()
-        while (found := await held(desk)) is None:
+        harness.driver.ready.set()
+        while (found := await held(harness)) is None:
             await settle()
 
         assert (found.reason, found.messages, found.task_id) == (HoldReason.STORE, 1, task.id)
         assert found.why == "the store cannot be written: no space left for store.db"
         assert found.hint == "free some space: `df -h`"
-        assert desk.driver.typed == []
+        assert harness.driver.typed == []
         store.is_full = False
-        await desk.finished(task)
-        assert await held(desk) is None
+        await harness.finished(task)
+        assert await held(harness) is None

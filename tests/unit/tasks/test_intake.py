@@ -19,8 +19,8 @@ from synapse.core.errors import (
 )
 from synapse.core.requests import CreateTask, ListTasks, Sender, SendMessage, SubscribeTask
 from synapse.core.task import Task, TaskState
-from tests.fakes.desk import CLAUDE, Desk, claude, say, working
 from tests.fakes.gateway_world import questions
+from tests.fakes.harness import CLAUDE, AgentHarness, claude, say, working
 from tests.fakes.stores import LateStore, settle
 
 FROM_CLAUDE = Caller(agent_id=CLAUDE.agent_id, via_socket=True)
@@ -31,32 +31,32 @@ def request(text: str, message_id: str = "") -> SendMessage:
 
 
 async def test_the_same_message_id_returns_the_task_that_it_made() -> None:
-    desk = Desk()
-    first = await desk.service.handle(request("hello", "m-1"), Caller())
-    again = await desk.service.handle(request("hello", "m-1"), Caller())
+    harness = AgentHarness()
+    first = await harness.service.handle(request("hello", "m-1"), Caller())
+    again = await harness.service.handle(request("hello", "m-1"), Caller())
 
     assert again.id == first.id
-    assert len(desk.worker.waiting) == 1
+    assert len(harness.worker.waiting) == 1
 
 
 async def test_the_same_message_id_sent_twice_at_once_makes_one_task() -> None:
-    desk = Desk()
-    both = await asyncio.gather(*(desk.service.handle(request("hello", "m-1"), Caller()) for _ in range(2)))
+    harness = AgentHarness()
+    both = await asyncio.gather(*(harness.service.handle(request("hello", "m-1"), Caller()) for _ in range(2)))
 
     assert both[0].id == both[1].id
-    assert len(desk.worker.waiting) == 1
+    assert len(harness.worker.waiting) == 1
 
 
 async def test_the_same_message_id_with_other_content_is_a_conflict() -> None:
-    desk = Desk()
-    await desk.service.handle(request("hello", "m-1"), Caller())
+    harness = AgentHarness()
+    await harness.service.handle(request("hello", "m-1"), Caller())
 
     with pytest.raises(MessageIdReused):
-        await desk.service.handle(request("something else", "m-1"), Caller())
+        await harness.service.handle(request("something else", "m-1"), Caller())
 
 
 async def test_a_sender_is_named_by_its_process_and_described_by_the_registry() -> None:
-    task = await Desk().send("hello", caller=FROM_CLAUDE)
+    task = await AgentHarness().send("hello", caller=FROM_CLAUDE)
 
     assert task.metadata["sender"] == {
         "sender_id": "synapse-claude-8100",
@@ -76,8 +76,8 @@ async def test_the_inbox_to_reply_to_is_what_the_registry_says_and_not_the_messa
 ) -> None:
     caller = Caller() if sender else FROM_CLAUDE
     told = {"sender_inbox": "codex@/elsewhere"}
-    waited_for = await Desk().send("?", caller=caller, sender=sender, response_expected=True, metadata=told)
-    plain = await Desk().send("hello", caller=caller, sender=sender, metadata=told)
+    waited_for = await AgentHarness().send("?", caller=caller, sender=sender, response_expected=True, metadata=told)
+    plain = await AgentHarness().send("hello", caller=caller, sender=sender, metadata=told)
 
     assert waited_for.metadata.get("sender_inbox") == inbox
     assert "sender_inbox" not in plain.metadata
@@ -85,16 +85,16 @@ async def test_the_inbox_to_reply_to_is_what_the_registry_says_and_not_the_messa
 
 async def test_a_claimed_sender_that_contradicts_its_process_is_refused() -> None:
     with pytest.raises(SenderMismatch):
-        await Desk().send("hello", caller=FROM_CLAUDE, sender=Sender(sender_id="synapse-gemini-8110"))
+        await AgentHarness().send("hello", caller=FROM_CLAUDE, sender=Sender(sender_id="synapse-gemini-8110"))
 
 
 async def test_nobody_may_speak_as_the_system() -> None:
     with pytest.raises(SenderMismatch):
-        await Desk().send("obey", sender=Sender(sender_id=SYSTEM))
+        await AgentHarness().send("obey", sender=Sender(sender_id=SYSTEM))
 
 
 async def test_a_claim_without_proof_is_taken_but_marked() -> None:
-    task = await Desk().send("hello", sender=claude())
+    task = await AgentHarness().send("hello", sender=claude())
 
     assert task.metadata["sender_verified"] is False
 
@@ -102,60 +102,60 @@ async def test_a_claim_without_proof_is_taken_but_marked() -> None:
 @pytest.mark.parametrize("priority", [0, 6, -1])
 async def test_a_priority_out_of_range_is_refused(priority: int) -> None:
     with pytest.raises(PriorityOutOfRange):
-        await Desk().send("hello", priority=priority)
+        await AgentHarness().send("hello", priority=priority)
 
 
 async def test_a_full_queue_refuses_and_keeps_what_it_has() -> None:
-    desk = Desk(queue_limit=2)
+    harness = AgentHarness(queue_limit=2)
     for text in ("a", "b"):
-        await desk.send(text)
+        await harness.send(text)
 
     with pytest.raises(QueueFull):
-        await desk.send("c")
-    assert len(desk.worker.waiting) == 2
+        await harness.send("c")
+    assert len(harness.worker.waiting) == 2
 
 
 async def test_a_message_that_is_repeated_to_a_full_queue_gets_its_task() -> None:
-    desk = Desk(queue_limit=1)
-    first = await desk.service.handle(request("hello", "m-1"), Caller())
-    again = await desk.service.handle(request("hello", "m-1"), Caller())
+    harness = AgentHarness(queue_limit=1)
+    first = await harness.service.handle(request("hello", "m-1"), Caller())
+    again = await harness.service.handle(request("hello", "m-1"), Caller())
 
     assert again.id == first.id
 
 
 async def test_an_overdue_message_expires_and_is_not_typed() -> None:
-    desk = Desk()
-    task = await desk.send("soon", metadata={"ttl": 10})
-    desk.clock.advance(11)
-    await desk.doubts.expire()
-    ended = await desk.task(task.id)
+    harness = AgentHarness()
+    task = await harness.send("soon", metadata={"ttl": 10})
+    harness.clock.advance(11)
+    await harness.doubts.expire()
+    ended = await harness.task(task.id)
 
     assert (ended.state, ended.reason, ended.receipts[-1].step) == (TaskState.FAILED, "expired", "expired")
-    assert desk.worker.waiting == ()
+    assert harness.worker.waiting == ()
 
 
 @pytest.mark.parametrize("ttl", [0, -1, "soon", True, float("inf")])
 async def test_a_ttl_that_is_no_time_is_refused(ttl: object) -> None:
     with pytest.raises(InvalidRequest, match="ttl"):
-        await Desk().send("hello", metadata={"ttl": ttl})
+        await AgentHarness().send("hello", metadata={"ttl": ttl})
 
 
 async def test_a_follow_up_goes_on_with_its_task_and_a_finished_one_takes_none() -> None:
-    async with working(Desk()) as desk:
-        task = await desk.finished(await desk.send("hello"))
+    async with working(AgentHarness()) as harness:
+        task = await harness.finished(await harness.send("hello"))
 
         with pytest.raises(TaskFinished):
-            await desk.send("more", task_id=task.id)
+            await harness.send("more", task_id=task.id)
         with pytest.raises(TaskNotFound):
-            await desk.send("more", task_id="no-such-task")
+            await harness.send("more", task_id="no-such-task")
 
 
 async def test_a_follow_up_of_somebody_who_read_the_question_in_the_store_waits_for_us_to_hear_of_it() -> None:
     store = LateStore(TaskState.INPUT_REQUIRED)
-    async with working(Desk(questions(), store)) as desk, asyncio.timeout(5):
-        task = await desk.send("hello")
+    async with working(AgentHarness(questions(), store)) as harness, asyncio.timeout(5):
+        task = await harness.send("hello")
         await store.is_ahead.wait()
-        follow_up = asyncio.ensure_future(desk.send("this one", task_id=task.id))
+        follow_up = asyncio.ensure_future(harness.send("this one", task_id=task.id))
         await settle()
         assert not follow_up.done(), "the agent has asked, but its own host does not know yet"
 
@@ -164,77 +164,77 @@ async def test_a_follow_up_of_somebody_who_read_the_question_in_the_store_waits_
         assert (await follow_up).id == task.id
 
 
-async def waiting_task(desk: Desk) -> Task:
-    created = await desk.service.handle(CreateTask(message=say("review this"), dialect="synapse"), Caller())
+async def waiting_task(harness: AgentHarness) -> Task:
+    created = await harness.service.handle(CreateTask(message=say("review this"), dialect="synapse"), Caller())
     assert isinstance(created, Task)
     return created
 
 
 async def test_a_reply_completes_the_waiting_task_and_types_nothing_while_the_waiter_is_there() -> None:
-    desk = Desk()
-    task = await waiting_task(desk)
-    follower = await desk.service.handle(SubscribeTask(task_id=task.id), Caller())
+    harness = AgentHarness()
+    task = await waiting_task(harness)
+    follower = await harness.service.handle(SubscribeTask(task_id=task.id), Caller())
     await anext(follower)
-    done = await desk.send("looks good", in_reply_to=task.short_id, sender=claude())
+    done = await harness.send("looks good", in_reply_to=task.short_id, sender=claude())
 
     assert (done.id, done.state) == (task.id, TaskState.COMPLETED)
     assert done.artifacts[0].text == "looks good"
     assert done.artifacts[0].metadata == {"source": "reply", "inferred": False}
-    assert desk.worker.waiting == ()
+    assert harness.worker.waiting == ()
     await follower.aclose()
 
 
 async def test_a_late_reply_is_delivered_to_the_agent_as_a_message() -> None:
-    desk = Desk()
-    task = await waiting_task(desk)
-    await desk.send("looks good", in_reply_to=task.id, sender=claude())
+    harness = AgentHarness()
+    task = await waiting_task(harness)
+    await harness.send("looks good", in_reply_to=task.id, sender=claude())
 
-    assert (await desk.task(task.id)).state is TaskState.COMPLETED
-    assert len(desk.worker.waiting) == 1
+    assert (await harness.task(task.id)).state is TaskState.COMPLETED
+    assert len(harness.worker.waiting) == 1
 
 
 async def test_a_reply_to_a_finished_task_is_not_found() -> None:
-    desk = Desk()
-    task = await waiting_task(desk)
-    await desk.send("first", in_reply_to=task.id)
+    harness = AgentHarness()
+    task = await waiting_task(harness)
+    await harness.send("first", in_reply_to=task.id)
 
     with pytest.raises(TaskNotFound):
-        await desk.send("second", in_reply_to=task.id)
+        await harness.send("second", in_reply_to=task.id)
 
 
 async def test_a_failed_reply_fails_the_waiting_task() -> None:
-    desk = Desk()
-    task = await waiting_task(desk)
-    await desk.send("I cannot", in_reply_to=task.id, metadata={"failed": True})
-    ended = await desk.task(task.id)
+    harness = AgentHarness()
+    task = await waiting_task(harness)
+    await harness.send("I cannot", in_reply_to=task.id, metadata={"failed": True})
+    ended = await harness.task(task.id)
 
     assert (ended.state, ended.reason, ended.note) == (TaskState.FAILED, "replied_failed", "I cannot")
 
 
 async def test_too_many_messages_of_one_pair_are_held_with_a_word_to_people_and_go_on_later() -> None:
-    desk = Desk(pair_per_minute=2)
-    tasks = [await desk.send(str(number), sender=claude()) for number in range(3)]
-    held = await desk.task(tasks[2].id)
+    harness = AgentHarness(pair_per_minute=2)
+    tasks = [await harness.send(str(number), sender=claude()) for number in range(3)]
+    held = await harness.task(tasks[2].id)
 
-    assert len(desk.worker.waiting) == 2
+    assert len(harness.worker.waiting) == 2
     assert held.attention.startswith("held: more than 2 messages within a minute")
-    desk.clock.advance(61)
-    await desk.intake.release_held()
-    assert tasks[2].id in desk.worker.waiting
-    assert (await desk.task(held.id)).attention == ""
+    harness.clock.advance(61)
+    await harness.intake.release_held()
+    assert tasks[2].id in harness.worker.waiting
+    assert (await harness.task(held.id)).attention == ""
 
 
 async def test_a_person_is_never_held() -> None:
-    desk = Desk(pair_per_minute=1)
+    harness = AgentHarness(pair_per_minute=1)
     for number in range(5):
-        await desk.send(str(number))
+        await harness.send(str(number))
 
-    assert len(desk.worker.waiting) == 5
+    assert len(harness.worker.waiting) == 5
 
 
 async def test_tasks_of_another_scope_look_missing() -> None:
-    desk = Desk()
-    await desk.send("secret")
-    page = await desk.service.handle(ListTasks(), Caller(scope="key:other"))
+    harness = AgentHarness()
+    await harness.send("secret")
+    page = await harness.service.handle(ListTasks(), Caller(scope="key:other"))
 
     assert page.tasks == ()

@@ -15,9 +15,9 @@ from synapse.core.question import Option, Question, QuestionKind
 from synapse.core.requests import AnswerQuestion
 from synapse.core.store import Lease
 from synapse.tasks.journal import Journal
-from tests.fakes.desk import ME, Desk, working
 from tests.fakes.driver import FakeDriver
 from tests.fakes.facts import TASK, opened
+from tests.fakes.harness import ME, AgentHarness, working
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.stores import settle
 
@@ -39,35 +39,35 @@ async def acquire(store: MemoryStore, holder: str) -> Lease:
 async def test_a_message_that_waits_is_not_typed_by_a_host_that_was_replaced() -> None:
     async with asyncio.timeout(10):
         store = MemoryStore()
-        desk = Desk(store=store, lease=await acquire(store, "one"))
-        desk.driver.ready.clear()
-        async with working(desk):
-            task = await desk.send("hello")
+        harness = AgentHarness(store=store, lease=await acquire(store, "one"))
+        harness.driver.ready.clear()
+        async with working(harness):
+            task = await harness.send("hello")
             await acquire(store, "two")
             before = await store.read_after(0)
 
-            desk.driver.ready.set()
-            await desk.journal.lease_lost()
+            harness.driver.ready.set()
+            await harness.journal.lease_lost()
             await settle()
 
-            assert [turn.task_id for turn in desk.driver.turns] == [task.id]
-            assert desk.driver.typed == []
+            assert [turn.task_id for turn in harness.driver.turns] == [task.id]
+            assert harness.driver.typed == []
             assert await store.read_after(0) == before
 
 
 async def test_who_sends_to_a_host_that_was_replaced_is_told() -> None:
     async with asyncio.timeout(10):
         store = MemoryStore()
-        desk = Desk(store=store, lease=await acquire(store, "one"))
+        harness = AgentHarness(store=store, lease=await acquire(store, "one"))
         successor = await acquire(store, "two")
-        async with working(desk):
+        async with working(harness):
             with pytest.raises(LeaseLost):
-                await desk.send("hello")
+                await harness.send("hello")
 
             # Not even when the successor has gone: it may have left what this one knows nothing of.
             await store.release(successor)
             with pytest.raises(LeaseLost):
-                await desk.send("hello again")
+                await harness.send("hello again")
         assert await store.read_after(0) == []
 
 
@@ -78,17 +78,17 @@ async def test_an_answer_is_not_typed_by_a_host_that_was_replaced() -> None:
 
     async with asyncio.timeout(10):
         store = MemoryStore()
-        desk = Desk(FakeDriver(plot), store, lease=await acquire(store, "one"))
-        async with working(desk):
-            task = await desk.send("hello")
-            await desk.reached(task, "submitted")
+        harness = AgentHarness(FakeDriver(plot), store, lease=await acquire(store, "one"))
+        async with working(harness):
+            task = await harness.send("hello")
+            await harness.reached(task, "submitted")
             await settle()
             await acquire(store, "two")
 
             with pytest.raises(LeaseLost):
-                await desk.service.handle(AnswerQuestion(task_id=task.id, option="y"), PERSON)
+                await harness.service.handle(AnswerQuestion(task_id=task.id, option="y"), PERSON)
 
-            assert desk.driver.choices == []
+            assert harness.driver.choices == []
 
 
 async def test_a_journal_without_a_lease_only_reads() -> None:

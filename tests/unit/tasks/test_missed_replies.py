@@ -9,32 +9,32 @@ from synapse.core.caller import Caller
 from synapse.core.requests import CreateTask, Reply, Sender
 from synapse.core.task import Task, TaskState
 from synapse.core.text import typed_sender
-from tests.fakes.desk import CLAUDE, ME, Desk, say, working
+from tests.fakes.harness import CLAUDE, ME, AgentHarness, say, working
 
 WAITS = {"waits_for": CLAUDE.agent_id, "waits_for_inbox": CLAUDE.inbox}
 GEMINI = AgentEntry("synapse-gemini-8110", "gemini", port=8110, inbox="gemini@/proj")
 CODEX = Sender(sender_id=ME.agent_id)
 
 
-async def waiting_task(desk: Desk) -> Task:
-    waiting: Task = await desk.service.handle(
+async def waiting_task(harness: AgentHarness) -> Task:
+    waiting: Task = await harness.service.handle(
         CreateTask(message=say("review"), dialect="synapse", metadata=WAITS), Caller()
     )
     return waiting
 
 
-async def ask(desk: Desk, waiting: Task, sender: Sender = CODEX) -> Task:
-    return await desk.send("review", sender=sender, response_expected=True, sender_task_id=waiting.id)
+async def ask(harness: AgentHarness, waiting: Task, sender: Sender = CODEX) -> Task:
+    return await harness.send("review", sender=sender, response_expected=True, sender_task_id=waiting.id)
 
 
-async def started_again(desk: Desk) -> Desk:
-    again = Desk(store=desk.store)
+async def started_again(harness: AgentHarness) -> AgentHarness:
+    again = AgentHarness(store=harness.store)
     await again.recover()
     return again
 
 
 async def test_a_reply_that_comes_later_is_a_message_to_the_program_that_was_started_again() -> None:
-    before = Desk()
+    before = AgentHarness()
     waiting = await waiting_task(before)
     await ask(before.neighbour(CLAUDE), waiting)
     after = await started_again(before)
@@ -47,10 +47,10 @@ async def test_a_reply_that_comes_later_is_a_message_to_the_program_that_was_sta
 
 
 async def test_a_reply_that_came_while_the_asker_was_away_is_taken_at_its_start() -> None:
-    before = Desk()
+    before = AgentHarness()
     waiting = await waiting_task(before)
     async with working(before.neighbour(CLAUDE)) as claudes:
-        claudes.courier.nobody_answers = True
+        claudes.host_client.nobody_answers = True
         await claudes.finished(await ask(claudes, waiting))
 
     after = await started_again(before)
@@ -64,7 +64,7 @@ async def test_a_reply_that_came_while_the_asker_was_away_is_taken_at_its_start(
 
 @pytest.mark.parametrize(("failed", "state"), [(False, TaskState.COMPLETED), (True, TaskState.FAILED)])
 async def test_what_the_agent_itself_replied_meanwhile_counts_as_that(failed: bool, state: TaskState) -> None:
-    before = Desk()
+    before = AgentHarness()
     waiting = await waiting_task(before)
     claudes = before.neighbour(CLAUDE)
     await ask(claudes, waiting)
@@ -84,7 +84,7 @@ async def test_what_the_agent_itself_replied_meanwhile_counts_as_that(failed: bo
     ids=["to somebody else", "of somebody else"],
 )
 async def test_an_answer_that_only_names_the_task_is_not_taken(answering: AgentEntry, asker: Sender) -> None:
-    before = Desk()
+    before = AgentHarness()
     waiting = await waiting_task(before)
     async with working(before.neighbour(answering)) as others:
         await others.finished(await ask(others, waiting, asker))

@@ -6,8 +6,8 @@ from synapse.core.driver import Answered, Failed, PartialAnswer, Submitted, Turn
 from synapse.core.events import ArtifactAdded
 from synapse.core.message import TextPart
 from synapse.core.task import Task, TaskState
-from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import AgentHarness, working
 
 
 async def played(*events: TurnEvent) -> tuple[Task, list[ArtifactAdded]]:
@@ -16,9 +16,9 @@ async def played(*events: TurnEvent) -> tuple[Task, list[ArtifactAdded]]:
     def plot(_turn: Turn) -> list[TurnEvent]:
         return [Submitted("signal", "taken"), *events]
 
-    async with working(Desk(FakeDriver(plot))) as desk:
-        task = await desk.finished(await desk.send("weather?"))
-        log = [update.event async for update in desk.journal.updates(task.id)]
+    async with working(AgentHarness(FakeDriver(plot))) as harness:
+        task = await harness.finished(await harness.send("weather?"))
+        log = [update.event async for update in harness.journal.updates(task.id)]
     return task, [event for event in log if isinstance(event, ArtifactAdded)]
 
 

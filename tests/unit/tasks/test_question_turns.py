@@ -18,43 +18,43 @@ from synapse.core.requests import (
 )
 from synapse.core.task import Task, TaskState
 from synapse.tasks.recovery import TYPED_BEFORE_RESTART
-from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import AgentHarness, working
 from tests.fakes.questions import CHOICE, DONE, PERMISSION, PERSON, TAKEN, answer, asked, asks, is_asked
 
 
 async def test_what_is_asked_is_kept_in_the_task_which_waits_for_input() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
 
         assert (task.state, task.reason) == (TaskState.INPUT_REQUIRED, "waiting_for_person")
         assert task.note == "Run the command?\nrm -r build\n1. Yes\n2. No"
         assert task.metadata["question"]["options"][1] == {"key": "2", "label": "No", "leaning": "deny"}
         assert task.metadata["question"]["asked_at"].endswith("Z")
-        assert desk.worker.current == task.id
+        assert harness.worker.current == task.id
 
 
 async def test_nobody_sees_a_task_that_waits_for_a_person_without_a_question() -> None:
-    async with working(Desk(asks(PERMISSION, replace(PERMISSION, id="q-2")))) as desk:
+    async with working(AgentHarness(asks(PERMISSION, replace(PERMISSION, id="q-2")))) as harness:
         seen: list[tuple[bool, bool]] = []
-        desk.journal.listen(
+        harness.journal.listen(
             lambda update: seen.append(
                 (update.task.reason == "waiting_for_person", open_question(update.task) is not None)
             )
         )
-        task = await asked(desk)
-        await answer(desk, task_id=task.id, verdict="allow")
-        await is_asked(desk, task)
-        await desk.service.handle(CancelTask(task.id), PERSON)
+        task = await asked(harness)
+        await answer(harness, task_id=task.id, verdict="allow")
+        await is_asked(harness, task)
+        await harness.service.handle(CancelTask(task.id), PERSON)
 
         assert {waits for waits, _ in seen} == {True, False}
         assert all(waits == asks for waits, asks in seen)
 
 
 async def test_the_status_names_the_task_that_asks() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
-        status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        status: HostStatus = await harness.service.handle(GetStatus(), PERSON)
 
         assert status.asking is not None
         assert status.asking.id == task.id
@@ -63,12 +63,12 @@ async def test_the_status_names_the_task_that_asks() -> None:
 async def test_proof_and_progress_that_come_late_leave_the_question_open() -> None:
     plot: list[TurnEvent] = [Typing(), QuestionRaised(PERMISSION), TAKEN, Progress("…"), Resumed("keys"), DONE]
 
-    async with working(Desk(FakeDriver(lambda _: plot))) as desk:
-        task = await desk.reached(await asked(desk), "submitted")
+    async with working(AgentHarness(FakeDriver(lambda _: plot))) as harness:
+        task = await harness.reached(await asked(harness), "submitted")
 
-        assert (await desk.task(task.id)).state is TaskState.INPUT_REQUIRED
-        await answer(desk, task_id=task.id, verdict="allow")
-        assert (await desk.finished(task)).state is TaskState.COMPLETED
+        assert (await harness.task(task.id)).state is TaskState.INPUT_REQUIRED
+        await answer(harness, task_id=task.id, verdict="allow")
+        assert (await harness.finished(task)).state is TaskState.COMPLETED
 
 
 @pytest.mark.parametrize("end", [DONE, Deferred("a dialog opened")], ids=["an answer", "not now"])
@@ -81,14 +81,14 @@ async def test_the_end_of_the_turn_is_the_end_of_its_question(end: TurnEvent) ->
 
     driver = FakeDriver(plot)
     driver.go_on.clear()
-    async with working(Desk(driver)) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(driver)) as harness:
+        task = await asked(harness)
         states: list[TaskState] = []
-        desk.journal.listen(
+        harness.journal.listen(
             lambda update: states.append(update.event.state) if isinstance(update.event, StateChanged) else None
         )
         driver.go_on.set()
-        done = await desk.finished(task)
+        done = await harness.finished(task)
 
         assert "question" not in done.metadata
         between = [TaskState.WORKING] if end is DONE else [TaskState.SUBMITTED, TaskState.WORKING]
@@ -96,10 +96,10 @@ async def test_the_end_of_the_turn_is_the_end_of_its_question(end: TurnEvent) ->
 
 
 async def test_what_was_asked_when_the_host_ended_has_failed_with_its_program() -> None:
-    desk = Desk(asks(PERMISSION))
-    async with working(desk):
-        task = await asked(desk)
-    again = Desk(store=desk.store)
+    harness = AgentHarness(asks(PERMISSION))
+    async with working(harness):
+        task = await asked(harness)
+    again = AgentHarness(store=harness.store)
     await again.recover()
     ended = await again.task(task.id)
 
@@ -116,10 +116,10 @@ async def test_a_message_in_doubt_stays_in_doubt_over_a_restart_without_its_ques
         DONE,
     ]
 
-    desk = Desk(FakeDriver(lambda _: plot))
-    async with working(desk):
-        task = await asked(desk)
-    again = Desk(store=desk.store)
+    harness = AgentHarness(FakeDriver(lambda _: plot))
+    async with working(harness):
+        task = await asked(harness)
+    again = AgentHarness(store=harness.store)
     await again.recover()
     left = await again.task(task.id)
 
@@ -128,26 +128,26 @@ async def test_a_message_in_doubt_stays_in_doubt_over_a_restart_without_its_ques
 
 
 async def test_a_cancel_says_no_to_what_is_asked_and_then_interrupts() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
-        desk.driver.go_on.clear()
-        canceled: Task = await desk.service.handle(CancelTask(task.id), PERSON)
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        harness.driver.go_on.clear()
+        canceled: Task = await harness.service.handle(CancelTask(task.id), PERSON)
 
         assert canceled.state is TaskState.CANCELED
         assert "question" not in canceled.metadata
-        assert desk.driver.choices == [Choice(option="2")]
-        assert desk.driver.interrupts == 1
+        assert harness.driver.choices == [Choice(option="2")]
+        assert harness.driver.interrupts == 1
 
 
 async def test_a_cancel_leaves_a_question_that_cannot_be_denied_for_a_person_to_see() -> None:
-    async with working(Desk(asks(CHOICE))) as desk:
-        task = await asked(desk)
-        await desk.service.handle(CancelTask(task.id), PERSON)
-        status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+    async with working(AgentHarness(asks(CHOICE))) as harness:
+        task = await asked(harness)
+        await harness.service.handle(CancelTask(task.id), PERSON)
+        status: HostStatus = await harness.service.handle(GetStatus(), PERSON)
 
         assert (status.view.question, status.asking) == (CHOICE, None)
-        assert (desk.driver.choices, desk.driver.interrupts) == ([], 0)
-        assert await answer(desk, option="1") is None
+        assert (harness.driver.choices, harness.driver.interrupts) == ([], 0)
+        assert await answer(harness, option="1") is None
 
 
 async def test_a_cancel_is_done_though_the_program_cannot_be_told_no_from_here() -> None:
@@ -157,26 +157,26 @@ async def test_a_cancel_is_done_though_the_program_cannot_be_told_no_from_here()
             raise InvalidChoice(f"{question_id} cannot be answered by keys: {choice.option}", ())
 
     plot: list[TurnEvent] = [Typing(), TAKEN, QuestionRaised(PERMISSION), Resumed("keys"), DONE]
-    async with working(Desk(Deaf(lambda _: plot))) as desk:
-        task = await asked(desk)
-        canceled: Task = await desk.service.handle(CancelTask(task.id), PERSON)
-        status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+    async with working(AgentHarness(Deaf(lambda _: plot))) as harness:
+        task = await asked(harness)
+        canceled: Task = await harness.service.handle(CancelTask(task.id), PERSON)
+        status: HostStatus = await harness.service.handle(GetStatus(), PERSON)
 
         assert canceled.state is TaskState.CANCELED
         assert status.view.question == PERMISSION
-        assert desk.driver.interrupts == 0
+        assert harness.driver.interrupts == 0
 
 
 async def test_priority_5_waits_for_the_answer_and_interrupts_behind_it() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
-        desk.driver.go_on.clear()
-        urgent = await desk.send("stop!", priority=5)
-        assert desk.driver.typed == ["work"]
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        harness.driver.go_on.clear()
+        urgent = await harness.send("stop!", priority=5)
+        assert harness.driver.typed == ["work"]
 
-        await answer(desk, task_id=task.id, verdict="allow")
-        ended = await desk.finished(task)
-        await is_asked(desk, urgent)
+        await answer(harness, task_id=task.id, verdict="allow")
+        ended = await harness.finished(task)
+        await is_asked(harness, urgent)
 
         assert (ended.state, ended.reason) == (TaskState.CANCELED, "interrupted")
-        assert desk.driver.typed == ["work", "stop!"]
+        assert harness.driver.typed == ["work", "stop!"]

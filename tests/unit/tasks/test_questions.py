@@ -19,8 +19,8 @@ from synapse.core.requests import (
 )
 from synapse.core.task import Task, TaskState
 from synapse.tasks.questions import RECORD_SECONDS
-from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import AgentHarness, working
 from tests.fakes.questions import (
     CHOICE,
     DONE,
@@ -42,11 +42,11 @@ from tests.fakes.questions import (
 
 
 async def test_an_answer_lets_the_turn_go_on_and_the_record_says_who_gave_it() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
-        desk.driver.go_on.clear()
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        harness.driver.go_on.clear()
 
-        going_on = await answer(desk, task_id=task.short_id, verdict="allow")
+        going_on = await answer(harness, task_id=task.short_id, verdict="allow")
 
         assert going_on is not None
         assert (going_on.state, going_on.note) == (TaskState.WORKING, "answered: keys")
@@ -57,91 +57,91 @@ async def test_an_answer_lets_the_turn_go_on_and_the_record_says_who_gave_it() -
             "by": "person",
             "how": "keys",
         }
-        assert desk.driver.choices == [Choice(option="1")]
-        desk.driver.go_on.set()
-        assert (await desk.finished(task)).state is TaskState.COMPLETED
+        assert harness.driver.choices == [Choice(option="1")]
+        harness.driver.go_on.set()
+        assert (await harness.finished(task)).state is TaskState.COMPLETED
 
 
 async def test_what_is_asked_before_there_is_proof_of_the_message_can_be_answered() -> None:
     driver = FakeDriver(lambda _: [Typing(), DeliveryUncertain("a dialog covers the page"), TAKEN, DONE])
     driver.holds_before = Submitted
     driver.go_on.clear()
-    async with working(Desk(driver)) as desk:
-        task = await desk.reached(await desk.send("work"), "typed")
+    async with working(AgentHarness(driver)) as harness:
+        task = await harness.reached(await harness.send("work"), "typed")
         driver.question = PERMISSION
 
         async with asyncio.timeout(RECORD_SECONDS / 2):
-            await answer(desk, task_id=task.id, verdict="allow")
+            await answer(harness, task_id=task.id, verdict="allow")
         driver.question = replace(PERMISSION, id="q-2")
-        await answer(desk, verdict="deny")
+        await answer(harness, verdict="deny")
 
         assert driver.choices == [Choice(option="1"), Choice(option="2")]
         with pytest.raises(NothingAsked):
-            await answer(desk, task_id=task.id, verdict="allow")
+            await answer(harness, task_id=task.id, verdict="allow")
 
 
 async def test_a_person_at_the_terminal_can_always_answer() -> None:
     driver = FakeDriver(lambda _: [TAKEN, QuestionRaised(PERMISSION), Resumed("person"), DONE])
-    async with working(Desk(driver)) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(driver)) as harness:
+        task = await asked(harness)
         notes: list[str] = []
-        desk.journal.listen(lambda update: notes.append(update.task.note))
+        harness.journal.listen(lambda update: notes.append(update.task.note))
 
         driver.answer_at_terminal()
 
-        ended = await desk.finished(task)
+        ended = await harness.finished(task)
         assert "question" not in ended.metadata
         assert "answered: person" in notes
         with pytest.raises(NothingAsked):
-            await answer(desk, task_id=task.id, verdict="allow")
+            await answer(harness, task_id=task.id, verdict="allow")
 
 
 async def test_whoever_comes_second_is_told() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
         results = await asyncio.gather(
-            answer(desk, task_id=task.id, verdict="allow"),
-            answer(desk, task_id=task.id, verdict="deny"),
+            answer(harness, task_id=task.id, verdict="allow"),
+            answer(harness, task_id=task.id, verdict="deny"),
             return_exceptions=True,
         )
 
         assert isinstance(results[0], Task)
         assert isinstance(results[1], QuestionGone)
         assert str(results[1]) == "'Run the command?' was answered meanwhile"
-        assert desk.driver.choices == [Choice(option="1")]
+        assert harness.driver.choices == [Choice(option="1")]
 
 
 async def test_an_answer_to_another_question_than_the_open_one_is_refused() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
 
         with pytest.raises(QuestionGone):
-            await answer(desk, task_id=task.id, verdict="allow", question_id="q-0")
-        assert desk.driver.choices == []
+            await answer(harness, task_id=task.id, verdict="allow", question_id="q-0")
+        assert harness.driver.choices == []
 
 
 async def test_an_answer_may_come_before_the_task_says_what_is_asked() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        desk.driver.holds_before = QuestionRaised
-        desk.driver.go_on.clear()
-        task = await desk.reached(await desk.send("work"), "submitted")
-        desk.driver.question = PERMISSION
-        early = [asyncio.ensure_future(answer(desk, task_id=wanted, verdict="allow")) for wanted in (task.id, "")]
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        harness.driver.holds_before = QuestionRaised
+        harness.driver.go_on.clear()
+        task = await harness.reached(await harness.send("work"), "submitted")
+        harness.driver.question = PERMISSION
+        early = [asyncio.ensure_future(answer(harness, task_id=wanted, verdict="allow")) for wanted in (task.id, "")]
         assert not (await asyncio.wait(early, timeout=0.05))[0]
-        desk.driver.go_on.set()
+        harness.driver.go_on.set()
         results = await asyncio.gather(*early, return_exceptions=True)
 
         assert [type(result) for result in results] == [Task, QuestionGone]
-        assert (await desk.finished(task)).metadata["answered"]["choice"] == "Yes"
+        assert (await harness.finished(task)).metadata["answered"]["choice"] == "Yes"
 
 
 async def test_the_driver_has_the_last_word_on_what_is_on_the_screen() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
-        desk.driver.question = replace(PERMISSION, id="q-2")
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        harness.driver.question = replace(PERMISSION, id="q-2")
 
         with pytest.raises(QuestionGone):
-            await answer(desk, task_id=task.id, verdict="allow")
+            await answer(harness, task_id=task.id, verdict="allow")
 
 
 def named(one: object) -> str:
@@ -187,62 +187,62 @@ REFUSED = [
 
 @pytest.mark.parametrize(("question", "caller"), ALLOWED, ids=named)
 async def test_these_may_answer(question: Question, caller: Caller) -> None:
-    async with working(Desk(asks(question))) as desk:
-        task = await asked(desk)
-        await answer(desk, caller, task_id=task.id, option="1")
+    async with working(AgentHarness(asks(question))) as harness:
+        task = await asked(harness)
+        await answer(harness, caller, task_id=task.id, option="1")
 
-        assert desk.driver.choices == [Choice(option="1")]
+        assert harness.driver.choices == [Choice(option="1")]
 
 
 @pytest.mark.parametrize(("question", "caller"), REFUSED, ids=named)
 async def test_these_may_not_answer_neither_by_a_command_nor_by_a_message(question: Question, caller: Caller) -> None:
-    async with working(Desk(asks(question))) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(asks(question))) as harness:
+        task = await asked(harness)
         with pytest.raises(PersonRequired) as refusal:
-            await answer(desk, caller, task_id=task.id, option="1")
+            await answer(harness, caller, task_id=task.id, option="1")
         with pytest.raises(PersonRequired):
-            await desk.send("1", caller=caller, task_id=task.id)
+            await harness.send("1", caller=caller, task_id=task.id)
 
         assert f"synapse approve {task.short_id}" in refusal.value.hint
-        assert desk.driver.choices == []
-        assert len((await desk.task(task.id)).history) == 1
+        assert harness.driver.choices == []
+        assert len((await harness.task(task.id)).history) == 1
 
 
 @pytest.mark.parametrize("caller", [OTHER_AGENT, ITSELF, LEFT_BEHIND, OVER_TCP], ids=named)
 async def test_a_setting_lets_agents_answer(caller: Caller) -> None:
-    async with working(Desk(asks(PERMISSION), agents_may_answer=True)) as desk:
-        task = await asked(desk)
-        await answer(desk, caller, task_id=task.id, verdict="deny")
+    async with working(AgentHarness(asks(PERMISSION), agents_may_answer=True)) as harness:
+        task = await asked(harness)
+        await answer(harness, caller, task_id=task.id, verdict="deny")
 
-        assert desk.driver.choices == [Choice(option="2")]
+        assert harness.driver.choices == [Choice(option="2")]
 
 
 async def test_where_a_terminal_is_demanded_no_key_approves() -> None:
-    async with working(Desk(asks(PERMISSION), keys_may_answer=False)) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(asks(PERMISSION), keys_may_answer=False)) as harness:
+        task = await asked(harness)
         with pytest.raises(PersonRequired):
-            await answer(desk, GATEWAY_APPROVER, task_id=task.id, option="1")
-        await answer(desk, PERSON, task_id=task.id, option="1")
+            await answer(harness, GATEWAY_APPROVER, task_id=task.id, option="1")
+        await answer(harness, PERSON, task_id=task.id, option="1")
 
-        assert desk.driver.choices == [Choice(option="1")]
+        assert harness.driver.choices == [Choice(option="1")]
 
 
 async def test_a_foreign_task_is_missing() -> None:
     stranger = Caller(scope="key-2", actions=frozenset({APPROVE}))
 
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
 
         with pytest.raises(TaskNotFound):
-            await answer(desk, stranger, task_id=task.id, verdict="allow")
+            await answer(harness, stranger, task_id=task.id, verdict="allow")
         with pytest.raises(NothingAsked):
-            await answer(desk, stranger, verdict="allow")
+            await answer(harness, stranger, verdict="allow")
 
 
 async def test_without_a_task_it_is_whatever_the_agent_asks_now() -> None:
-    async with working(Desk(asks(PERMISSION))) as desk:
-        task = await asked(desk)
-        going_on = await answer(desk, verdict="allow")
+    async with working(AgentHarness(asks(PERMISSION))) as harness:
+        task = await asked(harness)
+        going_on = await answer(harness, verdict="allow")
 
         assert going_on is not None
         assert going_on.id == task.id
@@ -258,12 +258,12 @@ async def test_a_question_that_goes_while_the_status_is_told_does_not_stand_ther
             self.question = None
             return seen
 
-    async with working(Desk(Blinking(lambda _: [Typing(), TAKEN, DONE]))) as desk:
-        desk.driver.go_on.clear()
-        task = await desk.reached(await desk.send("work"), "submitted")
-        desk.driver.question = PERMISSION
+    async with working(AgentHarness(Blinking(lambda _: [Typing(), TAKEN, DONE]))) as harness:
+        harness.driver.go_on.clear()
+        task = await harness.reached(await harness.send("work"), "submitted")
+        harness.driver.question = PERMISSION
 
-        status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+        status: HostStatus = await harness.service.handle(GetStatus(), PERSON)
 
         assert status.view.question == PERMISSION
         assert status.asking is not None
@@ -271,13 +271,13 @@ async def test_a_question_that_goes_while_the_status_is_told_does_not_stand_ther
 
 
 async def test_a_question_at_the_start_belongs_to_no_task() -> None:
-    desk = Desk()
-    desk.driver.question = STARTUP
-    status: HostStatus = await desk.service.handle(GetStatus(), PERSON)
+    harness = AgentHarness()
+    harness.driver.question = STARTUP
+    status: HostStatus = await harness.service.handle(GetStatus(), PERSON)
 
     assert (status.view.question, status.asking) == (STARTUP, None)
     with pytest.raises(PersonRequired):
-        await answer(desk, OTHER_AGENT, verdict="allow")
-    assert await answer(desk, verdict="allow") is None
+        await answer(harness, OTHER_AGENT, verdict="allow")
+    assert await answer(harness, verdict="allow") is None
     with pytest.raises(NothingAsked, match="synapse-codex-8120 asks nothing now"):
-        await answer(desk, verdict="allow")
+        await answer(harness, verdict="allow")

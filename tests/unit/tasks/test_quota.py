@@ -14,8 +14,8 @@ from synapse.core.requests import ChangeTask, CreateTask, ForAgent, GetTask, Sen
 from synapse.core.task import TaskState
 from synapse.tasks.quota import REMEMBERED_SECONDS, Quota, size_of
 from tests.fakes.clock import FakeClock
-from tests.fakes.desk import CLAUDE, ME, Desk, say, working
 from tests.fakes.gateway_world import BOB_NAME, LAPTOP, PHONE, message, world
+from tests.fakes.harness import CLAUDE, ME, AgentHarness, say, working
 from tests.fakes.memory_store import MemoryStore
 
 LONG = "x" * 3000
@@ -90,36 +90,36 @@ def test_all_of_a_message_counts(part: Any, least: int) -> None:
 
 
 async def test_an_agent_takes_no_more_than_its_quota_and_again_after_old_tasks_are_forgotten() -> None:
-    desk = Desk(quota_bytes=10_000)
-    async with working(desk):
+    harness = AgentHarness(quota_bytes=10_000)
+    async with working(harness):
         for number in range(2):
-            await desk.finished(await desk.send(f"{number}{LONG}"))
+            await harness.finished(await harness.send(f"{number}{LONG}"))
         with pytest.raises(QuotaExceeded, match=f"{ME.agent_id} may keep"):
-            await desk.send("one more" + LONG + LONG)
+            await harness.send("one more" + LONG + LONG)
         refused = CreateTask(message=say(LONG * 3), dialect="synapse")
         with pytest.raises(QuotaExceeded):
-            await desk.service.handle(refused, Caller())
-        again = Desk(store=desk.store, quota_bytes=10_000)
+            await harness.service.handle(refused, Caller())
+        again = AgentHarness(store=harness.store, quota_bytes=10_000)
         with pytest.raises(QuotaExceeded):
             await again.send("one more" + LONG + LONG)
-        desk.clock.advance(3600)
-        await desk.store.prune(desk.clock.now())
-        assert (await desk.send("one more" + LONG + LONG)).state is TaskState.SUBMITTED
+        harness.clock.advance(3600)
+        await harness.store.prune(harness.clock.now())
+        assert (await harness.send("one more" + LONG + LONG)).state is TaskState.SUBMITTED
 
 
 async def test_a_message_that_is_sent_again_is_known_though_nothing_more_fits() -> None:
-    desk = Desk(quota_bytes=5000)
+    harness = AgentHarness(quota_bytes=5000)
     said = SendMessage(message=say(LONG, "m-1"), dialect="synapse")
-    task = await desk.service.handle(said, Caller())
+    task = await harness.service.handle(said, Caller())
 
-    assert (await desk.service.handle(said, Caller())).id == task.id
+    assert (await harness.service.handle(said, Caller())).id == task.id
 
 
 async def test_an_answer_is_kept_though_the_quota_is_full() -> None:
-    desk = Desk(quota_bytes=4000)
+    harness = AgentHarness(quota_bytes=4000)
     asked = CreateTask(message=say("?"), dialect="synapse")
-    task = await desk.service.handle(asked, Caller())
-    done = await desk.send(LONG * 2, in_reply_to=task.id, caller=Caller(via_socket=True, agent_id=CLAUDE.agent_id))
+    task = await harness.service.handle(asked, Caller())
+    done = await harness.send(LONG * 2, in_reply_to=task.id, caller=Caller(via_socket=True, agent_id=CLAUDE.agent_id))
 
     assert done.artifacts[0].text == LONG * 2
 

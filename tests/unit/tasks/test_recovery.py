@@ -11,8 +11,8 @@ from synapse.core.message import Json, TextPart
 from synapse.core.requests import CreateTask, ResolveTask
 from synapse.core.task import Task, TaskState
 from synapse.tasks import recovery
-from tests.fakes.desk import CLAUDE, ME, Desk, say, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import CLAUDE, ME, AgentHarness, say, working
 
 
 def only_typed(_turn: Turn) -> list[TurnEvent]:
@@ -26,26 +26,26 @@ def followed_to_its_end(turn: Turn) -> list[TurnEvent]:
     return [Typing(), Submitted("a2a", "taken"), answered]
 
 
-async def left_by(desk: Desk) -> Task:
+async def left_by(harness: AgentHarness) -> Task:
     """A task whose intent to type was recorded when the host ended."""
-    desk.driver.go_on.clear()
-    async with working(desk):
-        return await desk.reached(await desk.send("hello"), "typed")
+    harness.driver.go_on.clear()
+    async with working(harness):
+        return await harness.reached(await harness.send("hello"), "typed")
 
 
 async def test_a_queued_task_goes_on_after_a_restart() -> None:
-    before = Desk()
+    before = AgentHarness()
     task = await before.send("hello")
-    after = Desk(store=before.store)
+    after = AgentHarness(store=before.store)
     await after.recover()
 
     assert after.worker.waiting == (task.id,)
 
 
 async def test_instructions_for_an_agent_that_is_gone_are_not_told_to_the_next_one() -> None:
-    before = Desk()
+    before = AgentHarness()
     task = await before.intake.instruct("you are codex-8120")
-    after = Desk(store=before.store)
+    after = AgentHarness(store=before.store)
     await after.recover()
     ended = await after.task(task.id)
 
@@ -54,11 +54,11 @@ async def test_instructions_for_an_agent_that_is_gone_are_not_told_to_the_next_o
 
 
 async def test_a_task_that_ran_has_failed_because_its_program_is_gone() -> None:
-    before = Desk()
+    before = AgentHarness()
     before.driver.go_on.clear()
     async with working(before):
         task = await before.reached(await before.send("hello"), "submitted")
-    after = Desk(store=before.store)
+    after = AgentHarness(store=before.store)
     await after.recover()
     ended = await after.task(task.id)
 
@@ -67,13 +67,13 @@ async def test_a_task_that_ran_has_failed_because_its_program_is_gone() -> None:
 
 @pytest.mark.parametrize("step", ["typed", "submitted"])
 async def test_a_task_that_the_agent_still_has_is_followed_again_before_all_that_waits(step: str) -> None:
-    before = Desk(FakeDriver(only_typed) if step == "typed" else None)
+    before = AgentHarness(FakeDriver(only_typed) if step == "typed" else None)
     before.driver.go_on.clear()
     async with working(before):
         task = await before.reached(await before.send("hello"), step)
         urgent = await before.send("urgent", priority=4)
     driver = FakeDriver(followed_to_its_end)
-    async with working(Desk(driver, store=before.store)) as after:
+    async with working(AgentHarness(driver, store=before.store)) as after:
         await after.recover(lambda left: left.id == task.id)
         done = await after.finished(task)
         await after.finished(urgent)
@@ -84,9 +84,9 @@ async def test_a_task_that_the_agent_still_has_is_followed_again_before_all_that
 
 
 async def test_a_typed_but_unproven_task_is_never_typed_again_by_itself() -> None:
-    before = Desk(FakeDriver(only_typed))
+    before = AgentHarness(FakeDriver(only_typed))
     task = await left_by(before)
-    after = Desk(store=before.store)
+    after = AgentHarness(store=before.store)
     await after.recover()
 
     assert after.worker.waiting == ()
@@ -98,9 +98,9 @@ async def test_a_typed_but_unproven_task_is_never_typed_again_by_itself() -> Non
     [("delivered", TaskState.COMPLETED, "answered"), ("fail", TaskState.FAILED, "failed")],
 )
 async def test_a_person_ends_the_doubt(verdict: str, state: TaskState, step: str) -> None:
-    before = Desk(FakeDriver(only_typed))
+    before = AgentHarness(FakeDriver(only_typed))
     task = await left_by(before)
-    after = Desk(store=before.store)
+    after = AgentHarness(store=before.store)
     await after.recover()
     ended = await after.service.handle(ResolveTask(task_id=task.short_id, verdict=verdict), Caller(via_socket=True))
 
@@ -108,9 +108,9 @@ async def test_a_person_ends_the_doubt(verdict: str, state: TaskState, step: str
 
 
 async def test_a_retry_after_a_restart_types_the_message_to_the_new_program() -> None:
-    before = Desk(FakeDriver(only_typed))
+    before = AgentHarness(FakeDriver(only_typed))
     task = await left_by(before)
-    async with working(Desk(store=before.store)) as after:
+    async with working(AgentHarness(store=before.store)) as after:
         await after.recover()
         await after.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
@@ -118,7 +118,7 @@ async def test_a_retry_after_a_restart_types_the_message_to_the_new_program() ->
 
 
 async def test_an_agent_may_not_decide_about_doubt() -> None:
-    before = Desk(FakeDriver(only_typed))
+    before = AgentHarness(FakeDriver(only_typed))
     task = await left_by(before)
 
     with pytest.raises(PersonRequired):
@@ -126,21 +126,21 @@ async def test_an_agent_may_not_decide_about_doubt() -> None:
 
 
 async def test_a_task_that_is_not_in_doubt_cannot_be_resolved() -> None:
-    desk = Desk()
-    task = await desk.send("hello")
+    harness = AgentHarness()
+    task = await harness.send("hello")
 
     with pytest.raises(Conflict):
-        await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
+        await harness.service.handle(ResolveTask(task_id=task.id, verdict="retry"), Caller(via_socket=True))
 
 
 @pytest.mark.parametrize(
     "metadata", [{}, {"waits_for": "synapse-claude-8100"}, {"waits_for": "a", "waits_for_inbox": ""}], ids=str
 )
 async def test_a_task_that_waited_for_nobody_who_can_be_found_again_has_lost_its_waiter(metadata: Json) -> None:
-    before = Desk()
+    before = AgentHarness()
     create = CreateTask(message=say("review"), dialect="synapse", metadata=metadata)
     task = await before.service.handle(create, Caller())
-    after = Desk(store=before.store)
+    after = AgentHarness(store=before.store)
     await after.recover()
 
     ended = await after.task(task.id)

@@ -13,8 +13,8 @@ from synapse.core.message import TextPart
 from synapse.core.override import override
 from synapse.core.requests import ResolveTask
 from synapse.core.task import TaskState
-from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver, echo
+from tests.fakes.harness import AgentHarness, working
 
 PERSON = Caller(via_socket=True)
 NEVER = Failed("never", "reached")
@@ -50,11 +50,11 @@ async def test_the_text_is_taken_out_before_it_is_typed_again() -> None:
 
     driver = ClearingDriver(plot)
     driver.go_on.clear()
-    async with working(Desk(driver)) as desk:
-        task = await desk.send("hello")
-        await desk.raised(task)
-        await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
-        ended = await desk.finished(task)
+    async with working(AgentHarness(driver)) as harness:
+        task = await harness.send("hello")
+        await harness.raised(task)
+        await harness.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
+        ended = await harness.finished(task)
 
     assert driver.typed == ["hello", "hello"]
     assert ended.state is TaskState.COMPLETED
@@ -69,11 +69,11 @@ async def test_a_text_that_turns_out_to_be_taken_is_not_typed_again() -> None:
     )
     driver.go_on.clear()
     driver.holds_before = Submitted
-    async with working(Desk(driver)) as desk:
-        task = await desk.send("hello")
-        await desk.raised(task)
+    async with working(AgentHarness(driver)) as harness:
+        task = await harness.send("hello")
+        await harness.raised(task)
         with pytest.raises(Conflict):
-            await desk.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
-        ended = await desk.finished(task)
+            await harness.service.handle(ResolveTask(task_id=task.id, verdict="retry"), PERSON)
+        ended = await harness.finished(task)
 
     assert (driver.typed, ended.state) == (["hello"], TaskState.COMPLETED)

@@ -17,8 +17,8 @@ from synapse.core.requests import CancelTask, FollowTask, GetMessage, GetTask, S
 from synapse.core.task import INTERRUPT_PRIORITY, Task, TaskState
 from synapse.tasks.rules import is_settled
 from synapse.tasks.service import TaskWaiter
-from tests.fakes.desk import CLAUDE, Desk, working
 from tests.fakes.driver import FakeDriver
+from tests.fakes.harness import CLAUDE, AgentHarness, working
 
 ME = Caller()
 QUESTION = InputRequested((TextPart(text="which one?"),))
@@ -36,13 +36,13 @@ def message(text: str = "hello", message_id: str = "", **more: Any) -> SendMessa
     return SendMessage(message=said, dialect="a2a_v1", exact=True, **more)
 
 
-async def wait(desk: Desk, send: SendMessage) -> Task:
-    return await desk.settled(send, ME)
+async def wait(harness: AgentHarness, send: SendMessage) -> Task:
+    return await harness.settled(send, ME)
 
 
-async def follow(desk: Desk, send: SendMessage) -> list[Update]:
+async def follow(harness: AgentHarness, send: SendMessage) -> list[Update]:
     async with asyncio.timeout(5):
-        updates = await desk.service.handle(SendAndFollow(send), ME)
+        updates = await harness.service.handle(SendAndFollow(send), ME)
         return [update async for update in updates]
 
 
@@ -58,17 +58,17 @@ def test_what_has_ended_or_waits_has_settled(state: TaskState) -> None:
 
 
 async def test_the_wait_ends_with_the_answer() -> None:
-    async with working(Desk(turns([ANSWER]))) as desk:
-        task = await wait(desk, message())
+    async with working(AgentHarness(turns([ANSWER]))) as harness:
+        task = await wait(harness, message())
 
     assert task.state is TaskState.COMPLETED
     assert [artifact.text for artifact in task.artifacts] == ["done"]
 
 
 async def test_the_wait_ends_with_a_question_and_the_next_one_with_the_answer() -> None:
-    async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
-        asked = await wait(desk, message())
-        done = await wait(desk, message("this one", task_id=asked.id, context_id=asked.context_id))
+    async with working(AgentHarness(turns([QUESTION], [ANSWER]))) as harness:
+        asked = await wait(harness, message())
+        done = await wait(harness, message("this one", task_id=asked.id, context_id=asked.context_id))
 
     assert asked.state is TaskState.INPUT_REQUIRED
     assert asked.history[-1].text == "which one?"
@@ -77,27 +77,27 @@ async def test_the_wait_ends_with_a_question_and_the_next_one_with_the_answer() 
 
 async def test_the_same_follow_up_twice_at_once_is_one() -> None:
     driver = turns([QUESTION], [ANSWER])
-    async with working(Desk(driver)) as desk:
-        asked = await wait(desk, message())
+    async with working(AgentHarness(driver)) as harness:
+        asked = await wait(harness, message())
         again = message("this one", "m-2", task_id=asked.id)
-        tasks, taken = await asyncio.gather(*[wait(desk, again) for _ in range(3)]), len(driver.turns)
+        tasks, taken = await asyncio.gather(*[wait(harness, again) for _ in range(3)]), len(driver.turns)
 
     assert {task.state for task in tasks} == {TaskState.COMPLETED}
     assert taken == 2
 
 
 async def test_the_same_message_again_waits_for_nothing_more() -> None:
-    async with working(Desk(turns([ANSWER]))) as desk:
-        first, second = await wait(desk, message(message_id="m-1")), await wait(desk, message(message_id="m-1"))
+    async with working(AgentHarness(turns([ANSWER]))) as harness:
+        first, second = await wait(harness, message(message_id="m-1")), await wait(harness, message(message_id="m-1"))
 
     assert first == second
 
 
 async def test_several_wait_for_the_same_task() -> None:
-    desk = Desk(turns([ANSWER]))
+    harness = AgentHarness(turns([ANSWER]))
     async with asyncio.timeout(5):
-        waits = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(3)]
-        async with working(desk):
+        waits = [await harness.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(3)]
+        async with working(harness):
             tasks = list(await asyncio.gather(*(wait.settled() for wait in waits)))
 
     assert {task.state for task in tasks} == {TaskState.COMPLETED}
@@ -105,31 +105,31 @@ async def test_several_wait_for_the_same_task() -> None:
 
 
 async def test_what_was_sent_is_known_at_once_and_found_by_its_message() -> None:
-    desk = Desk(turns([ANSWER]))
-    pending = await desk.service.send_and_wait(SendAndWait(message(message_id="m-1")), ME)
+    harness = AgentHarness(turns([ANSWER]))
+    pending = await harness.service.send_and_wait(SendAndWait(message(message_id="m-1")), ME)
 
     assert (pending.task.state, pending.is_settled) == (TaskState.SUBMITTED, False)
-    assert await desk.service.get_message(GetMessage("m-1"), ME) == pending.task
+    assert await harness.service.get_message(GetMessage("m-1"), ME) == pending.task
     with pytest.raises(NotFound):
-        await desk.service.get_message(GetMessage("m-1"), Caller(scope="key:other"))
+        await harness.service.get_message(GetMessage("m-1"), Caller(scope="key:other"))
 
 
 async def test_whoever_gives_up_waiting_leaves_the_task_and_the_others_alone() -> None:
-    desk = Desk(turns([ANSWER]))
+    harness = AgentHarness(turns([ANSWER]))
     async with asyncio.timeout(5):
-        leaving, staying = [await desk.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]
+        leaving, staying = [await harness.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]
         asyncio.ensure_future(leaving.settled()).cancel()
-        async with working(desk):
+        async with working(harness):
             task = await staying.settled()
 
     assert task.state is TaskState.COMPLETED
 
 
 async def test_a_cancel_ends_the_wait() -> None:
-    desk = Desk()
-    pending = await desk.service.handle(SendAndWait(message(message_id="m-1")), ME)
-    task = await desk.service.handle(message(message_id="m-1"), ME)
-    await desk.service.handle(CancelTask(task.id, exact=True), ME)
+    harness = AgentHarness()
+    pending = await harness.service.handle(SendAndWait(message(message_id="m-1")), ME)
+    task = await harness.service.handle(message(message_id="m-1"), ME)
+    await harness.service.handle(CancelTask(task.id, exact=True), ME)
     task = await asyncio.wait_for(pending.settled(), 5)
 
     assert task.state is TaskState.CANCELED
@@ -150,13 +150,13 @@ async def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None
             return await super().interrupt()
 
     driver = Slow()
-    desk = Desk(driver)
+    harness = AgentHarness(driver)
     urgent = message(message_id="m-1", priority=INTERRUPT_PRIORITY)
-    sending = asyncio.ensure_future(desk.settled(urgent))
+    sending = asyncio.ensure_future(harness.settled(urgent))
     async with asyncio.timeout(5):
         await driver.asked.wait()
-        [task] = desk.journal.open_tasks()
-        await desk.service.handle(CancelTask(task.id, exact=True), ME)
+        [task] = harness.journal.open_tasks()
+        await harness.service.handle(CancelTask(task.id, exact=True), ME)
         driver.done.set()
         task = await sending
 
@@ -166,8 +166,8 @@ async def test_a_cancel_before_the_message_is_queued_ends_the_wait_too() -> None
 async def test_a_follower_sees_everything_from_the_first_state_to_the_last() -> None:
     artifact = Artifact(artifact_id="log", parts=(TextPart(text="…"),))
 
-    async with working(Desk(turns([ArtifactProduced(artifact=artifact), ANSWER]))) as desk:
-        updates = await follow(desk, message())
+    async with working(AgentHarness(turns([ArtifactProduced(artifact=artifact), ANSWER]))) as harness:
+        updates = await follow(harness, message())
 
     assert updates[0].event is None
     assert states(updates) == ["submitted", "working", "completed"]
@@ -177,9 +177,9 @@ async def test_a_follower_sees_everything_from_the_first_state_to_the_last() -> 
 
 
 async def test_a_question_ends_the_stream_and_the_follow_up_begins_with_the_task() -> None:
-    async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
-        first = await follow(desk, message())
-        second = await follow(desk, message("this one", task_id=first[-1].task.id))
+    async with working(AgentHarness(turns([QUESTION], [ANSWER]))) as harness:
+        first = await follow(harness, message())
+        second = await follow(harness, message("this one", task_id=first[-1].task.id))
 
     assert states(first) == ["submitted", "working", "input_required"]
     assert second[0].event is None
@@ -187,9 +187,9 @@ async def test_a_question_ends_the_stream_and_the_follow_up_begins_with_the_task
 
 
 async def test_following_a_message_that_was_answered_gives_its_task_and_ends() -> None:
-    async with working(Desk(turns([QUESTION]))) as desk:
-        await follow(desk, message(message_id="m-1"))
-        updates = await follow(desk, message(message_id="m-1"))
+    async with working(AgentHarness(turns([QUESTION]))) as harness:
+        await follow(harness, message(message_id="m-1"))
+        updates = await follow(harness, message(message_id="m-1"))
 
     assert states(updates) == ["input_required"]
 
@@ -197,8 +197,8 @@ async def test_following_a_message_that_was_answered_gives_its_task_and_ends() -
 async def test_an_agent_that_answers_with_a_message_shows_no_task_on_the_way() -> None:
     direct = Answered(parts=(TextPart(text="hi"),), source="script", direct=True)
 
-    async with working(Desk(turns([direct]))) as desk, asyncio.timeout(5):
-        settling = TaskWaiter(desk.intake, desk.journal, desk.feed, lambda _: True)
+    async with working(AgentHarness(turns([direct]))) as harness, asyncio.timeout(5):
+        settling = TaskWaiter(harness.intake, harness.journal, harness.feed, lambda _: True)
         (only,) = [update async for update in await settling.follow(SendAndFollow(message()), ME)]
 
     assert only.event is None
@@ -207,47 +207,47 @@ async def test_an_agent_that_answers_with_a_message_shows_no_task_on_the_way() -
 
 
 async def test_a_follow_up_must_name_its_task_whole_and_its_own_context() -> None:
-    async with working(Desk(turns([QUESTION]))) as desk:
-        task = await wait(desk, message())
+    async with working(AgentHarness(turns([QUESTION]))) as harness:
+        task = await wait(harness, message())
         with pytest.raises(TaskNotFound):
-            await wait(desk, message(task_id=task.id[:8]))
+            await wait(harness, message(task_id=task.id[:8]))
         with pytest.raises(InvalidRequest, match="another context"):
-            await wait(desk, message(task_id=task.id, context_id="other"))
+            await wait(harness, message(task_id=task.id, context_id="other"))
 
 
 async def test_an_exact_id_is_no_beginning_of_one() -> None:
-    desk = Desk()
-    task = await desk.send("hello")
-    assert (await desk.service.handle(GetTask(task.id, exact=True), ME)).id == task.id
-    assert (await desk.service.handle(GetTask(task.id[:8]), ME)).id == task.id
+    harness = AgentHarness()
+    task = await harness.send("hello")
+    assert (await harness.service.handle(GetTask(task.id, exact=True), ME)).id == task.id
+    assert (await harness.service.handle(GetTask(task.id[:8]), ME)).id == task.id
     for wrong in (task.id[:8], "", "nothing"):
         for request in (GetTask(wrong, exact=True), CancelTask(wrong, exact=True), FollowTask(task_id=wrong)):
             with pytest.raises(TaskNotFound):
-                await desk.service.handle(request, ME)
+                await harness.service.handle(request, ME)
 
 
 async def test_a_task_of_another_scope_or_inbox_or_that_was_hidden_is_not_there() -> None:
-    desk = Desk()
-    task = await desk.send("hello")
+    harness = AgentHarness()
+    task = await harness.send("hello")
     get = GetTask(task.id, exact=True)
     with pytest.raises(TaskNotFound):
-        await desk.service.handle(get, Caller(scope="other"))
+        await harness.service.handle(get, Caller(scope="other"))
     with pytest.raises(TaskNotFound):
-        await desk.neighbour(CLAUDE).service.handle(get, ME)
-    await desk.journal.record(TaskHidden(task_id=task.id, at=desk.clock.now()))
+        await harness.neighbour(CLAUDE).service.handle(get, ME)
+    await harness.journal.record(TaskHidden(task_id=task.id, at=harness.clock.now()))
     with pytest.raises(TaskNotFound):
-        await desk.service.handle(get, ME)
+        await harness.service.handle(get, ME)
 
 
 async def test_a_task_that_has_ended_is_not_followed_but_can_be_resumed() -> None:
-    async with working(Desk(turns([ANSWER]))) as desk:
-        first = await follow(desk, message())
+    async with working(AgentHarness(turns([ANSWER]))) as harness:
+        first = await follow(harness, message())
         done = first[-1].task
         with pytest.raises(UnsupportedOperation):
-            await desk.service.handle(FollowTask(task_id=done.id), ME)
+            await harness.service.handle(FollowTask(task_id=done.id), ME)
         with pytest.raises(TaskFinished):
-            await wait(desk, message(task_id=done.id))
-        rest = await desk.service.handle(FollowTask(task_id=done.id, after=first[0].seq), ME)
+            await wait(harness, message(task_id=done.id))
+        rest = await harness.service.handle(FollowTask(task_id=done.id, after=first[0].seq), ME)
         resumed = [update async for update in rest]
         assert [update.seq for update in resumed] == [update.seq for update in first[1:]]
 
@@ -255,11 +255,11 @@ async def test_a_task_that_has_ended_is_not_followed_but_can_be_resumed() -> Non
 
 
 async def test_a_follower_of_a_question_hears_what_comes_later() -> None:
-    async with working(Desk(turns([QUESTION], [ANSWER]))) as desk:
-        asked = await wait(desk, message())
-        updates = await desk.service.handle(FollowTask(task_id=asked.id), ME)
+    async with working(AgentHarness(turns([QUESTION], [ANSWER]))) as harness:
+        asked = await wait(harness, message())
+        updates = await harness.service.handle(FollowTask(task_id=asked.id), ME)
         first = await anext(updates)
-        await wait(desk, message("this one", task_id=asked.id))
+        await wait(harness, message("this one", task_id=asked.id))
         async with asyncio.timeout(5):
             result = states([first, *[update async for update in updates]])
 

@@ -13,8 +13,8 @@ from synapse.core.message import TextPart
 from synapse.core.requests import CancelTask
 from synapse.core.task import Task, TaskState
 from synapse.tasks import turn_recorder
-from tests.fakes.desk import Desk, working
 from tests.fakes.driver import FakeDriver, echo
+from tests.fakes.harness import AgentHarness, working
 from tests.fakes.stores import SlowStore, settle
 
 
@@ -24,14 +24,14 @@ def answers_at_once(turn: Turn) -> list[TurnEvent]:
     return [Submitted("script", "taken"), TurnStarted("script", "begun"), answer]
 
 
-def slow_desk() -> tuple[Desk, SlowStore]:
+def slow_desk() -> tuple[AgentHarness, SlowStore]:
     store = SlowStore()
-    return Desk(FakeDriver(answers_at_once), store), store
+    return AgentHarness(FakeDriver(answers_at_once), store), store
 
 
-async def sent(desk: Desk, store: SlowStore, *texts: str) -> list[Task]:
+async def sent(harness: AgentHarness, store: SlowStore, *texts: str) -> list[Task]:
     """Send messages; all of them are durable, and nothing that became of them is."""
-    sending = [asyncio.ensure_future(desk.send(text)) for text in texts]
+    sending = [asyncio.ensure_future(harness.send(text)) for text in texts]
     await settle()
     store.commit()
     tasks = list(await asyncio.gather(*sending))
@@ -39,9 +39,9 @@ async def sent(desk: Desk, store: SlowStore, *texts: str) -> list[Task]:
     return tasks
 
 
-async def finished(desk: Desk, store: SlowStore, task: Task) -> Task:
+async def finished(harness: AgentHarness, store: SlowStore, task: Task) -> Task:
     """Let the disk go on until the task has ended."""
-    ending = asyncio.ensure_future(desk.finished(task))
+    ending = asyncio.ensure_future(harness.finished(task))
     while not ending.done():
         await settle()
         store.commit()
@@ -49,34 +49,34 @@ async def finished(desk: Desk, store: SlowStore, task: Task) -> Task:
 
 
 async def test_the_next_turn_begins_while_the_end_of_the_last_one_is_on_its_way() -> None:
-    desk, store = slow_desk()
-    async with working(desk):
-        one, two = await sent(desk, store, "one", "two")
+    harness, store = slow_desk()
+    async with working(harness):
+        one, two = await sent(harness, store, "one", "two")
 
-        assert [turn.message.text for turn in desk.driver.turns] == ["one", "two"]
-        assert (await desk.task(one.id)).state is TaskState.SUBMITTED
+        assert [turn.message.text for turn in harness.driver.turns] == ["one", "two"]
+        assert (await harness.task(one.id)).state is TaskState.SUBMITTED
         store.commit()
         await settle()
-        assert (await desk.task(one.id)).artifacts[0].text == "echo: one"
-        assert (await desk.task(two.id)).artifacts[0].text == "echo: two"
+        assert (await harness.task(one.id)).artifacts[0].text == "echo: one"
+        assert (await harness.task(two.id)).artifacts[0].text == "echo: two"
 
 
 async def test_all_that_became_of_a_message_is_recorded_at_once() -> None:
-    desk, store = slow_desk()
-    async with working(desk):
-        (task,) = await sent(desk, store, "hello")
+    harness, store = slow_desk()
+    async with working(harness):
+        (task,) = await sent(harness, store, "hello")
 
         assert store.waiting == 1
-        ended = await finished(desk, store, task)
+        ended = await finished(harness, store, task)
     assert [receipt.step for receipt in ended.receipts] == ["queued", "submitted", "turn_started", "answered"]
 
 
 async def test_whoever_waits_for_the_answer_hears_of_it_when_it_is_durable() -> None:
-    desk, store = slow_desk()
+    harness, store = slow_desk()
     heard: list[TaskState] = []
-    desk.journal.listen(lambda update: heard.append(update.task.state))
-    async with working(desk):
-        await sent(desk, store, "hello")
+    harness.journal.listen(lambda update: heard.append(update.task.state))
+    async with working(harness):
+        await sent(harness, store, "hello")
         assert TaskState.COMPLETED not in heard
         store.commit()
         await settle()
@@ -86,42 +86,42 @@ async def test_whoever_waits_for_the_answer_hears_of_it_when_it_is_durable() -> 
 
 async def test_a_typed_turn_waits_for_its_end_to_be_durable() -> None:
     store = SlowStore()
-    desk = Desk(FakeDriver(echo), store)
-    async with working(desk):
-        one, two = await sent(desk, store, "one", "two")
+    harness = AgentHarness(FakeDriver(echo), store)
+    async with working(harness):
+        one, two = await sent(harness, store, "one", "two")
         for _ in range(2):  # the intent, and the proof
             store.commit()
             await settle()
-        assert [turn.message.text for turn in desk.driver.turns] == ["one"]
+        assert [turn.message.text for turn in harness.driver.turns] == ["one"]
 
-        assert (await finished(desk, store, one)).state is TaskState.COMPLETED
-        assert (await finished(desk, store, two)).state is TaskState.COMPLETED
+        assert (await finished(harness, store, one)).state is TaskState.COMPLETED
+        assert (await finished(harness, store, two)).state is TaskState.COMPLETED
 
 
 async def test_only_so_many_turns_run_ahead_of_the_store() -> None:
-    desk, store = slow_desk()
-    async with working(desk):
+    harness, store = slow_desk()
+    async with working(harness):
         most = turn_recorder.MOST_ON_THEIR_WAY
-        tasks = await sent(desk, store, *(str(number) for number in range(most + 5)))
+        tasks = await sent(harness, store, *(str(number) for number in range(most + 5)))
 
-        assert len(desk.driver.turns) == most
+        assert len(harness.driver.turns) == most
         for task in tasks:
-            assert (await finished(desk, store, task)).state is TaskState.COMPLETED
+            assert (await finished(harness, store, task)).state is TaskState.COMPLETED
 
 
 async def test_a_cancel_that_was_first_wins_and_the_worker_goes_on() -> None:
-    desk, store = slow_desk()
-    desk.driver.go_on.clear()
-    async with working(desk):
-        (task,) = await sent(desk, store, "never mind")
-        canceling = asyncio.ensure_future(desk.service.handle(CancelTask(task.id), Caller()))
+    harness, store = slow_desk()
+    harness.driver.go_on.clear()
+    async with working(harness):
+        (task,) = await sent(harness, store, "never mind")
+        canceling = asyncio.ensure_future(harness.service.handle(CancelTask(task.id), Caller()))
         await settle()
-        desk.driver.go_on.set()
+        harness.driver.go_on.set()
         await settle()
-        ended = await finished(desk, store, task)
+        ended = await finished(harness, store, task)
         await canceling
-        (other,) = await sent(desk, store, "other")
-        assert (await finished(desk, store, other)).state is TaskState.COMPLETED
+        (other,) = await sent(harness, store, "other")
+        assert (await finished(harness, store, other)).state is TaskState.COMPLETED
 
     assert (ended.state, ended.artifacts) == (TaskState.CANCELED, ())
 
@@ -131,43 +131,43 @@ async def test_a_store_that_fails_gets_the_end_later_and_no_turn_begins_meanwhil
 ) -> None:
     monkeypatch.setattr(turn_recorder, "STORE_PAUSE", 0.01)
 
-    desk, store = slow_desk()
+    harness, store = slow_desk()
 
     def rests_after_a_turn(turn: Turn) -> list[TurnEvent]:
-        desk.driver.ready.clear()
+        harness.driver.ready.clear()
         return answers_at_once(turn)
 
-    desk.driver.plot = rests_after_a_turn
-    async with working(desk):
-        one, two = await sent(desk, store, "one", "two")
+    harness.driver.plot = rests_after_a_turn
+    async with working(harness):
+        one, two = await sent(harness, store, "one", "two")
         store.fail_next(StoreLocked("somebody holds the lock"))
         await settle()
-        desk.driver.ready.set()
+        harness.driver.ready.set()
         await settle()
-        assert [turn.message.text for turn in desk.driver.turns] == ["one"]
+        assert [turn.message.text for turn in harness.driver.turns] == ["one"]
 
-        assert (await finished(desk, store, one)).artifacts[0].text == "echo: one"
-        assert (await finished(desk, store, two)).artifacts[0].text == "echo: two"
+        assert (await finished(harness, store, one)).artifacts[0].text == "echo: one"
+        assert (await finished(harness, store, two)).artifacts[0].text == "echo: two"
 
 
 async def test_an_answer_that_can_never_be_stored_fails_its_task_and_not_the_agent() -> None:
-    desk, store = slow_desk()
-    async with working(desk):
-        (task,) = await sent(desk, store, "strange")
+    harness, store = slow_desk()
+    async with working(harness):
+        (task,) = await sent(harness, store, "strange")
         for _ in range(2):  # together, and once more by itself
             store.fail_next(InvalidRequest("this cannot be stored"))
             await settle()
-        ended = await finished(desk, store, task)
-        (other,) = await sent(desk, store, "other")
-        assert (await finished(desk, store, other)).state is TaskState.COMPLETED
+        ended = await finished(harness, store, task)
+        (other,) = await sent(harness, store, "other")
+        assert (await finished(harness, store, other)).state is TaskState.COMPLETED
 
     assert (ended.state, ended.reason) == (TaskState.FAILED, "internal")
 
 
 async def test_a_worker_that_is_told_to_end_waits_for_the_ends_of_its_turns() -> None:
-    desk, store = slow_desk()
-    delivering = asyncio.ensure_future(desk.worker.run())
-    (task,) = await sent(desk, store, "last words")
+    harness, store = slow_desk()
+    delivering = asyncio.ensure_future(harness.worker.run())
+    (task,) = await sent(harness, store, "last words")
     delivering.cancel()
     await settle()
     assert not delivering.done()
@@ -175,7 +175,7 @@ async def test_a_worker_that_is_told_to_end_waits_for_the_ends_of_its_turns() ->
     await asyncio.wait({delivering}, timeout=5)
 
     assert delivering.cancelled()
-    assert (await desk.task(task.id)).state is TaskState.COMPLETED
+    assert (await harness.task(task.id)).state is TaskState.COMPLETED
 
 
 async def test_a_worker_that_is_told_to_end_does_not_wait_for_a_store_that_is_stuck(
@@ -183,9 +183,9 @@ async def test_a_worker_that_is_told_to_end_does_not_wait_for_a_store_that_is_st
 ) -> None:
     monkeypatch.setattr("synapse.tasks.worker._FAREWELL_SECONDS", 0.01)
 
-    desk, store = slow_desk()
-    delivering = asyncio.ensure_future(desk.worker.run())
-    await sent(desk, store, "lost words")
+    harness, store = slow_desk()
+    delivering = asyncio.ensure_future(harness.worker.run())
+    await sent(harness, store, "lost words")
     delivering.cancel()
     await asyncio.wait({delivering}, timeout=5)
 

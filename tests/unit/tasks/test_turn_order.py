@@ -17,9 +17,9 @@ from synapse.core.requests import CancelTask, SendMessage
 from synapse.core.task import INTERRUPT_PRIORITY, ReceiptStep, TaskState
 from synapse.tasks import outcomes
 from synapse.tasks.outcomes import AGENT_EXITED
-from tests.fakes.desk import Desk, say, working
 from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.facts import TASK, after, moved, opened, stepped
+from tests.fakes.harness import AgentHarness, say, working
 from tests.fakes.stores import settle
 
 PROOF = Submitted("screen", "the prompt was cleared")
@@ -50,16 +50,16 @@ def test_an_intent_that_came_to_nothing_is_told_as_a_step_only_if_it_was_one() -
 
 
 async def test_a_task_that_has_ended_elsewhere_while_it_was_queued_is_not_begun() -> None:
-    desk = Desk()
-    desk.driver.ready.clear()
-    async with working(desk):
-        task = await desk.send("one")
+    harness = AgentHarness()
+    harness.driver.ready.clear()
+    async with working(harness):
+        task = await harness.send("one")
         # As another process would, which knows nothing of our queue.
-        await desk.journal.record(*outcomes.ended(task, after(9), TaskState.CANCELED, "canceled", "elsewhere"))
-        desk.driver.ready.set()
-        await desk.finished(await desk.send("two"))
+        await harness.journal.record(*outcomes.ended(task, after(9), TaskState.CANCELED, "canceled", "elsewhere"))
+        harness.driver.ready.set()
+        await harness.finished(await harness.send("two"))
 
-    assert [turn.message.text for turn in desk.driver.turns] == ["two"]
+    assert [turn.message.text for turn in harness.driver.turns] == ["two"]
 
 
 async def test_a_message_that_could_not_be_typed_keeps_its_place() -> None:
@@ -71,46 +71,46 @@ async def test_a_message_that_could_not_be_typed_keeps_its_place() -> None:
         refused.append(turn.message.text)
         return [Deferred("a person types")]
 
-    desk = Desk(FakeDriver(plot))
-    desk.driver.ready.clear()
-    async with working(desk):
-        tasks = [await desk.send(text) for text in ("one", "two")]
-        desk.driver.ready.set()
+    harness = AgentHarness(FakeDriver(plot))
+    harness.driver.ready.clear()
+    async with working(harness):
+        tasks = [await harness.send(text) for text in ("one", "two")]
+        harness.driver.ready.set()
         for task in tasks:
-            await desk.finished(task)
+            await harness.finished(task)
 
-    assert (refused, desk.driver.typed) == (["one"], ["one", "two"])
+    assert (refused, harness.driver.typed) == (["one"], ["one", "two"])
 
 
 async def test_what_is_just_being_typed_is_not_interrupted_before_the_agent_has_it() -> None:
-    desk = Desk()
-    desk.driver.holds_before = Submitted
-    desk.driver.go_on.clear()
-    async with working(desk):
-        first = await desk.send("one")
-        await desk.reached(first, "typed")
-        await desk.send("now", priority=INTERRUPT_PRIORITY)
-        assert desk.driver.interrupts == 0
+    harness = AgentHarness()
+    harness.driver.holds_before = Submitted
+    harness.driver.go_on.clear()
+    async with working(harness):
+        first = await harness.send("one")
+        await harness.reached(first, "typed")
+        await harness.send("now", priority=INTERRUPT_PRIORITY)
+        assert harness.driver.interrupts == 0
 
-        desk.driver.go_on.set()
-        ended = await desk.finished(first)
-    assert (desk.driver.interrupts, ended.state, ended.reason) == (1, TaskState.CANCELED, outcomes.INTERRUPTED)
+        harness.driver.go_on.set()
+        ended = await harness.finished(first)
+    assert (harness.driver.interrupts, ended.state, ended.reason) == (1, TaskState.CANCELED, outcomes.INTERRUPTED)
 
 
 async def test_what_was_canceled_while_it_was_typed_is_stopped_once_the_agent_has_it() -> None:
-    desk = Desk()
-    desk.driver.holds_before = Submitted
-    desk.driver.go_on.clear()
-    async with working(desk):
-        first = await desk.send("one")
-        await desk.reached(first, "typed")
-        await desk.service.handle(CancelTask(first.id), Caller())
-        before = desk.driver.interrupts
-        desk.driver.go_on.set()
-        await desk.finished(await desk.send("two"))
+    harness = AgentHarness()
+    harness.driver.holds_before = Submitted
+    harness.driver.go_on.clear()
+    async with working(harness):
+        first = await harness.send("one")
+        await harness.reached(first, "typed")
+        await harness.service.handle(CancelTask(first.id), Caller())
+        before = harness.driver.interrupts
+        harness.driver.go_on.set()
+        await harness.finished(await harness.send("two"))
 
-    assert desk.driver.interrupts == before + 1
-    assert (await desk.task(first.id)).state is TaskState.CANCELED
+    assert harness.driver.interrupts == before + 1
+    assert (await harness.task(first.id)).state is TaskState.CANCELED
 
 
 class DyingDriver(FakeDriver):
@@ -125,13 +125,13 @@ class DyingDriver(FakeDriver):
 
 
 async def test_an_agent_that_ends_as_soon_as_it_has_the_message_does_not_get_it_again() -> None:
-    desk = Desk(DyingDriver())
-    task = await desk.send("once")
+    harness = AgentHarness(DyingDriver())
+    task = await harness.send("once")
     with suppress(AgentExited):
-        await asyncio.wait_for(desk.worker.run(), 5)
+        await asyncio.wait_for(harness.worker.run(), 5)
     await settle()
 
-    ended = await desk.task(task.id)
+    ended = await harness.task(task.id)
     assert (ended.state, ended.reason) == (TaskState.FAILED, AGENT_EXITED)
     assert [receipt.step.value for receipt in ended.receipts] == ["queued", "submitted", "failed"]
 
@@ -143,13 +143,13 @@ def at_once(message: Message) -> Sequence[TurnEvent]:
 async def test_nobody_who_waits_for_an_agent_that_is_not_ready_is_overtaken() -> None:
     driver = FakeDriver()
     driver.ready.clear()
-    async with working(Desk(driver, answer_at_once=at_once)) as desk:
-        first = await desk.send("first")
-        second = asyncio.ensure_future(desk.settled(SendMessage(message=say("second"), dialect="a2a_v1")))
+    async with working(AgentHarness(driver, answer_at_once=at_once)) as harness:
+        first = await harness.send("first")
+        second = asyncio.ensure_future(harness.settled(SendMessage(message=say("second"), dialect="a2a_v1")))
         await settle()
         assert not second.done()
         driver.ready.set()
-        await desk.finished(first)
+        await harness.finished(first)
         await second
 
     assert driver.typed == ["first", "second"]
@@ -164,7 +164,7 @@ async def test_whatever_a_turn_says_after_doubt_the_intent_stands_once() -> None
             Answered(parts=(TextPart(text="late"),), source="screen"),
         ]
 
-    async with working(Desk(FakeDriver(plot))) as desk:
-        ended = await desk.finished(await desk.send("one"))
+    async with working(AgentHarness(FakeDriver(plot))) as harness:
+        ended = await harness.finished(await harness.send("one"))
 
     assert [receipt.step.value for receipt in ended.receipts] == ["queued", "typed", "submitted", "answered"]

@@ -12,7 +12,7 @@ from synapse.core.requests import CreateTask, Sender, SendMessage, SubscribeTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
 from synapse.tasks.waits import Party, circle
-from tests.fakes.desk import CLAUDE, ME, Desk, claude, say
+from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say
 
 
 def found(waits: list[tuple[str, str]], new: tuple[str, str]) -> tuple[str, ...]:
@@ -47,12 +47,12 @@ def test_a_circle_elsewhere_does_not_concern_a_newcomer() -> None:
 
 
 async def codex_waits_for_claude(
-    desk: Desk, asked: AgentEntry = CLAUDE, waits_for: dict[str, str] | None = None
+    harness: AgentHarness, asked: AgentEntry = CLAUDE, waits_for: dict[str, str] | None = None
 ) -> Task:
-    """Codex, whose host this desk is, has asked Claude and waits; Claude's host keeps its tasks in the same store."""
+    """Codex, whose host this harness is, has asked Claude and waits; Claude's host has the same store."""
     waiting = CreateTask(message=say("review this"), dialect="synapse", metadata=waits_for or {})
-    mine: Task = await desk.service.handle(waiting, Caller())
-    claudes = desk.neighbour(asked)
+    mine: Task = await harness.service.handle(waiting, Caller())
+    claudes = harness.neighbour(asked)
     await claudes.service.handle(
         SendMessage(
             message=say("review this"),
@@ -78,25 +78,25 @@ def asked_back() -> SendMessage:
 
 
 async def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
-    desk = Desk()
-    mine = await codex_waits_for_claude(desk)
+    harness = AgentHarness()
+    mine = await codex_waits_for_claude(harness)
 
     with pytest.raises(WaitCycle) as told:
-        await desk.service.handle(asked_back(), Caller())
-    again = await desk.service.handle(asked_back(), Caller())
+        await harness.service.handle(asked_back(), Caller())
+    again = await harness.service.handle(asked_back(), Caller())
     assert (again.state, again.reason) == (TaskState.FAILED, "wait_cycle")
     assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
-    assert "waits for" in (await desk.task(mine.id)).attention
+    assert "waits for" in (await harness.task(mine.id)).attention
 
 
 async def test_agents_in_a_circle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CLAUDE, "name", "reviewer")
 
-    desk = Desk()
-    await codex_waits_for_claude(desk)
+    harness = AgentHarness()
+    await codex_waits_for_claude(harness)
 
     with pytest.raises(WaitCycle, match="reviewer waits for codex-8120 waits for reviewer"):
-        await desk.service.handle(asked_back(), Caller())
+        await harness.service.handle(asked_back(), Caller())
 
 
 BEFORE = AgentEntry("synapse-claude-8109", "claude", port=8109, inbox=CLAUDE.inbox)
@@ -109,39 +109,39 @@ BEFORE = AgentEntry("synapse-claude-8109", "claude", port=8109, inbox=CLAUDE.inb
     ids=["its inbox", "its id", "nobody"],
 )
 async def test_a_circle_is_seen_when_one_in_it_was_started_again_at_another_port(waits_for: dict[str, str]) -> None:
-    desk = Desk()
-    mine = await codex_waits_for_claude(desk, BEFORE, waits_for)
+    harness = AgentHarness()
+    mine = await codex_waits_for_claude(harness, BEFORE, waits_for)
 
     with pytest.raises(WaitCycle) as told:
-        await desk.service.handle(asked_back(), Caller())
+        await harness.service.handle(asked_back(), Caller())
     assert told.value.agents == ("claude-8100", "codex-8120", "claude-8100")
-    assert "waits for" in (await desk.task(mine.id)).attention
+    assert "waits for" in (await harness.task(mine.id)).attention
 
 
 async def test_another_agent_that_has_the_port_now_closes_no_circle() -> None:
-    desk = Desk()
-    await codex_waits_for_claude(desk, AgentEntry(CLAUDE.agent_id, "claude", inbox="claude@/elsewhere"))
+    harness = AgentHarness()
+    await codex_waits_for_claude(harness, AgentEntry(CLAUDE.agent_id, "claude", inbox="claude@/elsewhere"))
 
-    assert (await desk.service.handle(asked_back(), Caller())).state is TaskState.SUBMITTED
+    assert (await harness.service.handle(asked_back(), Caller())).state is TaskState.SUBMITTED
 
 
 async def test_a_wait_that_was_recorded_without_an_inbox_closes_a_circle_too() -> None:
-    desk = Desk()
-    await codex_waits_for_claude(desk)
-    (asked,) = (await desk.store.list(TaskQuery(inbox=CLAUDE.inbox))).tasks
-    forgotten = MetadataChanged(task_id=asked.id, at=desk.clock.now(), metadata={"sender_inbox": None})
-    await desk.neighbour(CLAUDE).journal.record(forgotten)
+    harness = AgentHarness()
+    await codex_waits_for_claude(harness)
+    (asked,) = (await harness.store.list(TaskQuery(inbox=CLAUDE.inbox))).tasks
+    forgotten = MetadataChanged(task_id=asked.id, at=harness.clock.now(), metadata={"sender_inbox": None})
+    await harness.neighbour(CLAUDE).journal.record(forgotten)
 
     with pytest.raises(WaitCycle):
-        await desk.service.handle(asked_back(), Caller())
+        await harness.service.handle(asked_back(), Caller())
 
 
 async def test_a_waiter_that_has_left_closes_no_circle() -> None:
-    desk = Desk()
-    mine = await codex_waits_for_claude(desk)
-    follower = await desk.service.handle(SubscribeTask(task_id=mine.id), Caller())
+    harness = AgentHarness()
+    mine = await codex_waits_for_claude(harness)
+    follower = await harness.service.handle(SubscribeTask(task_id=mine.id), Caller())
     await anext(follower)
     await follower.aclose()
 
-    task = await desk.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
+    task = await harness.send("and you?", sender=claude(), response_expected=True, sender_task_id="t-claude")
     assert task.state is TaskState.SUBMITTED

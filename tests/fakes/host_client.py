@@ -20,7 +20,7 @@ class Carried:
     inferred: bool
 
 
-class FakeCourier:
+class FakeHostClient:
     def __init__(self) -> None:
         self.carried: list[Carried] = []
         self.inboxes: list[str] = []

@@ -31,8 +31,8 @@ from synapse.tasks.service import AgentTasks
 from synapse.tasks.unfinished import InDoubt, ReplyRecovery
 from synapse.tasks.worker import AgentWorker, AnswerAtOnce, never_at_once
 from tests.fakes.clock import FakeClock
-from tests.fakes.courier import FakeCourier
 from tests.fakes.driver import FakeDriver
+from tests.fakes.host_client import FakeHostClient
 from tests.fakes.leases import ANY_LEASE
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.webhooks import FakeGuard
@@ -64,7 +64,7 @@ def say(text: str, message_id: str = "") -> Message:
     return Message(message_id=MessageId(message_id), role=Role.USER, parts=(TextPart(text=text),))
 
 
-class Desk:
+class AgentHarness:
     """The parts of one host, for tests to talk to."""
 
     def __init__(  # noqa: PLR0913 - what a test may want otherwise
@@ -88,10 +88,10 @@ class Desk:
         self._new_id = new_id or _new_id
         self.driver = driver or FakeDriver()
         self.store = store or MemoryStore()
-        self.courier = FakeCourier()
+        self.host_client = FakeHostClient()
         self.journal = Journal(self.store, lease)
         self.feed = Feed(self.journal, self.store)
-        self.replies = Replies(me, self.journal, self.courier, self.clock)
+        self.replies = Replies(me, self.journal, self.host_client, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
         self.doubts = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(
@@ -175,9 +175,9 @@ class Desk:
         assert last.state.is_terminal
         return last
 
-    def neighbour(self, entry: AgentEntry) -> Desk:
+    def neighbour(self, entry: AgentEntry) -> AgentHarness:
         """Another agent's host over the same store."""
-        return Desk(store=self.store, me=entry)
+        return AgentHarness(store=self.store, me=entry)
 
     async def recover(self, can_resume: Callable[[Task], bool] = recovery.ends_with_us) -> None:
         """Do what a new host does with what an earlier one left."""
@@ -212,11 +212,11 @@ NO_EXTERNALS: Externals = None  # type: ignore[assignment]  # nobody speaks to e
 
 
 @asynccontextmanager
-async def working(desk: Desk) -> AsyncGenerator[Desk]:
-    """Run the desk's long-lived parts meanwhile."""
-    jobs = [asyncio.ensure_future(desk.worker.run()), asyncio.ensure_future(desk.replies.run())]
+async def working(harness: AgentHarness) -> AsyncGenerator[AgentHarness]:
+    """Run the harness's long-lived parts meanwhile."""
+    jobs = [asyncio.ensure_future(harness.worker.run()), asyncio.ensure_future(harness.replies.run())]
     try:
-        yield desk
+        yield harness
     finally:
         for job in jobs:
             job.cancel()
