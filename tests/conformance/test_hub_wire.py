@@ -368,7 +368,7 @@ def test_a_person_watches_the_same_events_in_a_terminal(hub: Hub) -> None:
     assert watching.stdout is not None
     assert watching.stderr is not None
     try:
-        assert "watching" in watching.stderr.readline()
+        assert "Watching" in watching.stderr.readline()
         task_id = hub.send("the weather, please")["taskId"]
         told: list[Frame] = []
         while not told or told[-1]["task"]["status"] != "completed":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -18,9 +17,10 @@ from synapse.dialects.a2a_v1 import encode as a2a_v1
 from synapse.dialects.hub import encode as hub
 from synapse.dialects.supervisor import encode as supervisor
 from synapse.dialects.synapse import encode as synapse
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, moved, noted, opened
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.leases import ANY_LEASE
 
 GOLDEN: Final = Path(__file__).with_name("reply_metadata.json")
 QUESTION: Final = Question(
@@ -61,23 +61,19 @@ APPENDS: Final[tuple[tuple[TaskEvent, ...], ...]] = (
 )
 
 
-def kept_in(path: Path) -> Task:
+async def kept_in(path: Path) -> Task:
     """Record the task, and return it as the store reads it."""
-
-    async def record() -> Task:
-        store = await SqliteStore.open(path)
-        try:
-            for events in APPENDS:
-                await Journal(store).record(*events)
-            return await store.load(TASK)
-        finally:
-            await store.close()
-
-    return asyncio.run(record())
+    store = await LeasedStore.open(path)
+    try:
+        for events in APPENDS:
+            await Journal(store, ANY_LEASE).record(*events)
+        return await store.load(TASK)
+    finally:
+        await store.close()
 
 
-def test_what_is_kept_of_a_reply_is_stored_and_shown_as_ever(tmp_path: Path) -> None:
-    task = kept_in(tmp_path / "store.db")
+async def test_what_is_kept_of_a_reply_is_stored_and_shown_as_ever(tmp_path: Path) -> None:
+    task = await kept_in(tmp_path / "store.db")
     with closing(sqlite3.connect(tmp_path / "store.db")) as rows:
         found = {
             "appends": [body for (body,) in rows.execute("SELECT body FROM appends ORDER BY seq")],

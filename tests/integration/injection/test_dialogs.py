@@ -41,7 +41,7 @@ def test_messages_of_every_priority_wait_for_a_dialog_to_be_answered(program: st
         assert taken(host) == ["0"]
         assert not [one for one in house.received("asking") if one.kind == "dialog"]
         explained = house.synapse("status", "asking", "--explain").stdout
-        assert "nothing is typed: a dialog is open: permission" in explained
+        assert "gate     closed: a dialog is open: permission" in explained
         assert "asking asks a person: a dialog is open: permission" in house.synapse("list").stderr
 
         os.kill(host.entry.cli_pid, signal.SIGUSR2)
