@@ -1,7 +1,7 @@
 """Who is connected, and may they act: proven by the kernel, not claimed in the request.
 
-    Unix socket   SO_PEERCRED gives uid and pid; the process and its ancestors are read as soon as the connection is
-                  accepted (see lineage), in a thread, and tell an agent from a person
+    Unix socket   SO_PEERCRED gives uid and pid; the process and its ancestors are read when the connection is
+                  accepted (see lineage), and tell an agent from a person
     TCP           the uid of the peer's socket (see tcp_owner); neither an agent nor a person is proven
     otherwise     a bearer token
 
@@ -125,9 +125,9 @@ class LocalAuth:
 
 
 class LocalAdmission:
-    """Lets `gate` judge a process once it knows what it judges by: the process, and the agents that run.
+    """Lets `gate` judge a process once it knows the agents that run.
 
-    Neither is read in the event loop; `read_agents` brings `entries` of the gate up to date.
+    They are not read in the event loop; `read_agents` brings `entries` of the gate up to date.
     """
 
     def __init__(self, gate: LocalAuth, read_agents: Callable[[], Awaitable[object]]) -> None:
@@ -139,10 +139,9 @@ class LocalAdmission:
         peer: Peer = scope["state"].get(PEER, NOBODY)
         if peer.caller is not None or not peer.via_socket:
             return self._gate.admit(scope)
-        return self._admit_process(peer, scope)
+        return self._admit_process(scope)
 
-    async def _admit_process(self, peer: Peer, scope: Scope) -> Caller:
-        await peer.read()
+    async def _admit_process(self, scope: Scope) -> Caller:
         await self._read_agents()
         if self._gate.reads_processes:
             return await read_in_thread(partial(self._gate.admit, scope))

@@ -103,38 +103,21 @@ PEER: Final = "peer"
 class Peer:
     """The other end of one connection. What is found out about it is kept as long as the connection."""
 
-    __slots__ = ("_reading", "caller", "lineage", "pid", "uid", "via_socket")
+    __slots__ = ("caller", "lineage", "pid", "uid", "via_socket")
 
-    def __init__(
-        self,
-        *,
-        via_socket: bool,
-        uid: int | None = None,
-        pid: int = 0,
-        lineage: Lineage = UNKNOWN,
-        reading: asyncio.Future[Lineage] | None = None,
-    ) -> None:
-        """`reading` brings the lineage; until `read` has returned it is not known."""
+    def __init__(self, *, via_socket: bool, uid: int | None = None, pid: int = 0, lineage: Lineage = UNKNOWN) -> None:
         self.via_socket = via_socket
         self.uid = uid
         self.pid = pid
         self.lineage = lineage
         self.caller: Caller | None = None
-        self._reading = reading
-
-    async def read(self) -> None:
-        """Wait until the lineage of the process is known."""
-        if self._reading is not None:
-            # It is the connection's, not of whichever request asks first.
-            self.lineage = await asyncio.shield(self._reading)
-            self._reading = None
 
 
 NOBODY: Final = Peer(via_socket=False)
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return what the kernel says of the other end of a new connection. To be called in the event loop."""
+    """Return what the kernel says of the other end of a new connection."""
     if connection.family != socket.AF_UNIX:
         return Peer(via_socket=False, uid=_tcp_owner(connection))
     if sys.platform != "linux":
@@ -143,10 +126,9 @@ def peer_of(connection: socket.socket) -> Peer:
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     if uid != os.getuid():
         return Peer(via_socket=True, uid=uid, pid=pid)
-    # At once: later it may have exited, and who has exited is nobody's process. Not in the loop: it takes a tenth of a
-    # millisecond when nothing else runs, and as long as the disk's users let it when much does.
-    read = peer_process(connection, pid)
-    return Peer(via_socket=True, uid=uid, pid=pid, reading=read_in_thread(read))
+    # At once, in the loop: a command that is killed behind its request has exited a moment later, and its message would
+    # be of an unverified sender (decision 0024).
+    return Peer(via_socket=True, uid=uid, pid=pid, lineage=peer_process(connection, pid)())
 
 
 def read_in_thread(read: Callable[[], T]) -> asyncio.Future[T]:

@@ -140,7 +140,7 @@ def test_a_half_typed_line_is_never_typed_over(here: Session, terminal: Terminal
 
     here.run("send", "ada", "from outside")
     explained = here.run("status", "ada", "--explain").out
-    assert "nothing is typed" in explained
+    assert "gate     closed" in explained
     terminal.type(" there")
 
     terminal.wait("echo: hi there")

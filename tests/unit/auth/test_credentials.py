@@ -337,28 +337,21 @@ def test_a_page_of_our_own_is_not_foreign() -> None:
 
 
 @pytest.mark.parametrize("terminal_decides", [False, True])
-async def test_a_process_is_judged_once_it_and_the_agents_have_been_read_and_nobody_else_waits_for_that(
+async def test_a_process_is_judged_once_the_agents_have_been_read_and_nobody_else_waits_for_that(
     proc: Path, *, terminal_decides: bool
 ) -> None:
-    read, may_go_on = asyncio.get_running_loop().create_future(), asyncio.Event()
+    may_go_on = asyncio.Event()
     admission = LocalAdmission(gate(terminal_decides=terminal_decides), may_go_on.wait)
-    peer = Peer(via_socket=True, uid=OUR_UID, pid=22, reading=read)
+    peer = Peer(via_socket=True, uid=OUR_UID, pid=22, lineage=read_lineage(22, str(proc)))
     admitted = admission(scope(peer))
     assert not isinstance(admitted, Caller)
     waiting = asyncio.ensure_future(admitted)
     assert isinstance(admission(scope(over_tcp(), HOST)), Caller)
 
-    read.set_result(read_lineage(22, str(proc)))
     assert not (await asyncio.wait({waiting}, timeout=0.01))[0]
     may_go_on.set()
     assert (await waiting).agent_id == "synapse-codex-8120"
     assert admission(scope(peer)) is peer.caller
-
-
-async def read_peer(connection: socket.socket) -> Peer:
-    peer = peer_of(connection)
-    await peer.read()
-    return peer
 
 
 def be_kernel(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +374,7 @@ async def test_the_kernel_tells_uid_and_pid_of_a_unix_socket_s_peer(
     be_kernel(kernel, monkeypatch)
     left, right = socket.socketpair(socket.AF_UNIX)
     with closing(left), closing(right):
-        peer = await read_peer(left)
+        peer = peer_of(left)
 
     assert (peer.via_socket, peer.uid, peer.pid) == (True, os.getuid(), os.getpid())
     assert (peer.lineage.processes[0].pid, peer.lineage.doubt) == (os.getpid(), "")
@@ -400,7 +393,7 @@ async def test_a_process_that_has_connected_and_exited_is_nobodys(
         subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=20)
         accepted, _ = listener.accept()
         with closing(accepted):
-            peer = await read_peer(accepted)
+            peer = peer_of(accepted)
 
     assert (peer.uid, peer.lineage.processes) == (os.getuid(), ())
     assert "has exited" in peer.lineage.doubt
