@@ -160,11 +160,11 @@ TurnEvent = (
 
 
 DEGRADED: Final = "degraded"
-"""How the detail of a sighting begins whose source should say something and does not."""
+"""How the detail of a observation begins whose source should say something and does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class Observation:
     """What one source says of the agent."""
 
     source: str
@@ -198,7 +198,7 @@ class AgentView:
     """The same as a word."""
     restless_since: datetime | None = None
     """Since when the program prints again and again although its prompt is visible; None if it does not."""
-    sightings: tuple[Sighting, ...] = ()
+    observations: tuple[Observation, ...] = ()
     question: Question | None = None
     """What its program asks a person now, in a turn or before the first one."""
 

@@ -45,7 +45,7 @@ class Option:
 
     key: str
     label: str
-    leaning: OptionEffect = OptionEffect.OTHER
+    effect: OptionEffect = OptionEffect.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def chosen(question: Question, *, verdict: str = "", option: str = "", text: str
     if option:
         return _option_called(question, option)
     if verdict:
-        return _option_leaning(question, verdict)
+        return _option_with_effect(question, verdict)
     if not text.strip():
         raise InvalidChoice("there is no answer", _offered(question))
     if not question.takes_text:
@@ -123,13 +123,13 @@ def chosen_in_words(question: Question, text: str) -> Choice:
     named = _find(question, word)
     if named is not None:
         return Choice(option=named.key)
-    leaning = _leaning(question, _WORDS.get(word.lower().rstrip(".!"), ""))
-    return Choice(option=leaning.key) if leaning is not None else chosen(question, text=text)
+    meant = _option_for(question, _WORDS.get(word.lower().rstrip(".!"), ""))
+    return Choice(option=meant.key) if meant is not None else chosen(question, text=text)
 
 
 def denial(question: Question) -> Choice | None:
     """The answer that turns it down, if it offers one."""
-    option = _leaning(question, "deny")
+    option = _option_for(question, "deny")
     return None if option is None else Choice(option=option.key)
 
 
@@ -146,7 +146,7 @@ def question_fields(question: Question) -> Json:
         "title": question.title,
         "detail": question.detail,
         "options": [
-            {"key": option.key, "label": option.label, "leaning": option.leaning.value} for option in question.options
+            {"key": option.key, "label": option.label, "leaning": option.effect.value} for option in question.options
         ],
         "takes_text": question.takes_text,
         "source": question.source,
@@ -170,7 +170,7 @@ def _read(given: Mapping[str, Any]) -> Question | None:
             title=str(given["title"]),
             detail=str(given["detail"]),
             options=tuple(
-                Option(key=str(one["key"]), label=str(one["label"]), leaning=OptionEffect(one["leaning"]))
+                Option(key=str(one["key"]), label=str(one["label"]), effect=OptionEffect(one["leaning"]))
                 for one in given["options"]
             ),
             takes_text=given["takes_text"] is True,
@@ -188,8 +188,8 @@ def _option_called(question: Question, name: str) -> Choice:
     return Choice(option=option.key)
 
 
-def _option_leaning(question: Question, verdict: str) -> Choice:
-    option = _leaning(question, verdict)
+def _option_with_effect(question: Question, verdict: str) -> Choice:
+    option = _option_for(question, verdict)
     if option is None:
         raise InvalidChoice(f"nothing that is offered amounts to '{verdict}'", _offered(question))
     return Choice(option=option.key)
@@ -202,9 +202,9 @@ def _find(question: Question, name: str) -> Option | None:
     return next(by_key, None) or next(by_label, None)
 
 
-def _leaning(question: Question, verdict: str) -> Option | None:
+def _option_for(question: Question, verdict: str) -> Option | None:
     return next(
-        (option for wanted in _VERDICTS.get(verdict, ()) for option in question.options if option.leaning is wanted),
+        (option for wanted in _VERDICTS.get(verdict, ()) for option in question.options if option.effect is wanted),
         None,
     )
 

@@ -61,8 +61,8 @@ class ExternalAgent:
     """How it is spoken to: `synapse`, `a2a-0.3` or `a2a-1.0`."""
     added_at: str = ""
     card: Json = field(default_factory=dict[str, Any])
-    guarded: bool = False
-    """Registered by somebody with a key: it is never called at an address that only this machine or network reaches."""
+    address_checked: bool = False
+    """Registered with a gateway key: it is never called at an address that only this machine or its network reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,8 +429,8 @@ class AddExternal(Request[ExternalAgent]):
     alias: str = ""
     credentials: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The headers that it is shown with each request; without any, those that are remembered."""
-    guarded: bool = False
-    """Somebody with a key chose the address: see `ExternalAgent.guarded`."""
+    address_checked: bool = False
+    """The caller chose the address with a key of the gateway: see `ExternalAgent.address_checked`."""
 
 
 @dataclass(frozen=True, slots=True)

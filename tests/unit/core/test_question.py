@@ -33,9 +33,9 @@ PERMISSION = Question(
     title="Run the command?",
     detail="rm -r build",
     options=(
-        Option(key="1", label="Yes, and do not ask again", leaning=OptionEffect.ALLOW_ALWAYS),
-        Option(key="2", label="Yes", leaning=OptionEffect.ALLOW),
-        Option(key="3", label="No", leaning=OptionEffect.DENY),
+        Option(key="1", label="Yes, and do not ask again", effect=OptionEffect.ALLOW_ALWAYS),
+        Option(key="2", label="Yes", effect=OptionEffect.ALLOW),
+        Option(key="3", label="No", effect=OptionEffect.DENY),
     ),
 )
 CHOICE = Question(
@@ -46,7 +46,7 @@ CHOICE = Question(
     takes_text=True,
 )
 texts = st.text(max_size=20)
-options = st.builds(Option, key=texts, label=texts, leaning=st.sampled_from(OptionEffect))
+options = st.builds(Option, key=texts, label=texts, effect=st.sampled_from(OptionEffect))
 questions = st.builds(
     Question,
     id=texts,
