@@ -18,9 +18,10 @@ from synapse.dialects.a2a_v1 import encode as a2a_v1
 from synapse.dialects.hub import encode as hub
 from synapse.dialects.supervisor import encode as supervisor
 from synapse.dialects.synapse import encode as synapse
-from synapse.store.sqlite import SqliteStore
 from synapse.tasks.journal import Journal
 from tests.fakes.facts import TASK, moved, noted, opened
+from tests.fakes.leased_store import LeasedStore
+from tests.fakes.leases import ANY_LEASE
 
 GOLDEN: Final = Path(__file__).with_name("reply_metadata.json")
 QUESTION: Final = Question(
@@ -65,10 +66,10 @@ def kept_in(path: Path) -> Task:
     """Record the task, and return it as the store reads it."""
 
     async def record() -> Task:
-        store = await SqliteStore.open(path)
+        store = await LeasedStore.open(path)
         try:
             for events in APPENDS:
-                await Journal(store).record(*events)
+                await Journal(store, ANY_LEASE).record(*events)
             return await store.load(TASK)
         finally:
             await store.close()
