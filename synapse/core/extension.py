@@ -17,6 +17,7 @@ from synapse.core import json_text
 from synapse.core.address import nearest
 from synapse.core.errors import ExtensionRequired, InvalidRequest
 from synapse.core.message import Json, empty_object
+from synapse.core.tables import shortened
 
 # Headers separate URIs by commas, so a URI with a comma could not be named there.
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[\x21-\x2b\x2d-\x7e]+")
@@ -65,7 +66,7 @@ def joined(told: Extensions, own: Extensions) -> Extensions:
 def read_extensions(given: object, place: str, error: type[InvalidRequest]) -> Extensions:
     """Returns the extensions in a file's list of tables. Raises `error`, which names `place`."""
     if not isinstance(given, list):
-        raise error(f"{place}: 'extensions' must be a list of tables, not {_shown(given)}", hint=_EXAMPLE)
+        raise error(f"{place}: 'extensions' must be a list of tables, not {shortened(given)}", hint=_EXAMPLE)
     tables = cast("list[object]", given)
     read = tuple(_read(table, f"{place}: extension {number}", error) for number, table in enumerate(tables, 1))
     uris = [one.uri for one in read]
@@ -100,7 +101,7 @@ _KINDS: Final[Mapping[str, tuple[type, str]]] = {
 
 def _read(table: object, place: str, error: type[InvalidRequest]) -> Extension:
     if not isinstance(table, dict):
-        raise error(f"{place} must be a table, not {_shown(table)}", hint=_EXAMPLE)
+        raise error(f"{place} must be a table, not {shortened(table)}", hint=_EXAMPLE)
     given = cast("dict[str, Any]", table)
     for key, value in given.items():
         if key not in _KINDS:
@@ -109,7 +110,7 @@ def _read(table: object, place: str, error: type[InvalidRequest]) -> Extension:
             raise error(f"{place}: there is no key '{key}'", hint=hint)
         kind, title = _KINDS[key]
         if not isinstance(value, kind):
-            raise error(f"{place}: '{key}' must be {title}, not {_shown(value)}")
+            raise error(f"{place}: '{key}' must be {title}, not {shortened(value)}")
     uri: str = given.get("uri", "")
     if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
         found = f"'{uri[:80]}' is none" if uri else "it is missing"
@@ -133,8 +134,3 @@ def _is_json(value: object, depth: int = 0) -> bool:
             return all(_is_json(inner, depth + 1) for inner in cast("dict[str, object]", value).values())
         case _:
             return False
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

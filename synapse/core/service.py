@@ -157,19 +157,19 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     # Only on the host of one agent:
     requests.FollowStatus: "follow_status",
     requests.ReportSignal: "report_signal",
-    requests.OnBehalfOf: "on_behalf",
+    requests.OnBehalfOf: "on_behalf_of",
     requests.AddExternal: "add_external",
     requests.ListExternals: "list_externals",
     requests.RemoveExternal: "remove_external",
     requests.SendExternal: "send_external",
     # Only on a gateway:
-    requests.ForAgent: "to_agent",
+    requests.ForAgent: "for_agent",
     requests.ListAgents: "list_agents",
     requests.GetAgent: "get_agent",
     requests.RegisterAgent: "register_agent",
     requests.RemoveAgent: "remove_agent",
     requests.IssueTicket: "issue_ticket",
-    requests.GetFigures: "get_figures",
+    requests.GetFigures: "get_metrics",
 }
 """The name of the method that handles each request, on every class that handles it."""
 

@@ -236,7 +236,7 @@ class ScriptTable(Table):
     def __init__(self, table: object, where: str) -> None:
         """Raises InvalidScript if `table` is something else."""
         if not isinstance(table, Mapping):
-            raise InvalidScript(f"{where} must be a table, not {_shortened(table)}")
+            raise InvalidScript(f"{where} must be a table, not {shortened(table)}")
         super().__init__(cast("Mapping[str, Any]", table), where)
 
     def suggest(self, known: Collection[str]) -> str:
@@ -257,9 +257,10 @@ class ScriptTable(Table):
     @override
     def _found(self, value: object) -> str:
         # TOML has no null, so None means that the key is missing.
-        return ", but it is missing" if value is None else f", not {_shortened(value)}"
+        return ", but it is missing" if value is None else f", not {shortened(value)}"
 
 
-def _shortened(value: object) -> str:
+def shortened(value: object) -> str:
+    """Returns `repr(value)`, at most 60 characters of it, for an error."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
