@@ -91,7 +91,7 @@ async def _add(externals: Externals, options: Namespace) -> int:
     require_deciding_person("add or remove external agents")
     agent = await externals.add(AddExternal(url=options.url, alias=options.alias, credentials=_credentials(options)))
     if options.json:
-        print_json(asdict(agent))
+        print_json(_fields(agent))
     else:
         print_notice(
             f'Added {agent.alias}: {plain(agent.name)} at {agent.url}  (synapse external send {agent.alias} "…")'
@@ -102,7 +102,7 @@ async def _add(externals: Externals, options: Namespace) -> int:
 async def _list(externals: Externals, options: Namespace) -> int:
     agents = await externals.list()
     if options.json:
-        print_json([asdict(agent) for agent in agents])
+        print_json([_fields(agent) for agent in agents])
     elif agents:
         print_result(
             table(("ALIAS", "NAME", "PROTOCOL", "URL", "DESCRIPTION"), [_row(agent) for agent in agents], elastic=4)
@@ -171,7 +171,7 @@ async def _remove(externals: Externals, options: Namespace) -> int:
     require_deciding_person("add or remove external agents")
     agent = await externals.remove(RemoveExternal(options.alias))
     if options.json:
-        print_json(asdict(agent))
+        print_json(_fields(agent))
     else:
         print_notice(f"Removed {agent.alias}.")
     return DONE
@@ -215,6 +215,14 @@ def _from_file(path: Path) -> str:
         return path.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"cannot read {path}: {getattr(error, 'strerror', 'it is not text')}") from error
+
+
+def _fields(agent: ExternalAgent) -> dict[str, object]:
+    """Returns the agent as `--json` shows it."""
+    fields = asdict(agent)
+    # Scripts know the key by the field's earlier name.
+    fields["guarded"] = fields.pop("address_checked")
+    return fields
 
 
 def _row(agent: ExternalAgent) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""How a target is named: `claude`, `codex-8120`, `@codex-8120`, `synapse-codex-8120`, or a given name.
+"""Resolves the name of a target: `claude`, `codex-8120`, `@codex-8120`, `synapse-codex-8120`, or a given name.
 
-`synapse send` imports this file, so it imports next to nothing; the error tree is loaded when there is an error.
+`synapse send` loads this module, so it imports only `core.agent`, and the error tree only when there is an error.
 """
 
 from synapse.core.agent import AgentEntry
@@ -8,24 +8,24 @@ from synapse.core.agent import AgentEntry
 SYSTEM = "synapse-system"
 """The sender of initial instructions."""
 PERSON = "user"
-"""The sender that stands for a person at a plain shell."""
+"""The sender of messages that a person sends from a shell."""
 UNVERIFIED = "unverified."
-"""Stands before the name of a sender whom nothing proves, where a message is typed or listed."""
+"""Prefix of an unproven sender's name, in typed messages and in lists."""
 KEY = "key."
-"""Stands before the name of a caller of the gateway: of its API key, its token's subject, or its own authenticator."""
+"""Prefix of the name of a gateway's caller: its API key, its token's subject, or what a custom authenticator says."""
 
 
 def is_marked(name: str) -> bool:
-    """Whether `name` begins like a sender that is no agent here; no agent can be called that."""
+    """Decides whether `name` has a prefix of senders that are not agents; no agent may have such a name."""
     return name.lower().startswith((UNVERIFIED, KEY))
 
 
 def resolve(target: str, entries: "list[AgentEntry]") -> AgentEntry:
-    """Return the one agent that `target` names.
+    """Returns the agent that `target` names.
 
     Raises:
-        AgentNotFound: none fits; the hint names a likely one.
-        AmbiguousTarget: several fit; the hint lists them.
+        AgentNotFound: no agent matches; the hint names the most similar one.
+        AmbiguousTarget: several agents match; the hint lists them.
     """
     found = matching(target, entries)
     if len(found) == 1:
@@ -38,9 +38,9 @@ def resolve(target: str, entries: "list[AgentEntry]") -> AgentEntry:
 
 
 def matching(target: str, entries: "list[AgentEntry]") -> "list[AgentEntry]":
-    """The agents that `target` may mean: those with exactly that id or name, else those of that profile (and port).
+    """Returns the agents that `target` may mean: by exact id or name, else by profile, or profile and port.
 
-    An agent inside a gateway is meant by its name only.
+    An in-process agent of a gateway matches by its id or name only.
     """
     wanted = target.removeprefix("@")
     exact = [entry for entry in entries if wanted == entry.agent_id or (entry.name and wanted == entry.name)]
@@ -51,12 +51,12 @@ def matching(target: str, entries: "list[AgentEntry]") -> "list[AgentEntry]":
 
 
 def short_name(entry: AgentEntry) -> str:
-    """The shortest name that always means this agent."""
+    """Returns the shortest unambiguous name of the agent."""
     return entry.name or f"{entry.agent_type}-{entry.port}"
 
 
 def nearest(word: str, known: "list[str]") -> str:
-    """Return the known word that `word` was probably meant to be, or an empty string."""
+    """Returns the known word that is most similar to `word`, or an empty string if none is similar enough."""
     best, best_distance = "", max(2, len(word) // 3) + 1
     for candidate in known:
         distance = _distance(word.lower(), candidate.lower(), best_distance)
@@ -71,12 +71,12 @@ def _hint(wanted: str, entries: "list[AgentEntry]") -> str:
     if meant:
         return f"Did you mean '{meant}'?  (synapse list)"
     if names:
-        return "here are: " + ", ".join(sorted(short_name(entry) for entry in entries)) + "  (synapse list)"
+        return "running agents: " + ", ".join(sorted(short_name(entry) for entry in entries)) + "  (synapse list)"
     return "no agent is running; start one with `synapse claude` or `synapse start codex`"
 
 
 def _distance(left: str, right: str, limit: int) -> int:
-    """Edit distance, or `limit` when it is at least that."""
+    """Returns the edit distance of two words, at most `limit`."""
     if abs(len(left) - len(right)) >= limit:
         return limit
     row = list(range(len(right) + 1))

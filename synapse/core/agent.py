@@ -1,6 +1,6 @@
-"""An agent as others see it: who it is, where it listens, and in what state it is.
+"""An agent as the registry lists it: its identity, its addresses, and the names of its states.
 
-`synapse send` reads these, so this file imports nothing: `AgentEntry` is a plain class and the states are plain words.
+`synapse send` loads this module, so it imports nothing: `AgentEntry` is a plain class and the states are plain strings.
 """
 
 STARTING = "starting"
@@ -12,7 +12,7 @@ AGENT_STATES = (STARTING, READY, WORKING, WAITING, EXITED)
 
 
 class AgentEntry:
-    """What an agent's host writes into the registry."""
+    """The entry that an agent's host writes into the registry."""
 
     __slots__ = (
         "agent_id",
@@ -64,7 +64,7 @@ class AgentEntry:
         self.name = name
         self.port = port
         self.pid = pid
-        # A pid alone may have been taken by another process since; with its start time it is unique until reboot.
+        # The system reuses pids; a pid with its start time is unique until the machine restarts.
         self.pid_started = pid_started
         self.cli_pid = cli_pid
         self.socket = socket
@@ -72,35 +72,36 @@ class AgentEntry:
         self.working_dir = working_dir
         self.inbox = inbox
         self.started_at = started_at
-        # The gateway in whose process it lives; such an agent has no process of its own to be ended or attached to.
+        # The gateway that runs it, for an in-process agent: it has no process of its own to stop or to attach to.
         self.gateway = gateway
-        # The media types of the parts that it takes, with a space between; empty takes all.
+        # The media types of the parts that it accepts, separated by spaces; empty accepts all.
         self.takes = takes
-        # The extensions of A2A that it declares, as JSON; see `core.extension`. Empty declares none.
+        # The A2A extensions that it declares, as JSON (see `core.extension`); empty for none.
         self.extensions = extensions
-        # The device number of the terminal that its CLI runs on: who sits there is no person. 0 when it has none.
+        # The device number of the terminal that its CLI runs on, or 0. Processes on it do not count as a person's.
         self.terminal = terminal
-        # Where the pid means something: a container or a sandbox may have pids of its own. 0 when it is not known.
+        # The namespace that the pid belongs to: a container or a sandbox may have its own pids. 0 when it is unknown.
         self.pid_namespace = pid_namespace
-        # The version of Synapse that its process runs; empty for those that wrote none yet.
+        # The version of Synapse that its process runs; empty in entries of versions that did not write it.
         self.version = version
-        # The capabilities of A2A that are switched off, with a space between; see `core.capability`.
+        # The A2A capabilities that are switched off, separated by spaces; see `core.requests.CAPABILITIES`.
         self.lacks = lacks
 
     def as_dict(self) -> "dict[str, object]":
-        """The registry file's fields."""
+        """Returns the fields of the registry file."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def is_agent_of(self, inbox: str, agent_id: str) -> bool:
-        """Whether this is the agent of that inbox; only of one whose inbox is not known, the one with that id.
+        """Decides whether this is the agent of `inbox`; compares `agent_id` only when `inbox` is empty.
 
-        The id holds the port. An agent that was started again may have another, and its own may be another agent's.
+        The id contains the port. After a restart an agent may have another port, and its old one may belong to another
+        agent.
         """
         return self.inbox == inbox if inbox else self.agent_id == agent_id
 
 
 def entry_from(fields: "dict[str, object]") -> "AgentEntry | None":
-    """Return the entry that a registry file's fields describe, or None when they do not describe one."""
+    """Returns the entry that the fields of a registry file describe, or None when they are not a valid entry."""
     agent_id = fields.get("agent_id")
     agent_type = fields.get("agent_type")
     if not isinstance(agent_id, str) or not isinstance(agent_type, str) or not agent_id or not agent_type:
@@ -110,5 +111,5 @@ def entry_from(fields: "dict[str, object]") -> "AgentEntry | None":
         value = fields.get(name)
         if isinstance(value, type(getattr(entry, name))):
             setattr(entry, name, value)
-    # They are shown in lists and prompts. No host writes such names; what else does is no entry.
+    # Lists and prompts show these names. No host writes unprintable ones, so such a file is not a host's entry.
     return entry if f"{entry.agent_id}{entry.agent_type}{entry.name}".isprintable() else None

@@ -1,7 +1,4 @@
-"""Who asks: proven by the connection, not claimed in the request.
-
-How callers can prove who they are at a gateway: the facts that cards and challenges are made of.
-"""
+"""The caller of a request, as the connection proves it, and the ways in which callers authenticate at a gateway."""
 
 from __future__ import annotations
 
@@ -11,28 +8,30 @@ from typing import Final
 
 LOCAL_SCOPE: Final = "local"
 ANONYMOUS_SCOPE: Final = "anonymous"
-"""Of those who brought no credentials, where none are needed."""
+"""The scope of callers without credentials, where none are required."""
 READ: Final = "read"
 SEND: Final = "send"
 CANCEL: Final = "cancel"
 APPROVE: Final = "approve"
 REGISTER: Final = "register"
 ACTIONS: Final = (READ, SEND, CANCEL, APPROVE, REGISTER)
-"""What a caller at the gateway can be allowed to do."""
+"""The actions that a caller of the gateway may be allowed."""
 ORDINARY: Final = (READ, SEND, CANCEL)
-"""What a new key may do unless more is asked for: neither speak for a person nor make the gateway call addresses."""
+"""The default actions of a new key: it may neither decide for a person nor make the gateway call addresses."""
+API_KEY_HEADER: Final = "X-API-Key"
+_REALM: Final = '{} realm="synapse"'
 
 
 def for_good() -> bool:
-    """For callers whom nobody puts out."""
+    """The default of `Caller.holds`: nothing ends the caller's access."""
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The one on whose behalf a request runs.
+    """The caller on whose behalf a request runs.
 
-    `agent_id` is set when the ancestors of the connecting process prove an agent. `scope` says whose tasks it sees.
+    `agent_id` is set if the ancestors of the connecting process prove an agent. `scope` decides which tasks it sees.
     """
 
     scope: str = LOCAL_SCOPE
@@ -40,33 +39,33 @@ class Caller:
     pid: int = 0
     via_socket: bool = False
     is_owner: bool = False
-    """The user whose gateway it is, proven by the connection, where no credentials are asked for."""
+    """The owner of a gateway that requires no credentials, proven by the connection."""
     doubt: str = ""
-    """Why its process does not count as a person's, though it proves no agent: it has exited, for example."""
+    """Why the calling process does not count as a person's although it proves no agent; it has exited, for example."""
     named_agent: str = ""
-    """The agent that its environment names, though its ancestors prove none: an agent may have left it behind."""
+    """The agent that the process's environment names although its ancestors prove none: an agent may have left it."""
     terminal_doubt: str = ""
-    """Why it is not at a terminal of a person's, where a setting demands one for what only people decide."""
+    """Why the process is not at a person's terminal, if a setting requires one for decisions that only people make."""
     sees_all: bool = False
-    """Tasks of every scope are visible: an operator's key."""
+    """Tasks of every scope are visible, as for an operator's key."""
     actions: frozenset[str] | None = None
-    """What it may do, of ACTIONS; None is everything."""
+    """The allowed ones of ACTIONS; None allows all."""
     agents: frozenset[str] | None = None
-    """The agents that it may use, by the names that the gateway shows; None is all."""
+    """The allowed agents, by their names at the gateway; None allows all."""
     name: str = ""
-    """For logs and for `userId`: the name of its key, or its token's subject."""
+    """The name of the API key or the subject of the token, for logs and `userId`."""
     key_id: str = ""
-    """The API key that let it in; empty when it came in another way."""
+    """The API key that authenticated the caller; empty for other ways."""
     holds: Callable[[], bool] = field(default=for_good, repr=False, compare=False)
-    """Tells whether what let it in still counts: keys are revoked, and tokens expire, while streams run."""
+    """Decides whether the credentials are still valid: keys are revoked and tokens expire while streams run."""
 
     def sees(self, scope: str) -> bool:
-        """Whether tasks of that scope are visible to it; a foreign one looks like a missing one."""
+        """Decides whether tasks of `scope` are visible to the caller; invisible ones look missing."""
         return self.sees_all or scope == self.scope
 
     @property
     def is_anonymous(self) -> bool:
-        """Nothing is known of it."""
+        """The caller brought no credentials."""
         return self.scope == ANONYMOUS_SCOPE
 
     @property
@@ -75,22 +74,22 @@ class Caller:
 
     @property
     def is_person(self) -> bool:
-        """Nothing speaks for an agent. Only the socket tells whose process calls, so nobody is a person elsewhere."""
+        """A person's process calls. Only the Unix socket identifies processes, so other connections prove no person."""
         return self.via_socket and not self.agent_id and not self.doubt
 
     @property
     def is_own_user(self) -> bool:
-        """This machine's own user, and not somebody with credentials."""
+        """The user who runs Synapse calls, rather than a caller with credentials."""
         return self.via_socket or self.is_owner
 
     @property
     def may_decide(self) -> bool:
-        """What only people decide is taken from it."""
+        """The caller may make decisions that only people make."""
         return self.is_person and not self.terminal_doubt
 
     @property
     def objection(self) -> str:
-        """Why it may not decide what only people decide; empty when it may."""
+        """Why the caller may not make decisions that only people make; empty if it may."""
         if self.agent_id:
             return f"the calling process belongs to the agent {self.agent_id}"
         if self.doubt:
@@ -102,28 +101,25 @@ class Caller:
         return ""
 
 
-API_KEY_HEADER: Final = "X-API-Key"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthMethods:
-    """The methods in force; all of them may be used side by side."""
+    """The authentication methods of a gateway, for its cards and challenges. A caller may use any of them."""
 
     api_keys: bool = False
     jwt_issuer: str = ""
-    """Who issues the tokens that are taken; empty when none are."""
+    """The issuer of accepted tokens; empty if no tokens are accepted."""
     jwt_scopes: tuple[str, ...] = ()
-    """The scopes that mean something here."""
+    """The token scopes that the gateway knows."""
     custom: str = ""
-    """What an authenticator of the owner's own asks for, in words; empty when there is none."""
+    """What a custom authenticator requires, in words; empty without one."""
 
     @property
     def bearer(self) -> bool:
-        """Whether `Authorization: Bearer …` is understood."""
+        """Whether the gateway accepts `Authorization: Bearer …`."""
         return self.api_keys or bool(self.jwt_issuer)
 
     def challenge(self, error: str = "") -> str:
-        """What a refused caller is told to bring (RFC 9110 §11.6.1); `error` is a code of RFC 6750 §3.1."""
+        """Returns the challenge for a refused caller (RFC 9110 §11.6.1); `error` is a code of RFC 6750 §3.1."""
         offers: list[str] = []
         if self.bearer:
             offers.append(_REALM.format("Bearer") + (f', error="{error}"' if error else ""))
@@ -132,6 +128,3 @@ class AuthMethods:
         if self.custom:
             offers.append(_REALM.format("Custom"))
         return ", ".join(offers) or _REALM.format("Bearer")
-
-
-_REALM: Final = '{} realm="synapse"'

@@ -1,7 +1,4 @@
-"""How an agent is run, as its worker sees it.
-
-Why messages wait for an agent that is not at work on one of them: a reason, since when, and whether for too long.
-"""
+"""The Driver port, through which a worker runs one agent: the events of a turn, and what is known of the agent."""
 
 from __future__ import annotations
 
@@ -16,6 +13,9 @@ from synapse.core.question import Choice, Question
 from synapse.core.task import TaskId
 from synapse.core.types import frozen
 
+DEGRADED: Final = "degraded"
+"""Prefix of the detail of an observation whose source should report but does not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
@@ -27,21 +27,21 @@ class Turn:
     first: bool
     """True for the message that opened the task, False for a follow-up."""
     trace: tuple[tuple[str, str], ...] = ()
-    """Headers that tell an agent elsewhere whose work this is part of; see `core.trace`."""
+    """The headers of the W3C trace that the task belongs to, for external agents; see `core.trace`."""
     resumed: bool = False
     """The agent took the message before this process started: the driver follows the work and sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The gate closed again before anything was written. The turn ends; the message stays queued."""
+    """The gate closed before anything was written. Ends the turn; the message stays queued."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """The next step writes the first byte. The worker makes the intent durable before it asks for the next event."""
+    """The next step writes the first byte. The worker makes this intent durable before it asks for the next event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """The agent works on it."""
+    """The agent works on the message."""
 
     source: str
     evidence: str
@@ -62,23 +62,23 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryUncertain:
-    """It is not certain that the message was taken. Nothing is typed again; a person is asked. The turn goes on."""
+    """Nothing proves that the agent took the message. A person decides; nothing is typed again. The turn goes on."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A word on how it goes, for followers; not an answer."""
+    """A note about the progress of the turn, for followers; not an answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer:
-    """The text of the answer as far as it has come; the next one, and the answer at the end, take its place.
+    """The answer so far. The next PartialAnswer, or the final answer, replaces it.
 
-    `source` says where it was taken from, as for the answer.
+    `source` says where the text was taken from, as in Answered.
     """
 
     text: str
@@ -87,7 +87,7 @@ class PartialAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactProduced:
-    """The agent handed over an artifact, or a chunk of one."""
+    """The agent produced an artifact, or a chunk of one."""
 
     artifact: Artifact
     append: bool = False
@@ -96,21 +96,21 @@ class ArtifactProduced:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRaised:
-    """The program waits for a person in the middle of the turn. The turn goes on: `Resumed` follows, or its end."""
+    """The program asks a person in the middle of the turn. The turn goes on with `Resumed`, or ends."""
 
     question: Question
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Nothing is asked any more; `by` says who answered, as far as that is known: `person`, `keys`, `signal`."""
+    """The question is closed; `by` says who answered, if known: `person`, `keys`, `signal`."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class InputRequested:
-    """The agent needs an answer, or an authorization, before it goes on; ends the turn."""
+    """The agent needs an answer or an authorization to continue. Ends the turn."""
 
     parts: tuple[Part, ...]
     authorization: bool = False
@@ -118,24 +118,24 @@ class InputRequested:
 
 @frozen
 class Answered:
-    """The turn is over. `source` says where the text was taken from: `signal`, `transcript`, `screen`, `script`."""
+    """The agent answered. `source` says where the text was taken from: `signal`, `transcript`, `screen`, `script`."""
 
     parts: tuple[Part, ...]
     source: str
     direct: bool = False
-    """A plain message instead of a task, for callers whose protocol has that."""
+    """Answer with a plain message instead of a task, where the caller's protocol allows that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The agent will not do it; ends the turn."""
+    """The agent refuses the request. Ends the turn."""
 
     note: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The agent could not do it; ends the turn. `reason` is a stable word, `note` a sentence."""
+    """The agent failed. Ends the turn. `reason` is a stable word, `note` a sentence."""
 
     reason: str
     note: str
@@ -159,13 +159,9 @@ TurnEvent = (
 )
 
 
-DEGRADED: Final = "degraded"
-"""How the detail of a sighting begins whose source should say something and does not."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
-    """What one source says of the agent."""
+class Observation:
+    """What one source reports about the agent's state."""
 
     source: str
     state: str
@@ -175,7 +171,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """What an agent does, why that is believed, and since when."""
+    """The state of an agent, the reason and source of that conclusion, and its start."""
 
     state: str
     """One of AGENT_STATES in `core.agent`."""
@@ -186,7 +182,7 @@ class AgentStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView:
-    """What is known of the agent now: its state (see `core.agent`), why, since when, and all that was seen."""
+    """All that a driver knows about its agent now: its state (see `core.agent`), why, since when, the observations."""
 
     state: str
     why: str
@@ -195,17 +191,60 @@ class AgentView:
     gate: str = ""
     """Why nothing can be typed right now, or empty."""
     gate_reason: HoldReason | None = None
-    """The same as a word."""
+    """The reason in `gate`, as a value."""
     restless_since: datetime | None = None
-    """Since when the program prints again and again although its prompt is visible; None if it does not."""
-    sightings: tuple[Sighting, ...] = ()
+    """The time since which the program keeps printing although its prompt is visible; None if it does not."""
+    observations: tuple[Observation, ...] = ()
     question: Question | None = None
-    """What its program asks a person now, in a turn or before the first one."""
+    """The question that the program asks a person now, in a turn or before the first one."""
 
     @property
     def status(self) -> AgentStatus:
-        """The part of it that a stream of states tells."""
+        """The part that status streams report."""
         return AgentStatus(state=self.state, why=self.why, source=self.source, since=self.since)
+
+
+class HoldReason(StrEnum):
+    """Why the next message is not delivered."""
+
+    STARTING = "starting"
+    """The program has not been ready yet."""
+    WORKING = "working"
+    """The program works on something that is not from this queue. That may take any time, so no person is alerted."""
+    DIALOG = "dialog"
+    """The program shows a dialog."""
+    PERSON = "person"
+    """A person is typing, or has left text in the prompt."""
+    NO_PROMPT = "no_prompt"
+    """The prompt is not visible, and no source says that the program works."""
+    NEVER_RESTS = "never_rests"
+    """The program keeps printing, so it never counts as done."""
+    UNSEEN = "screen_unknown"
+    """Nothing is known about the screen."""
+    STORE = "store"
+    """The store cannot be written (a full disk, for example), and nothing is typed before its intent is durable."""
+    IN_DOUBT = "in_doubt"
+    """An earlier message was typed, and nothing proves that the agent took it."""
+    UNREACHABLE = "unreachable"
+    """The external agent does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why messages wait for an agent that is not working on one of them."""
+
+    reason: HoldReason
+    why: str
+    """The reason as a sentence."""
+    since: datetime
+    messages: int
+    """How many messages wait, including one whose turn has begun but that is not typed yet."""
+    task_id: str = ""
+    """The next task, or the task that blocks the queue."""
+    hint: str = ""
+    """The next step for a person, where the reason alone does not tell it."""
+    is_overdue: bool = False
+    """The hold lasts longer than expected, so a person should look."""
 
 
 StatusListener = Callable[[AgentStatus], None]
@@ -218,102 +257,59 @@ class StatusListeners:
         self._listeners: list[StatusListener] = []
 
     def add(self, listener: StatusListener) -> Callable[[], None]:
-        """Call `listener` whenever `tell` is called, until the returned function is called."""
+        """Adds a listener and returns the function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def tell(self, status: Callable[[], AgentStatus]) -> None:
-        """Pass on what `status` returns; it is not called while nobody listens."""
+        """Calls every listener with the result of `status`, which is not called if there are no listeners."""
         for listener in tuple(self._listeners):
             listener(status())
 
 
 class Driver(Protocol):
-    """Runs one agent. One turn at a time: the worker serialises."""
+    """Runs one agent, one turn at a time; the worker serialises the turns."""
 
     def view(self) -> AgentView: ...
 
     def watch(self, listener: StatusListener) -> Callable[[], None]:
-        """Call `listener` with each change of the agent's state, until the returned function is called."""
+        """Calls `listener` at each change of the agent's state; returns the function that ends this."""
         ...
 
     async def wait_ready(self) -> None:
-        """Return when a message can be taken.
+        """Returns when the agent can take a message.
 
-        Raises AgentExited when that will never be.
+        Raises AgentExited.
         """
         ...
 
     def take_turn(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
-        """Deliver one message and yield what comes back; ends with Deferred, Asked, Answered, Refused or Failed.
+        """Delivers one message and yields events, ending with Deferred, InputRequested, Answered, Refused or Failed.
 
-        After `drop` it may end without any of these.
+        After `drop` the stream may end without one of these.
 
         Raises AgentExited or AgentUnresponsive.
         """
         ...
 
     async def interrupt(self) -> bool:
-        """Ask the agent to drop the current turn; False when it was not asked: it is idle, or a dialog is open."""
+        """Interrupts the current turn; returns False, without doing so, if the agent is idle or a dialog is open."""
         ...
 
     def drop(self) -> bool:
-        """Forget the message that is being typed: it was canceled.
+        """Gives up the message that is being typed, because it was canceled.
 
-        True when it will not be submitted. False when none is being typed, or it is too late: the agent may have it.
+        Returns True if the message will not be submitted; False if none is being typed, or the agent may have it.
         """
         ...
 
     async def answer(self, question_id: str, choice: Choice) -> str:
-        """Answer what the program asks; returns how (`signal`, `keys`) once it is seen to have been taken.
+        """Answers the program's question; returns how (`signal`, `keys`) once the program has visibly taken the answer.
 
-        Raises QuestionGone (it was answered first, or is not on the screen any more) or InvalidChoice.
+        Raises QuestionGone if the question was answered before or has left the screen, or InvalidChoice.
         """
         ...
 
     def confirm(self) -> None:
-        """A person saw that the agent took the message in doubt: the turn goes on as if there were proof."""
+        """Continues the turn of a message in doubt as if there were proof: a person saw that the agent took it."""
         ...
-
-
-class HoldReason(StrEnum):
-    """What keeps the next message from being delivered."""
-
-    STARTING = "starting"
-    """The program was not seen ready yet."""
-    WORKING = "working"
-    """The program works on something that is not from this queue. That may take any time, so nobody is called."""
-    DIALOG = "dialog"
-    """The program asks a person."""
-    PERSON = "person"
-    """A person types, or has text in the prompt."""
-    NO_PROMPT = "no_prompt"
-    """The prompt is not visible, and nothing else says that the program works."""
-    NEVER_RESTS = "never_rests"
-    """The program prints again and again, so it is never seen to be done."""
-    UNSEEN = "screen_unknown"
-    """Nothing is known of the screen."""
-    STORE = "store"
-    """The store cannot be written, as on a full disk: nothing is typed whose intent is not durable."""
-    IN_DOUBT = "in_doubt"
-    """A message before it was typed, and nothing proves that the agent took it."""
-    UNREACHABLE = "unreachable"
-    """The agent is elsewhere and does not answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """Messages that wait."""
-
-    reason: HoldReason
-    why: str
-    """The same as a sentence."""
-    since: datetime
-    messages: int
-    """How many wait, the one included whose turn has begun and is not typed yet."""
-    task_id: str = ""
-    """The task that is next, or that is in the way."""
-    hint: str = ""
-    """What to do about it, where the reason alone does not tell."""
-    is_overdue: bool = False
-    """It lasts longer than it should, so a person should look."""

@@ -1,7 +1,7 @@
-"""What can go wrong, as one tree, by whose fault it is, and how an error travels between processes.
+"""All errors of Synapse as one tree, grouped by cause, and their JSON form between processes.
 
     SynapseError
-    ├── InvalidRequest            the request cannot be meant so
+    ├── InvalidRequest            the request itself is wrong
     │   ├── BodyTooLarge · BodyTooSlow · UnsupportedMediaType · MethodNotAllowed · PriorityOutOfRange
     │   ├── UnknownProfile · InvalidSettings · InvalidProfile · InvalidScript
     │   ├── UnsupportedOperation  PushNotSupported · ExtendedCardMissing
@@ -10,7 +10,7 @@
     │   └── InvalidChoice · MalformedJson · MalformedCall · VersionNotSupported · ExtensionRequired
     ├── NotFound                  TaskNotFound (PushConfigNotFound) · AgentNotFound · ExternalAgentNotFound
     │                             RouteNotFound · KeyNotFound
-    ├── Conflict                  well-formed, but not now
+    ├── Conflict                  well-formed, but not possible now
     │   ├── IllegalTransition · TaskFinished · TaskNotCancelable · VersionConflict · MessageIdReused
     │   ├── QueueFull (QuotaExceeded) · WaitCycle · NameTaken · PortTaken · FeedLagged
     │   └── RateLimited (TooManyStreams) · NothingAsked · QuestionGone
@@ -21,16 +21,16 @@
     │   └── ExternalAgentFailed   ExternalAgentUnreachable · ExternalAddressRefused
     ├── WaitTimedOut · WaitingForPerson
     ├── StoreFailed               our own durability: StoreLocked · StoreCorrupt · StoreTooNew · StoreFull
-    │                             StoreLost · StoreUnsafe
-    └── InternalFailure           a defect of ours; the log has it, the caller gets no detail
+    │                             StoreLost · StoreInUse · StoreUnsafe · LeaseLost
+    └── InternalFailure           a bug in Synapse; the log has the details, the caller gets none
 
 Each class has a stable `code`, used in wire errors, logs and tests; `str(error)` is the sentence for a person and
-`hint` the next step. No status codes here: each dialect has its own table.
+`hint` the next step. Each dialect maps errors to its own status codes.
 
 `to_wire` turns an error into JSON values, and `from_wire` turns them back into an error of the same class. The two
 ends may be of different versions, so `from_wire` reads what it knows and ignores the rest.
 
-A failing `synapse send` loads this module before it can say what failed, so it imports nothing of weight.
+A failing `synapse send` loads this module before it can print the error, so it imports nothing heavy.
 """
 
 from synapse.core.json_text import object_in
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 _NO_SENTENCE = "the agent's host answered something that cannot be understood"
 
 BY_CODE: "dict[str, type[SynapseError]]" = {}
-"""The class of each code, parents before their children. Classes enter themselves."""
+"""The class of each code, parents before their children. Classes register themselves."""
 
 
 class SynapseError(Exception):
     """Anything Synapse refuses or fails at, with a sentence for a person and a hint for what to do next."""
 
-    # Subclasses set `code`; one without a code of its own travels as its parent. What an error carries beside its
-    # sentence and hint is an attribute that `fields` names, with a default on the class: a string, a number or a tuple
-    # of strings. A peer of another version may not send it.
+    # Subclasses set `code`; a subclass without one is sent as its parent. `fields` names the attributes that an error
+    # has beside its sentence and hint. Each has a default on the class (a string, a number or a tuple of strings),
+    # because a peer of another version may not send it.
     code = "error"
     hint = ""
     fields: "tuple[str, ...]" = ()
@@ -62,12 +62,12 @@ class SynapseError(Exception):
             self.hint = hint
 
     def __init_subclass__(cls) -> None:  # type: ignore[explicit-override]  # its import costs as much as ten classes
-        """Enter the class into BY_CODE. Raises TypeError for a code that is taken."""
+        """Registers the class in BY_CODE. Raises TypeError if its code is taken."""
         if "code" in vars(cls) and (taken := BY_CODE.setdefault(cls.code, cls)) is not cls:
             raise TypeError(f"{cls.__name__}: the code '{cls.code}' is taken by {taken.__name__}; choose another")
 
     def reworded(self, message: str) -> "Self":
-        """Return an error with the same class, hint and fields, and another sentence."""
+        """Returns a copy of the error with another sentence."""
         error = type(self).__new__(type(self), message)
         vars(error).update(vars(self))
         return error
@@ -77,29 +77,29 @@ BY_CODE[SynapseError.code] = SynapseError
 
 
 def describe(error: SynapseError) -> "dict[str, str]":
-    """Return what every caller may know of an error: its code, sentence and hint."""
+    """Returns the public part of an error: its code, sentence and hint."""
     return {"code": error.code, "message": str(error), "hint": error.hint}
 
 
 def to_wire(error: SynapseError) -> "dict[str, object]":
-    """Return the error as JSON values that `from_wire` understands, in this version and in others."""
+    """Returns the error as JSON values that `from_wire` of this and other versions reads."""
     own = vars(error)
     fields = {name: own[name] for name in error.fields if name in own}
-    # Beside the hint above, because gateways have always got it here too.
+    # `describe` has the hint too; older gateways read it here.
     if "hint" in own:
         fields["hint"] = error.hint
     return {**describe(error), "fields": fields}
 
 
 def from_wire(told: "dict[str, Any]", otherwise: str = _NO_SENTENCE) -> SynapseError:
-    """Return the error that `told` describes; `otherwise` is the sentence of one that has none.
+    """Returns the error that `told` describes; `otherwise` is the sentence if it has none.
 
-    Never fails: a code that is not known here makes a SynapseError with that code, and a field that is missing or not
-    of its type keeps the default of its class.
+    Never fails: an unknown code makes a SynapseError with that code, and a field that is missing or has a wrong type
+    keeps the default of its class.
     """
     code, message, hint = (_text(told.get(name)) for name in ("code", "message", "hint"))
     kind = BY_CODE.get(code, SynapseError)
-    # Without the class's own constructor, which makes the sentence out of other arguments.
+    # Does not call the class's own constructor, which builds the sentence from other arguments.
     error = kind.__new__(kind)
     SynapseError.__init__(error, message or otherwise, hint=hint)
     if code and code != kind.code:
@@ -118,7 +118,7 @@ def _text(value: object) -> str:
 
 
 def _texts(value: "Any") -> "tuple[str, ...] | None":
-    return tuple(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # what Any holds is not known
+    return tuple(value) if isinstance(value, list) and all(isinstance(one, str) for one in value) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # the type inside Any is unknown
 
 
 class InvalidRequest(SynapseError):
@@ -329,7 +329,7 @@ class TaskNotFound(NotFound):
 class PushConfigNotFound(TaskNotFound):
     """The task has no such push configuration."""
 
-    # A2A has one answer for a missing task and a missing configuration.
+    # A subclass of TaskNotFound because A2A answers both with one error.
     code = "push_config_not_found"
 
     def __init__(self, task_id: str, config_id: str) -> None:
@@ -467,7 +467,7 @@ class RateLimited(Conflict):
     code = "rate_limited"
     fields = ("retry_after",)
     retry_after = 1
-    """Whole seconds until it is worth trying again."""
+    """Whole seconds to wait before the next try."""
 
     def __init__(self, message: str, *, seconds: float) -> None:
         self.retry_after = max(1, -int(-seconds // 1))  # rounded up

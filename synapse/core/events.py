@@ -1,4 +1,4 @@
-"""Facts about tasks, in order. The past tense is deliberate: an event is true once it is recorded."""
+"""The events of tasks. Their names are in the past tense: an event has happened once it is recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synapse.core.types import Deadline, frozen
 
 @frozen
 class TaskOpened:
-    """A message came in and made a task. Carries all that `Task` starts with, so that the log rebuilds it exactly."""
+    """A message opened a task. The event has every initial field of `Task`, so the log rebuilds the task exactly."""
 
     task_id: TaskId
     at: datetime
@@ -43,7 +43,7 @@ class StateChanged:
 
 @frozen
 class MessageAdded:
-    """Somebody said something more on the task."""
+    """A caller or the agent added a message to the task."""
 
     task_id: TaskId
     at: datetime
@@ -52,7 +52,7 @@ class MessageAdded:
 
 @frozen
 class ArtifactAdded:
-    """The agent handed something back. `append` adds the parts to the artifact of the same id."""
+    """The agent returned an artifact. `append` adds its parts to the artifact with the same id."""
 
     task_id: TaskId
     at: datetime
@@ -63,7 +63,7 @@ class ArtifactAdded:
 
 @frozen
 class ReceiptChanged:
-    """The message came one step further on its way."""
+    """The message reached the next step of its delivery."""
 
     task_id: TaskId
     at: datetime
@@ -74,7 +74,7 @@ class ReceiptChanged:
 
 @frozen
 class MetadataChanged:
-    """These keys of the task's metadata have new values; None removes a key."""
+    """Keys of the task's metadata got new values; None removes a key."""
 
     task_id: TaskId
     at: datetime
@@ -92,7 +92,7 @@ class AttentionChanged:
 
 @frozen
 class TaskHidden:
-    """The task was deleted from all views; the log keeps it."""
+    """The task was removed from all views; the log keeps it."""
 
     task_id: TaskId
     at: datetime
@@ -111,14 +111,14 @@ TaskEvent = (
 
 
 class Recorded(NamedTuple):
-    """An event that the store has made durable; `seq` is what a reader resumes from."""
+    """An event that the store has made durable. Readers resume from its `seq`."""
 
     seq: int
     event: TaskEvent
 
 
 class Update(NamedTuple):
-    """What a follower of the feed gets: the task as it was after the event `seq`. A snapshot has no event."""
+    """An event of a feed and the task right after it. A snapshot has no event."""
 
     seq: int
     event: TaskEvent | None

@@ -1,8 +1,8 @@
-"""Extensions of A2A that an agent declares: what its cards say of them, and what a request must name.
+"""A2A extensions that an agent declares: how its cards describe them, and which ones a request must name.
 
 extensions = [{ uri = "https://example.com/ext/plan/v1", description = "…", required = true, params = { depth = 2 } }]
 
-Only the person who runs an agent knows what an extension means; here it is told, asked for and checked, never done.
+Synapse reads, publishes and requires extensions. What an extension means is up to the agent.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from synapse.core import json_text
 from synapse.core.address import nearest
 from synapse.core.errors import ExtensionRequired, InvalidRequest
 from synapse.core.message import Json, empty_object
+from synapse.core.tables import shortened
 
-# In a header URIs stand with commas between them: one that has a comma itself could not be named.
+# Headers separate URIs by commas, so a URI with a comma could not be named there.
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[\x21-\x2b\x2d-\x7e]+")
 _LONGEST_URI: Final = 500
 _DEEPEST: Final = 20
@@ -26,16 +27,16 @@ _DEEPEST: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """One extension, in the words of A2A's cards."""
+    """One extension, with the fields of an A2A card."""
 
     uri: str
     description: str = ""
     required: bool = False
-    """Whether a request that does not name it is refused."""
+    """Requests that do not name the extension are refused."""
     params: Json = field(default_factory=empty_object, hash=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """What cards say of it; what is not said is left out."""
+        """Returns the extension as cards have it, without empty fields."""
         told: dict[str, Any] = {"uri": self.uri}
         if self.description:
             told["description"] = self.description
@@ -50,22 +51,22 @@ Extensions = tuple[Extension, ...]
 
 
 def check_named(extensions: Extensions, named: Collection[str]) -> None:
-    """Raises ExtensionRequired unless every required one is named."""
+    """Raises ExtensionRequired unless `named` has every required extension."""
     missing = [one.uri for one in extensions if one.required and one.uri not in named]
     if missing:
         raise ExtensionRequired(missing)
 
 
 def joined(told: Extensions, own: Extensions) -> Extensions:
-    """What is told about an agent and what it declares itself; of one that both have, what is told counts."""
+    """Returns the extensions of both; where both declare one, `told` (what others say about the agent) wins."""
     uris = {one.uri for one in told}
     return (*told, *(one for one in own if one.uri not in uris)) if told else own
 
 
 def read_extensions(given: object, place: str, error: type[InvalidRequest]) -> Extensions:
-    """The extensions in a file's list of tables; `place` is where a person finds it. Raises `error`."""
+    """Returns the extensions in a file's list of tables. Raises `error`, which names `place`."""
     if not isinstance(given, list):
-        raise error(f"{place}: 'extensions' must be a list of tables, not {_shown(given)}", hint=_EXAMPLE)
+        raise error(f"{place}: 'extensions' must be a list of tables, not {shortened(given)}", hint=_EXAMPLE)
     tables = cast("list[object]", given)
     read = tuple(_read(table, f"{place}: extension {number}", error) for number, table in enumerate(tables, 1))
     uris = [one.uri for one in read]
@@ -75,12 +76,12 @@ def read_extensions(given: object, place: str, error: type[InvalidRequest]) -> E
 
 
 def to_text(extensions: Extensions) -> str:
-    """The extensions as an agent's entry in the registry has them; empty for none."""
+    """Returns the extensions as text for an agent's registry entry; empty for none."""
     return json_text.encode([one.as_dict() for one in extensions]) if extensions else ""
 
 
 def from_text(text: str) -> Extensions:
-    """What `to_text` made; an entry that says nothing, or nothing that can be read, declares nothing."""
+    """Returns the extensions that `to_text` wrote; none if the text is empty or invalid."""
     if not text:
         return ()
     try:
@@ -100,7 +101,7 @@ _KINDS: Final[Mapping[str, tuple[type, str]]] = {
 
 def _read(table: object, place: str, error: type[InvalidRequest]) -> Extension:
     if not isinstance(table, dict):
-        raise error(f"{place} must be a table, not {_shown(table)}", hint=_EXAMPLE)
+        raise error(f"{place} must be a table, not {shortened(table)}", hint=_EXAMPLE)
     given = cast("dict[str, Any]", table)
     for key, value in given.items():
         if key not in _KINDS:
@@ -109,13 +110,13 @@ def _read(table: object, place: str, error: type[InvalidRequest]) -> Extension:
             raise error(f"{place}: there is no key '{key}'", hint=hint)
         kind, title = _KINDS[key]
         if not isinstance(value, kind):
-            raise error(f"{place}: '{key}' must be {title}, not {_shown(value)}")
+            raise error(f"{place}: '{key}' must be {title}, not {shortened(value)}")
     uri: str = given.get("uri", "")
     if len(uri) > _LONGEST_URI or not _URI.fullmatch(uri):
         found = f"'{uri[:80]}' is none" if uri else "it is missing"
         raise error(f"{place}: 'uri' must be a URI, and {found}", hint="ASCII, with a scheme, no spaces and no commas")
     if not _is_json(given.get("params", {})):
-        raise error(f"{place}: 'params' must hold what JSON has words for", hint="no dates, no inf, no nan")
+        raise error(f"{place}: 'params' must contain only JSON values", hint="no dates, no inf, no nan")
     return Extension(**given)
 
 
@@ -133,8 +134,3 @@ def _is_json(value: object, depth: int = 0) -> bool:
             return all(_is_json(inner, depth + 1) for inner in cast("dict[str, object]", value).values())
         case _:
             return False
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

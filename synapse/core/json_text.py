@@ -1,7 +1,7 @@
-"""JSON for a process that lives for ten milliseconds: the C half of the standard `json`, without its Python half.
+"""Reads and writes JSON in short-lived processes, with the C part of the standard `json` only.
 
-`import json` costs `synapse send` as much as a whole empty interpreter, so only `_json` is imported; where a Python has
-no such module, the standard `json` takes its place.
+A `synapse send` lives for ten milliseconds, and `import json` would cost it as much as starting an empty interpreter.
+So this module imports `_json` alone, and falls back to `json` on a Python that has no `_json`.
 """
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ try:
     from _json import encode_basestring_ascii as _quote
     from _json import make_scanner as _make_scanner
 
-    # What the C scanner asks of its owner, which in `json` is a JSONDecoder.
+    # The attributes that the C scanner reads from its context, which in `json` is a JSONDecoder.
     _rules = type("_Rules", (), {"strict": True, "parse_float": float, "parse_int": int, "parse_constant": float})
     _rules.object_hook = _rules.object_pairs_hook = _rules.array_hook = None
 except ImportError:
@@ -26,16 +26,16 @@ except ImportError:
 
 
 def decode(text: str) -> "Any":
-    """Return the value that `text` says.
+    """Returns the value of a JSON text.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: `text` is not JSON.
     """
     stripped = text.strip(" \t\r\n")
     try:
         value, end = _scan(stripped, 0)
     except (StopIteration, RecursionError, SystemError) as error:
-        # SystemError: the scanner wants to raise an error of the `json` module and does not find it loaded.
+        # SystemError: the scanner tries to raise `json.JSONDecodeError`, but `json` is not loaded.
         raise ValueError("not JSON") from error
     if end != len(stripped):
         raise ValueError("more text after the JSON value")
@@ -43,7 +43,7 @@ def decode(text: str) -> "Any":
 
 
 def object_in(fields: "dict[str, Any]", key: str) -> "dict[str, Any]":
-    """The object under `key`, or an empty one when there is none."""
+    """Returns the object at `key`, or an empty one if there is none."""
     value = fields.get(key)
     if isinstance(value, dict):
         return value  # pyright: ignore[reportUnknownVariableType]  # JSON objects have string keys
@@ -51,16 +51,16 @@ def object_in(fields: "dict[str, Any]", key: str) -> "dict[str, Any]":
 
 
 def objects_in(fields: "dict[str, Any]", key: str) -> "list[dict[str, Any]]":
-    """The objects of the list under `key`, or nothing when there is none."""
+    """Returns the objects of the list at `key`, or an empty list if there is none."""
     value: Any = fields.get(key)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]  # as above
 
 
 def decode_object(data: bytes) -> "dict[str, Any]":
-    """Return the JSON object in `data`.
+    """Returns the JSON object in `data`.
 
     Raises:
-        ValueError: it is no JSON, or no object.
+        ValueError: `data` is not JSON, or not an object.
     """
     value = decode(data.decode("utf-8"))
     if isinstance(value, dict):
@@ -69,9 +69,9 @@ def decode_object(data: bytes) -> "dict[str, Any]":
 
 
 def encode(value: "Any") -> str:
-    """Return JSON for dictionaries with string keys, lists, tuples, strings, numbers, booleans and None.
+    """Returns JSON for dictionaries with string keys, lists, tuples, strings, numbers, booleans and None.
 
-    Only ASCII comes out, so no terminal or locale can damage it.
+    The result is ASCII, so no terminal or locale can damage it.
     """
     if isinstance(value, str):
         return _quote(value)
@@ -80,7 +80,7 @@ def encode(value: "Any") -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, dict):
-        fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]  # what Any holds is not known
+        fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]  # the type inside Any is unknown
         return "{" + ", ".join([f"{_quote(key)}: {encode(item)}" for key, item in fields.items()]) + "}"
     return "[" + ", ".join([encode(item) for item in value]) + "]"
 

@@ -1,7 +1,7 @@
 """The task state machine.
 
 Rule 1: every rule about what may happen to a task lives in this file.
-Rule 2: this file does not know who is asking, over what wire, or where tasks are kept.
+Rule 2: this file does not know the caller, the wire format or the store.
 Rule 3: only the journal calls it, so a task changes only through the journal.
 """
 
@@ -32,7 +32,7 @@ _ENDS: Final = frozenset({S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED})
 
 NEXT_STATES: Final[Mapping[S, frozenset[S]]] = {
     S.SUBMITTED: frozenset({S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
-    # working → submitted: a person decided that the message was never taken and shall be typed again.
+    # working → submitted: a person decided that the agent did not take the message, so it is typed again.
     S.WORKING: frozenset({S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
     S.INPUT_REQUIRED: frozenset({S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
     S.AUTH_REQUIRED: frozenset({S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED, S.AUTH_REQUIRED}) | _ENDS,
@@ -55,11 +55,11 @@ _BLANK: Final = Task(
     updated_at=datetime.min.replace(tzinfo=UTC),
     version=1,
 )
-"""Every task is made from this, which takes a third of the time of making it from nothing."""
+"""New tasks are copied from this one, which takes a third of the time that the constructor takes."""
 
 
 def opened(event: TaskOpened) -> Task:
-    """Return the task that `event` makes; a task that is to be delivered begins with the receipt `queued`."""
+    """Returns the task that `event` opens; a task whose message is to be delivered starts with the receipt `queued`."""
     queued = Receipt(step=ReceiptStep.QUEUED, at=event.at, source="journal")
     return changed(
         _BLANK,
@@ -84,10 +84,10 @@ def opened(event: TaskOpened) -> Task:
 
 
 def apply(task: Task, *events: TaskEvent) -> Task:
-    """Return the task as it is after `events`, one after the other.
+    """Returns the task after `events`, applied in order.
 
     Raises:
-        IllegalTransition: the state machine has no such edge.
+        IllegalTransition: the state machine does not allow the change.
         TaskFinished: the task is finished and takes no more messages, artifacts, attention or steps.
     """
     if not events:
@@ -96,7 +96,10 @@ def apply(task: Task, *events: TaskEvent) -> Task:
 
 
 def replay(events: Iterable[TaskEvent]) -> Task:
-    """Return the task that a whole log, beginning with `TaskOpened`, amounts to."""
+    """Returns the task that a complete log describes; the log begins with `TaskOpened`.
+
+    Raises IllegalTransition.
+    """
     log = tuple(events)
     if not log:
         raise IllegalTransition("an empty log makes no task")
@@ -107,7 +110,7 @@ def replay(events: Iterable[TaskEvent]) -> Task:
 
 
 def _changes(task: Task, event: TaskEvent) -> dict[str, Any]:  # noqa: C901, PLR0911 - one case per event
-    """Which fields of the task `event` changes, and to what; its version and moment are changed by every event."""
+    """Returns the fields of the task that `event` changes, except the version and time, which every event changes."""
     match event:
         case ReceiptChanged():
             return {"receipts": (*task.receipts, _next_step(task, event))}
@@ -143,7 +146,7 @@ def _change_state(task: Task, event: StateChanged) -> dict[str, Any]:
 def _next_step(task: Task, event: ReceiptChanged) -> Receipt:
     last = task.receipt
     settled = last is not None and last.step.is_final
-    # A finished task may still get its final step, once. It is never typed: a canceled message must stay untyped.
+    # A finished task may still get one final step, but no other: a canceled message must never be typed.
     if task.state.is_terminal and (settled or not event.step.is_final):
         raise TaskFinished(f"task {task.id} is {task.state.value}; its receipt cannot become {event.step.value}")
     return Receipt(step=event.step, at=event.at, source=event.source, evidence=event.evidence)

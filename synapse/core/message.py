@@ -1,4 +1,4 @@
-"""What is said: messages, their parts, and the artifacts an agent hands back."""
+"""Messages, their parts, and the artifacts that agents return."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from synapse.core.types import frozen
 MessageId = NewType("MessageId", str)
 
 Json = Mapping[str, Any]
-"""A JSON object as it came from, or goes to, a wire."""
+"""A JSON object, as read from a wire or written to it."""
 
 
 def empty_object() -> Json:
-    """What a field that holds an object has when nothing was said. (`dict[str, Any]()` takes five times as long.)"""
+    """Returns the default of a field that holds a JSON object. (`dict[str, Any]()` takes five times as long.)"""
     return {}
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """Who wrote a message."""
 
     USER = "user"
     AGENT = "agent"
@@ -41,7 +41,7 @@ class TextPart:
 
 @frozen
 class FilePart:
-    """A file: either its bytes, or the address where they are."""
+    """A file: its bytes, or the URL where they are."""
 
     content: bytes | None = None
     url: str = ""
@@ -65,7 +65,7 @@ Part = TextPart | FilePart | DataPart
 
 @frozen
 class Message:
-    """One thing said, by a caller or by an agent."""
+    """One message of a caller or an agent."""
 
     message_id: MessageId
     role: Role
@@ -82,7 +82,7 @@ class Message:
 
 @frozen
 class Artifact:
-    """Something an agent hands back; `metadata["source"]` says where a text was taken from."""
+    """A result of an agent; `metadata["source"]` says where its text was taken from."""
 
     artifact_id: str
     parts: tuple[Part, ...]
@@ -93,17 +93,17 @@ class Artifact:
 
     @property
     def text(self) -> str:
-        """The text parts, as one: an artifact that comes in chunks has a part for each."""
+        """The text parts, joined without a separator: an artifact that arrives in chunks has one part for each."""
         return "".join(part.text for part in self.parts if isinstance(part, TextPart))
 
 
 def media_type_of(part: Part) -> str:
-    """The type that a part says it has, without its parameters; empty if it says none."""
+    """Returns the media type of a part without its parameters; empty if the part names none."""
     return part.media_type.partition(";")[0].strip().lower()
 
 
 def text_of(parts: tuple[Part, ...]) -> str:
-    """Return what a person would read of these parts."""
+    """Returns the text parts, joined by newlines."""
     if len(parts) == 1 and isinstance(parts[0], TextPart):
-        return parts[0].text  # nearly all messages are this
+        return parts[0].text  # the usual case
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))

@@ -1,13 +1,13 @@
-"""`override`, for every Python that we run on: typing has it from 3.12 on, and type checkers know it from elsewhere."""
+"""`override` for every supported Python: `typing` has it only from 3.12 on, type checkers take typing_extensions'."""
 
 __all__ = ["override"]
 
-# Type checkers know this name; at run time nobody who needs a decorator has to load `typing` for it.
+# Type checkers know this name, so that the decorator does not have to load `typing` at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import override
 else:
 
     def override(method):
-        """Mark a method that takes the place of its parent's."""
+        """Marks a method that overrides its parent's."""
         return method

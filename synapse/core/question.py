@@ -1,4 +1,4 @@
-"""What an agent's program asks a person while it works: a permission, a choice, or something at its start."""
+"""Questions that an agent's program asks a person: a permission, a choice, or a dialog at its start."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from synapse.core.message import Json
 from synapse.core.task import Task, TaskState
 
 QUESTION: Final = "question"
-"""The key of a task's metadata that has the open question."""
+"""The key of the open question in a task's metadata."""
 ANSWERED: Final = "answered"
-"""The key that tells who answered the last one, and how."""
+"""The key that tells who answered the last question, and how."""
 WAITING_FOR_PERSON: Final = "waiting_for_person"
-"""Why a task is in `input_required` whose turn is not over."""
+"""The reason of a task that is in `input_required` in the middle of its turn."""
 
 
 class QuestionKind(StrEnum):
-    """What is asked; the kind decides who may answer."""
+    """The kind of a question decides who may answer it."""
 
     PERMISSION = "permission"
-    """It wants to do something: only a person allows or denies it."""
+    """The program wants to do something; only a person may allow or deny it."""
     CHOICE = "choice"
-    """It wants to know something: whoever gave it the task may answer."""
+    """The program wants to know something; the sender of the task may answer."""
     STARTUP = "startup"
-    """It is not ready before this is answered: trust, login, update, theme."""
+    """The program needs an answer before it is ready: trust, login, update, theme."""
 
 
 class OptionEffect(StrEnum):
-    """What choosing an option amounts to."""
+    """The effect of choosing an option."""
 
     ALLOW = "allow"
     ALLOW_ALWAYS = "allow_always"
@@ -41,11 +41,11 @@ class OptionEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One of the answers that are offered. `key` is what people type to choose it: usually its number."""
+    """One answer that the question offers. People type `key`, usually a number, to choose it."""
 
     key: str
     label: str
-    leaning: OptionEffect = OptionEffect.OTHER
+    effect: OptionEffect = OptionEffect.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,25 +57,25 @@ class Question:
     title: str
     """The question in one line."""
     detail: str = ""
-    """What it is about, such as the command that shall run; may have several lines."""
+    """The subject, such as the command to run; may have several lines."""
     options: tuple[Option, ...] = ()
     takes_text: bool = False
-    """An answer in free words is possible."""
+    """The question accepts free text."""
     source: str = "screen"
-    """Who told of it: `signal`, `transcript` or `screen`."""
+    """Where the question was found: `signal`, `transcript` or `screen`."""
     hint: str = ""
-    """What to do about it where it cannot be answered from here."""
+    """The next step, if the question cannot be answered from here."""
 
     @property
     def text(self) -> str:
-        """All of it, for people: the question, what it is about, and the answers that are offered."""
+        """The whole question for people: title, detail, and the options."""
         offered = [f"{option.key}{'.' if option.key.isdigit() else ':'} {option.label}" for option in self.options]
         return "\n".join(line for line in (self.title, self.detail, *offered, self.hint) if line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How a question is answered: the key of an option, or words of one's own."""
+    """An answer: the key of an option, or free text."""
 
     option: str = ""
     text: str = ""
@@ -85,7 +85,7 @@ _VERDICTS: Final[Mapping[str, tuple[OptionEffect, ...]]] = {
     "allow": (OptionEffect.ALLOW, OptionEffect.ALLOW_ALWAYS),
     "deny": (OptionEffect.DENY,),
 }
-"""What `allow` and `deny` pick, the first that is offered. Once is always preferred to for ever."""
+"""The effects that each verdict may choose, best first: allowing once comes before allowing always."""
 _WORDS: Final[Mapping[str, str]] = {
     "yes": "allow",
     "y": "allow",
@@ -95,58 +95,58 @@ _WORDS: Final[Mapping[str, str]] = {
     "n": "deny",
     "deny": "deny",
 }
-"""Words of a message that mean a verdict, where no option is called so."""
+"""Words of a message that mean a verdict, unless an option has that name."""
 
 
 def chosen(question: Question, *, verdict: str = "", option: str = "", text: str = "") -> Choice:
-    """Return the answer that is meant: an option by key or label, a verdict, or free words.
+    """Returns the choice for an option (its key or label), a verdict, or free text.
 
-    Raises InvalidChoice when the question offers no such answer.
+    Raises InvalidChoice if the question offers no such answer.
     """
     if option:
-        return _option_called(question, option)
+        return _choose_option(question, option)
     if verdict:
-        return _option_leaning(question, verdict)
+        return _choose_verdict(question, verdict)
     if not text.strip():
-        raise InvalidChoice("there is no answer", _offered(question))
+        raise InvalidChoice("the answer is empty", _offered(question))
     if not question.takes_text:
-        raise InvalidChoice("words of one's own cannot be given there", _offered(question))
+        raise InvalidChoice("the question does not accept free text", _offered(question))
     return Choice(text=text)
 
 
 def chosen_in_words(question: Question, text: str) -> Choice:
-    """Return the answer that a message gives: an option that it names, a yes or a no, else its words.
+    """Returns the choice that a message makes: the option that it names, a yes or a no, else its text.
 
-    Raises InvalidChoice when the question offers no such answer.
+    Raises InvalidChoice if the question offers no such answer.
     """
     word = text.strip()
     named = _find(question, word)
     if named is not None:
         return Choice(option=named.key)
-    leaning = _leaning(question, _WORDS.get(word.lower().rstrip(".!"), ""))
-    return Choice(option=leaning.key) if leaning is not None else chosen(question, text=text)
+    meant = _option_for(question, _WORDS.get(word.lower().rstrip(".!"), ""))
+    return Choice(option=meant.key) if meant is not None else chosen(question, text=text)
 
 
 def denial(question: Question) -> Choice | None:
-    """The answer that turns it down, if it offers one."""
-    option = _leaning(question, "deny")
+    """Returns the choice that denies, or None if the question offers none."""
+    option = _option_for(question, "deny")
     return None if option is None else Choice(option=option.key)
 
 
 def label_of(question: Question, choice: Choice) -> str:
-    """How a person calls the answer: the option's label, or the words."""
+    """Returns the choice as people read it: the label of the option, or the text."""
     return next((option.label for option in question.options if option.key == choice.option), choice.text)
 
 
 def question_fields(question: Question) -> Json:
-    """The question as JSON: in a task's metadata, and on the wire."""
+    """Returns the question as JSON, for a task's metadata and the wire."""
     return {
         "id": question.id,
         "kind": question.kind.value,
         "title": question.title,
         "detail": question.detail,
         "options": [
-            {"key": option.key, "label": option.label, "leaning": option.leaning.value} for option in question.options
+            {"key": option.key, "label": option.label, "leaning": option.effect.value} for option in question.options
         ],
         "takes_text": question.takes_text,
         "source": question.source,
@@ -155,7 +155,7 @@ def question_fields(question: Question) -> Json:
 
 
 def open_question(task: Task) -> Question | None:
-    """What the task's program asks now. A caller may have put something into the metadata too: that asks nothing."""
+    """Returns the open question of a task, or None. Ignores the key in metadata that a caller has set."""
     if task.state is not TaskState.INPUT_REQUIRED or task.reason != WAITING_FOR_PERSON:
         return None
     fields = task.metadata.get(QUESTION)
@@ -170,7 +170,7 @@ def _read(given: Mapping[str, Any]) -> Question | None:
             title=str(given["title"]),
             detail=str(given["detail"]),
             options=tuple(
-                Option(key=str(one["key"]), label=str(one["label"]), leaning=OptionEffect(one["leaning"]))
+                Option(key=str(one["key"]), label=str(one["label"]), effect=OptionEffect(one["leaning"]))
                 for one in given["options"]
             ),
             takes_text=given["takes_text"] is True,
@@ -181,34 +181,34 @@ def _read(given: Mapping[str, Any]) -> Question | None:
         return None
 
 
-def _option_called(question: Question, name: str) -> Choice:
+def _choose_option(question: Question, name: str) -> Choice:
     option = _find(question, name.strip())
     if option is None:
         raise InvalidChoice(f"'{name}' is not offered", _offered(question))
     return Choice(option=option.key)
 
 
-def _option_leaning(question: Question, verdict: str) -> Choice:
-    option = _leaning(question, verdict)
+def _choose_verdict(question: Question, verdict: str) -> Choice:
+    option = _option_for(question, verdict)
     if option is None:
-        raise InvalidChoice(f"nothing that is offered amounts to '{verdict}'", _offered(question))
+        raise InvalidChoice(f"no option means '{verdict}'", _offered(question))
     return Choice(option=option.key)
 
 
 def _find(question: Question, name: str) -> Option | None:
-    """The option of that key, else of that label. A key wins: it is what people are told to type."""
+    """Returns the option with that key, else with that label. Keys come first because people are told to type them."""
     by_key = (option for option in question.options if option.key.lower() == name.lower())
     by_label = (option for option in question.options if option.label.lower() == name.lower())
     return next(by_key, None) or next(by_label, None)
 
 
-def _leaning(question: Question, verdict: str) -> Option | None:
+def _option_for(question: Question, verdict: str) -> Option | None:
     return next(
-        (option for wanted in _VERDICTS.get(verdict, ()) for option in question.options if option.leaning is wanted),
+        (option for wanted in _VERDICTS.get(verdict, ()) for option in question.options if option.effect is wanted),
         None,
     )
 
 
 def _offered(question: Question) -> list[str]:
-    words = ["words of your own"] if question.takes_text else []
+    words = ["free text"] if question.takes_text else []
     return [f"{option.key} ({option.label})" for option in question.options] + words

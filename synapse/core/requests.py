@@ -1,15 +1,6 @@
-"""Requests to an agent or a gateway, parsed: a dialect makes them, a service answers them.
+"""The requests to an agent or a gateway, and their results. Dialects decode them, services answer them.
 
-Each class names the type of its result: `GetTask(Request[Task])`. `core.service` maps it to the method that does it.
-
-What a host says of itself and of the agents it knows elsewhere.
-
-An agent as a gateway shows it to callers: what its entries in lists and its cards are made of.
-
-What can be counted at a gateway at one instant. Who writes it down, and in which format, is not decided here.
-
-What A2A lets an agent do without: streams and push notifications. One that lacks them says so in its card, and what
-would need them is refused.
+Each request names the type of its result: `GetTask(Request[Task])`. `core.service` maps it to the method for it.
 """
 
 from __future__ import annotations
@@ -31,10 +22,20 @@ from synapse.core.store import TaskPage
 from synapse.core.task import DEFAULT_PRIORITY, Task, TaskState
 from synapse.core.types import frozen
 
+R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+STREAMING: Final = "streaming"
+PUSH: Final = "pushNotifications"
+CAPABILITIES: Final = (STREAMING, PUSH)
+"""The optional capabilities of an agent, as A2A cards name them. The card of an agent that lacks one says so."""
+SECRET_HEADER: Final = "X-Synapse-Secret"  # noqa: S105  # the name, not the secret
+"""The header in which a hook that reports over HTTP sends the secret of its launch."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatus:
-    """The answer to GetStatus."""
+    """The result of GetStatus: what an agent's host says about itself."""
 
     entry: AgentEntry
     view: AgentView
@@ -42,50 +43,44 @@ class HostStatus:
     queue: tuple[Task, ...]
     attention: tuple[Task, ...]
     held: Hold | None = None
-    """Why messages wait, if they do and the agent is not at work on one."""
+    """Why messages wait, if they do while the agent works on none of them."""
     asking: Task | None = None
-    """The task in whose turn the agent asks a person; it may ask without one too (see `view.question`)."""
+    """The task in whose turn the agent asks a person; it may also ask without a task (see `view.question`)."""
     store_fault: str = ""
-    """Why nothing can be stored now, so that every message is refused; empty while it can."""
+    """Why the store cannot write, so that every message is refused; empty while it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalAgent:
-    """An agent elsewhere that was discovered by its card."""
+    """An external agent, discovered by its card."""
 
     alias: str
     url: str
     name: str
     description: str = ""
     protocol: str = "synapse"
-    """How it is spoken to: `synapse`, `a2a-0.3` or `a2a-1.0`."""
+    """The protocol that it speaks: `synapse`, `a2a-0.3` or `a2a-1.0`."""
     added_at: str = ""
     card: Json = field(default_factory=dict[str, Any])
-    guarded: bool = False
-    """Registered by somebody with a key: it is never called at an address that only this machine or network reaches."""
+    address_checked: bool = False
+    """Registered with a gateway key: it is never called at an address that only this machine or its network reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalAnswer:
-    """What an external agent gave back: its task's id and state, and the text if it has answered."""
+    """The answer of an external agent: its task's id and state, and the text if there is one."""
 
     alias: str
     task_id: str
     state: str
-    """In our words; in the agent's own where we have none."""
+    """A name of TaskState; the agent's own name for a state that TaskState does not have."""
     text: str
     raw: Json = field(default_factory=dict[str, Any])
 
 
-STREAMING: Final = "streaming"
-PUSH: Final = "pushNotifications"
-CAPABILITIES: Final = (STREAMING, PUSH)
-"""What an agent can do beyond answering, in the words of A2A's cards."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAgent:
-    """The answer to GetAgent; ListAgents answers with a tuple of them."""
+    """An agent as a gateway shows it in lists and cards: the result of GetAgent."""
 
     id: str
     """Its name at the gateway: the given name, else the agent id."""
@@ -94,22 +89,22 @@ class ListedAgent:
     description: str
     version: str
     agent_type: str
-    """Its profile, or `a2a` for an agent from elsewhere."""
+    """Its profile, or `a2a` for an external agent."""
     state: str
     """One of AGENT_STATES in `core.agent`."""
     capabilities: tuple[str, ...] = CAPABILITIES
-    """What it can do beyond answering, in the words of A2A's cards."""
+    """The optional capabilities that it has."""
     input_modes: tuple[str, ...] = ()
-    """The media types of what it takes; empty takes all."""
+    """The media types that it accepts; empty accepts all."""
     output_modes: tuple[str, ...] = ()
-    """The media types of what it gives, if they are known."""
+    """The media types that it produces, if known."""
     extensions: Extensions = ()
-    """The extensions of A2A that it declares."""
+    """The A2A extensions that it declares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """A message that has come one step further: how long after it was queued."""
+    """A message that reached a step: how many seconds after it was queued."""
 
     agent: str
     step: str
@@ -118,7 +113,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSnapshot:
-    """The figures of one instant; `delivered` is what has happened since they were taken last."""
+    """The metrics of a gateway at one instant; `delivered` has the steps since the previous snapshot."""
 
     agents: Mapping[str, int]
     """How many agents are in each state."""
@@ -131,10 +126,6 @@ class MetricsSnapshot:
     delivered: tuple[Delivered, ...] = ()
 
 
-R_co = TypeVar("R_co", covariant=True)
-T_co = TypeVar("T_co", covariant=True)
-
-
 class Request(Generic[R_co]):
     """Base of all requests; `R_co` is the type of the result."""
 
@@ -142,7 +133,7 @@ class Request(Generic[R_co]):
 
 
 class TaskStream(Protocol):
-    """The updates of one task, in order. Whoever asked for them closes them."""
+    """The updates of one task, in order. The reader closes it."""
 
     def __aiter__(self) -> AsyncIterator[Update]: ...
 
@@ -159,28 +150,28 @@ class Pending(Generic[T_co]):
     __slots__ = ("_final", "now")
 
     def __init__(self, now: T_co, final: Awaitable[T_co] | None = None) -> None:
-        """`now` is the result so far. Without a `final` one to wait for, it is final."""
+        """`now` is the result so far; without `final`, it is the final result."""
         self.now = now
         self._final = final
 
     @property
     def is_settled(self) -> bool:
-        """Whether `now` is the result, so that there is nothing to wait for."""
+        """Whether `now` is the final result."""
         return self._final is None
 
     def settled(self) -> Awaitable[T_co]:
-        """Return the final result, or raise why there is none. Cancelling the wait cancels nothing else."""
+        """Returns the final result, or raises its error. Cancelling the wait cancels nothing else."""
         return self._final if self._final is not None else _known(self.now)
 
 
-async def _known(result: T_co) -> T_co:  # type: ignore[misc]  # it is only passed through
+async def _known(result: T_co) -> T_co:  # type: ignore[misc]  # covariant, but only passed through
     return result
 
 
 class PendingTask(Pending[Task]):
-    """The task of a message that was just sent: settled, or with a way to wait until it is.
+    """The task of a message that was just sent, and a way to wait until it settles.
 
-    A task has settled when it has ended or waits for somebody.
+    A task has settled when it has ended or waits for input.
     """
 
     __slots__ = ()
@@ -193,7 +184,7 @@ class PendingTask(Pending[Task]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replied:
-    """The result of Reply: the task that was answered, and who got the answer."""
+    """The result of Reply: the task that was answered, and the agent that got the answer."""
 
     task_id: str
     to: str
@@ -201,7 +192,7 @@ class Replied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """The result of IssueTicket: a text that admits its holder to one WebSocket."""
+    """The result of IssueTicket: a token that admits its holder to one WebSocket."""
 
     text: str = field(repr=False)
     expires_at: datetime
@@ -209,31 +200,31 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """The result of OnBehalfOf. A task is only named: it is durable, and the gateway reads it from the store."""
+    """The result of OnBehalfOf. It names a task only by id, because the gateway reads the task from the store."""
 
     task_id: str = ""
     version: int = 0
-    """The version of the task that the agent answered with."""
+    """The version of the task after the command."""
     direct: bool = False
-    """The agent answers this message with a plain message, and shows no task."""
+    """The agent answers with a plain message instead of a task."""
     result: PushConfig | tuple[PushConfig, ...] | None = None
-    """A result that is no task."""
+    """The result of a command about push configurations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Who a message says it is from; the service checks it against the caller."""
+    """The sender that a message claims; the service checks it against the caller."""
 
     sender_id: str
     sender_type: str = ""
     sender_endpoint: str = ""
     inbox: str = ""
-    """Where a reply finds it, also at another port: the registry's word, never the message's."""
+    """The inbox for replies, valid also after the port changes. It comes from the registry, never from a message."""
 
 
 @frozen
 class SendMessage(Request[Task]):
-    """Queue a message for the agent; opens a task, or goes on with `task_id`."""
+    """Queues a message for the agent: opens a task, or continues `task_id`."""
 
     message: Message
     dialect: str
@@ -245,32 +236,32 @@ class SendMessage(Request[Task]):
     context_id: str = ""
     task_id: str = ""
     exact: bool = False
-    """The task's id is meant whole; otherwise a beginning of it will do."""
+    """`task_id` is a complete id; otherwise it may be a prefix."""
     deadline: datetime | None = None
     metadata: Json = field(default_factory=empty_object)
     parent_id: str = ""
-    """The task that the new one is a part of."""
+    """The parent of the new task."""
     push: PushConfig | None = None
-    """A webhook that is told about the task from its beginning."""
+    """A webhook that is notified of all events of the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendAndWait(Request[PendingTask]):
-    """Queue a message, and wait until its task has ended or waits for somebody."""
+    """Queues a message, and waits until its task has ended or waits for input."""
 
     send: SendMessage
 
 
 @dataclass(frozen=True, slots=True)
 class SendAndFollow(Request[TaskStream]):
-    """Queue a message and follow its task from the beginning, until it has ended or waits for somebody."""
+    """Queues a message and follows its task from the beginning, until it has ended or waits for input."""
 
     send: SendMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTask(Request[Task]):
-    """Open a task that only waits for a reply; nothing is typed."""
+    """Opens a task that only waits for a reply; nothing is typed."""
 
     message: Message
     dialect: str
@@ -281,7 +272,7 @@ class CreateTask(Request[Task]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply(Request[Replied]):
-    """Answer a request that this agent got: the last one, or the one named by `task_id` (short form allowed)."""
+    """Answers a request to this agent: the last one, or the one with `task_id` (a prefix is enough)."""
 
     message: Message
     task_id: str = ""
@@ -290,7 +281,7 @@ class Reply(Request[Replied]):
 
 @dataclass(frozen=True, slots=True)
 class GetTask(Request[Task]):
-    """Read a task by its id, or a prefix of it unless the id is `exact`."""
+    """Reads a task by its id, or by a prefix of it unless `exact`."""
 
     task_id: str
     exact: bool = False
@@ -298,7 +289,7 @@ class GetTask(Request[Task]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTasks(Request[TaskPage]):
-    """Read tasks, newest change first."""
+    """Reads tasks, newest change first."""
 
     states: frozenset[TaskState] = frozenset()
     context_id: str = ""
@@ -307,18 +298,18 @@ class ListTasks(Request[TaskPage]):
     metadata: Json = field(default_factory=dict[str, Any])
     """Only tasks whose metadata has all of these values."""
     agent: str = ""
-    """At a gateway that is asked about all agents: only this one's."""
+    """Only tasks of this agent, in a request to a gateway about all agents."""
     user: str = ""
-    """Only tasks of this caller, by its name."""
+    """Only tasks of the caller with this name."""
     expired: bool | None = None
-    """Only tasks that ended by their deadline, or only others."""
+    """True: only tasks that ended by their deadline. False: only others."""
     limit: int = 50
     cursor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelTask(Request[Task]):
-    """Stop a task that is not finished."""
+    """Cancels a task that is not finished."""
 
     task_id: str
     exact: bool = False
@@ -326,7 +317,7 @@ class CancelTask(Request[Task]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveTask(Request[Task]):
-    """A person decides about a task in doubt: it was `delivered`, shall `retry`, or is to `fail`."""
+    """Records a person's decision about a task in doubt: `delivered`, `retry` or `fail`."""
 
     task_id: str
     verdict: str
@@ -334,23 +325,23 @@ class ResolveTask(Request[Task]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerQuestion(Request[Task | None]):
-    """Answer what a task's program asks: `allow`, `deny`, the key of an option, or free words.
+    """Answers the open question of a task: with `allow`, `deny`, the key of an option, or free text.
 
-    `task_id` may be empty: what the agent asks without a task, at its start.
+    An empty `task_id` means a question that the agent asks without a task, at its start.
     """
 
     task_id: str = ""
     verdict: str = ""
-    """`allow` or `deny`, or empty when an option or words are given."""
+    """`allow` or `deny`; empty with an option or text."""
     option: str = ""
     text: str = ""
     question_id: str = ""
-    """The question that is meant; another one is not answered by mistake."""
+    """The question to answer, so that another one is not answered by mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTask(Request[Task]):
-    """Give keys of a task's metadata new values, or move it to another state where the lifecycle allows that."""
+    """Changes keys of a task's metadata, or moves the task to another state that the lifecycle allows."""
 
     task_id: str
     metadata: Json = field(default_factory=dict[str, Any])
@@ -359,14 +350,14 @@ class ChangeTask(Request[Task]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTask(Request[Task]):
-    """Cancel a task if it runs, and take it out of all views; the log keeps it."""
+    """Cancels a task if it runs, and removes it from all views; the log keeps it."""
 
     task_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPushConfig(Request[PushConfig]):
-    """Tell a webhook about a task from now on; the result is the configuration as it is kept, with its id."""
+    """Notifies a webhook of all later events of a task; returns the stored configuration with its id."""
 
     task_id: str
     config: PushConfig
@@ -374,7 +365,7 @@ class SetPushConfig(Request[PushConfig]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetPushConfig(Request[PushConfig]):
-    """Read one push configuration of a task; without an id, the only one."""
+    """Reads one push configuration of a task; without an id, the only one."""
 
     task_id: str
     config_id: str = ""
@@ -382,14 +373,14 @@ class GetPushConfig(Request[PushConfig]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPushConfigs(Request[tuple[PushConfig, ...]]):
-    """Read all push configurations of a task."""
+    """Reads all push configurations of a task."""
 
     task_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletePushConfig(Request[None]):
-    """Stop telling a webhook about a task. Idempotent."""
+    """Stops the notifications of a webhook. Idempotent."""
 
     task_id: str
     config_id: str
@@ -397,7 +388,7 @@ class DeletePushConfig(Request[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeTask(Request[TaskStream]):
-    """Follow one task: its state now, then each event; `after` resumes after a seq."""
+    """Follows one task: its state now, then each event; `after` resumes after a seq."""
 
     task_id: str
     after: int | None = None
@@ -405,7 +396,7 @@ class SubscribeTask(Request[TaskStream]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowTask(Request[TaskStream]):
-    """Follow one task, named by its whole id, that has not ended; one that has can only be resumed with `after`."""
+    """Follows an unfinished task by its complete id; a finished one can only be resumed with `after`."""
 
     task_id: str
     after: int | None = None
@@ -413,70 +404,70 @@ class FollowTask(Request[TaskStream]):
 
 @dataclass(frozen=True, slots=True)
 class GetStatus(Request[HostStatus]):
-    """Ask what the agent is doing, and how that is known."""
+    """Reads what the agent is doing, and the evidence for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowStatus(Request[AsyncGenerator[AgentStatus, None]]):
-    """Follow what the agent does: its AgentStatus now, then each change of its state."""
+    """Follows the agent's status: the current one, then each change of its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddExternal(Request[ExternalAgent]):
-    """Discover an agent elsewhere by its card and remember it under an alias (from the card when empty)."""
+    """Discovers an external agent by its card and stores it under an alias (from the card when empty)."""
 
     url: str
     alias: str = ""
     credentials: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The headers that it is shown with each request; without any, those that are remembered."""
-    guarded: bool = False
-    """Somebody with a key chose the address: see `ExternalAgent.guarded`."""
+    """The headers to send with each request; if empty, the stored ones."""
+    address_checked: bool = False
+    """The caller chose the address with a key of the gateway: see `ExternalAgent.address_checked`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListExternals(Request[tuple[ExternalAgent, ...]]):
-    """Read the known external agents."""
+    """Reads the known external agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveExternal(Request[ExternalAgent]):
-    """Forget an external agent."""
+    """Removes an external agent."""
 
     alias: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendExternal(Request[ExternalAnswer]):
-    """Send a message to an external agent; the result is its answer as far as it has one."""
+    """Sends a message to an external agent; returns the answer so far."""
 
     alias: str
     message: Message
     task_id: str = ""
-    """Its task that the message goes on with."""
+    """The agent's task that the message continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListAgents(Request[tuple[ListedAgent, ...]]):
-    """Read which agents a gateway shows."""
+    """Reads the agents of a gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetMessage(Request[Task]):
-    """Find a message by its id; the result is the task that has it in its history."""
+    """Finds a message by its id; returns the task that has it in its history."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class GetAgent(Request[ListedAgent]):
-    """Read one agent of a gateway."""
+    """Reads one agent of a gateway."""
 
     agent: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterAgent(Request[ListedAgent]):
-    """Show an A2A agent from elsewhere at the gateway, under `agent` or a name from its card."""
+    """Adds an external A2A agent to the gateway, as `agent` or by a name from its card."""
 
     url: str
     agent: str = ""
@@ -484,34 +475,34 @@ class RegisterAgent(Request[ListedAgent]):
 
 @dataclass(frozen=True, slots=True)
 class RemoveAgent(Request[ExternalAgent]):
-    """Take a registered agent away from the gateway."""
+    """Removes a registered agent from the gateway."""
 
     agent: str
 
 
 @dataclass(frozen=True, slots=True)
 class IssueTicket(Request[Ticket]):
-    """Make a ticket that admits the caller to one WebSocket of a gateway, for browsers; see `service.tickets`."""
+    """Issues a ticket that admits a browser to one WebSocket of a gateway; see `auth.authenticators`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetFigures(Request[MetricsSnapshot]):
-    """Count what can be counted at a gateway now."""
+    """Reads the metrics of a gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForAgent(Request[R_co]):
-    """A request for one agent of a gateway, by the name that the agent has there."""
+    """Passes a request to one agent of a gateway, by the agent's name there."""
 
     agent: str
     request: Request[R_co]
     extensions: frozenset[str] | None = None
-    """The extensions of A2A that the caller names; None in dialects that know of none, where none is required."""
+    """The A2A extensions that the caller names; None in dialects without extensions, where none is required."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnBehalfOf(Request[CommandResult]):
-    """A gateway asks a host for a caller that it has admitted. Taken on the Unix socket only, never from an agent."""
+    """A gateway's request for a caller that it has admitted. Accepted only on the Unix socket, never from agents."""
 
     caller: Caller
     request: Request[object]
@@ -529,18 +520,14 @@ HostCommand = (
     | ListPushConfigs
     | DeletePushConfig
 )
-"""The requests that a gateway passes on to an agent's host; it answers all others from the store, or not at all."""
-
-
-SECRET_HEADER: Final = "X-Synapse-Secret"  # noqa: S105  # the name, not the secret
-"""Where a hook that reports over HTTP has the secret of its launch."""
+"""The requests that a gateway forwards to an agent's host; it answers all others from the store, or refuses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSignal(Request[Pending[Json | None]]):
-    """A hook of the agent's own CLI reports what happens there; `secret` proves that it belongs to this launch.
+    """Reports an event of a hook of the agent's CLI; `secret` proves that the hook belongs to this launch.
 
-    The result is the hook's answer, if it waits for one.
+    The result is the answer for a hook that waits for one.
     """
 
     payload: Json
@@ -552,13 +539,13 @@ _PUSHES: Final = (SetPushConfig, GetPushConfig, ListPushConfigs, DeletePushConfi
 
 
 def lacking(*, streaming: bool, push_notifications: bool) -> tuple[str, ...]:
-    """Return what an agent with these switches lacks."""
+    """Returns the capabilities that are switched off."""
     switches = ((STREAMING, streaming), (PUSH, push_notifications))
     return tuple(capability for capability, is_on in switches if not is_on)
 
 
 def check_capable(lacks: Collection[str], request: Request[object]) -> None:
-    """Raise UnsupportedOperation or PushNotSupported when an agent that lacks these cannot do what is asked."""
+    """Raises UnsupportedOperation or PushNotSupported if `request` needs a capability that the agent lacks."""
     if not lacks:
         return
     if STREAMING in lacks and isinstance(request, _STREAMS):

@@ -26,17 +26,17 @@ class TaskService(Protocol):
     """Answers requests about tasks: of one agent, or of all agents behind a gateway.
 
     A task that the caller must not see looks like a missing one. Every method may raise UnsupportedOperation for what
-    an implementation does not do, StoreFailed, and what its request's implementation names.
+    an implementation does not do, StoreFailed, and the errors that the implementation names.
     """
 
     def send(self, request: requests.SendMessage, caller: Caller, /) -> Awaitable[Task]:
-        """Return the new task, or the one that the message goes on with, once it is durable."""
+        """Returns the new task, or the task that the message continues, once it is durable."""
         ...
 
     def send_and_wait(self, request: requests.SendAndWait, caller: Caller, /) -> Awaitable[PendingTask]: ...
 
     def send_and_follow(self, request: requests.SendAndFollow, caller: Caller, /) -> Awaitable[TaskStream]:
-        """Return the updates of the task until it has ended or waits for somebody."""
+        """Returns the updates of the task until it ends or waits for input."""
         ...
 
     def create(self, request: requests.CreateTask, caller: Caller, /) -> Awaitable[Task]: ...
@@ -76,11 +76,11 @@ class TaskService(Protocol):
         ...
 
     def answer(self, request: requests.AnswerQuestion, caller: Caller, /) -> Awaitable[Task | None]:
-        """Return the task that goes on; None when the agent asked outside of any task. Raises NothingAsked."""
+        """Returns the task that continues; None if the agent asked outside of a task. Raises NothingAsked."""
         ...
 
     def reply(self, request: requests.Reply, caller: Caller, /) -> Awaitable[Replied]:
-        """Raises TaskNotFound when nobody waits for a reply, or PersonRequired."""
+        """Raises TaskNotFound if no agent waits for a reply, or PersonRequired."""
         ...
 
     def status(self, request: requests.GetStatus, caller: Caller, /) -> Awaitable[HostStatus]: ...
@@ -103,22 +103,22 @@ class TaskService(Protocol):
 
 
 class ExternalAgents(Protocol):
-    """Remembers agents elsewhere under an alias, and sends them messages. Every method may raise StoreFailed."""
+    """Keeps external agents by alias, and sends them messages. Every method may raise StoreFailed."""
 
     async def add(self, request: requests.AddExternal, /) -> ExternalAgent:
-        """Find an agent by its card and remember it. Raises InvalidRequest, Conflict or ExternalAgentFailed."""
+        """Finds an agent by its card and stores it. Raises InvalidRequest, Conflict or ExternalAgentFailed."""
         ...
 
     async def list(self) -> tuple[ExternalAgent, ...]:
-        """Return the known external agents, by alias."""
+        """Returns the known external agents, sorted by alias."""
         ...
 
     async def remove(self, request: requests.RemoveExternal, /) -> ExternalAgent:
-        """Forget an agent; return what was known of it. Raises ExternalAgentNotFound."""
+        """Removes an agent and returns it. Raises ExternalAgentNotFound."""
         ...
 
     async def send(self, request: requests.SendExternal, /) -> ExternalAnswer:
-        """Send a message; return the answer as far as it is known after a bounded wait.
+        """Sends a message; returns the answer so far after a bounded wait.
 
         Raises ExternalAgentNotFound, ExternalAgentFailed or WaitTimedOut.
         """
@@ -154,28 +154,28 @@ METHODS: Final[Mapping[type[Request[object]], str]] = {
     requests.GetPushConfig: "get_push",
     requests.ListPushConfigs: "list_push",
     requests.DeletePushConfig: "delete_push",
-    # What only the host of one agent does:
+    # Only on the host of one agent:
     requests.FollowStatus: "follow_status",
     requests.ReportSignal: "report_signal",
-    requests.OnBehalfOf: "on_behalf",
+    requests.OnBehalfOf: "on_behalf_of",
     requests.AddExternal: "add_external",
     requests.ListExternals: "list_externals",
     requests.RemoveExternal: "remove_external",
     requests.SendExternal: "send_external",
-    # What only a gateway does:
-    requests.ForAgent: "to_agent",
+    # Only on a gateway:
+    requests.ForAgent: "for_agent",
     requests.ListAgents: "list_agents",
     requests.GetAgent: "get_agent",
     requests.RegisterAgent: "register_agent",
     requests.RemoveAgent: "remove_agent",
     requests.IssueTicket: "issue_ticket",
-    requests.GetFigures: "get_figures",
+    requests.GetFigures: "get_metrics",
 }
-"""The name of the method that does each request, on each class that does it."""
+"""The name of the method that handles each request, on every class that handles it."""
 
 
 def method_for(service: object, request: Request[R]) -> Callable[[Request[R], Caller], Awaitable[R]] | None:
-    """Return the method of `service` that does `request`, or None when it has none."""
+    """Returns the method of `service` that handles `request`, or None if it has none."""
     # That the method takes this request and returns its result is checked by tests/unit/gateway/test_methods.py.
     method: Callable[[Request[R], Caller], Awaitable[R]] | None = getattr(service, METHODS[type(request)], None)
     return method

@@ -1,9 +1,9 @@
-"""Reads TOML tables strictly: a wrong type or an unknown key is an error that says where it stands.
+"""Reads TOML tables strictly: a wrong type or an unknown key is an error that names its place.
 
     profile 'claude': prompt.pattern must be text, not 5
     hello.toml: rule 2, step 1: `wait` must be a number of seconds from 0 to 3600, not 'long'
 
-`Table` reads. `ProfileTable` and `ScriptTable` only say how an error names a place in their kind of file.
+`Table` reads values. `ProfileTable` and `ScriptTable` define how errors name a place in their kind of file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from synapse.core.errors import InvalidProfile, InvalidScript
 from synapse.core.override import override
 
 MAX_WAIT_SECONDS: Final = 3600
-"""A script that waits longer is probably a typo."""
+"""A longer wait is probably a typo."""
 _NAMED_KEYS: Final = {
     "enter": b"\r",
     "newline": b"\n",
@@ -36,7 +36,7 @@ class Table:
 
     error: ClassVar[type[InvalidProfile | InvalidScript]]
     _TEXT: ClassVar[str]
-    """The rule that a value which is not text breaks."""
+    """The message for a value that is not text."""
     _HINT: ClassVar[str] = ""
 
     def __init__(self, table: Mapping[str, Any], where: str) -> None:
@@ -53,7 +53,7 @@ class Table:
         return key in self._table
 
     def value(self, key: str, default: object = None) -> object:
-        """Return the value unchecked."""
+        """Returns the value unchecked."""
         self._asked.add(key)
         return self._table.get(key, default)
 
@@ -62,12 +62,12 @@ class Table:
         return value if isinstance(value, str) else self.refuse(key, self._TEXT, value)
 
     def required_text(self, key: str) -> str:
-        """Return a text that is not empty."""
+        """Returns a text that is not empty."""
         value = self.value(key)
         return value if isinstance(value, str) and value else self.refuse(key, self._TEXT, value)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts, possibly empty; a single text counts as a list of one."""
+        """Returns a list of texts, possibly empty; a single text counts as a list of one."""
         value = self.value(key, ())
         if isinstance(value, str):
             return (value,)
@@ -79,7 +79,7 @@ class Table:
         )
 
     def required_texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of at least one text, none of them empty."""
+        """Returns a list of at least one text, none of them empty."""
         value = self.value(key)
         items = cast("list[object]", value) if isinstance(value, list) else []
         texts = tuple(item for item in items if isinstance(item, str) and item)
@@ -99,7 +99,7 @@ class Table:
         return float(value)
 
     def seconds(self, key: str, default: float | None = None) -> float:
-        """Return a time that is not longer than MAX_WAIT_SECONDS."""
+        """Returns a time that is not longer than MAX_WAIT_SECONDS."""
         value = self.value(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_WAIT_SECONDS:
             self.refuse(key, f"must be a number of seconds from 0 to {MAX_WAIT_SECONDS}", value)
@@ -124,38 +124,38 @@ class Table:
         return tuple(self._compiled(key, text) for text in self.texts(key))
 
     def keys(self, key: str) -> tuple[bytes, ...]:
-        """Return the bytes of named keys (`esc`, `enter`, `ctrl-u`); one name or a list of them."""
+        """Returns the bytes of named keys (`esc`, `enter`, `ctrl-u`); one name or a list of them."""
         return tuple(self._named_key(key, name) for name in self.texts(key))
 
     def refuse(self, key: str, rule: str, value: object = None) -> NoReturn:
-        """Raise `error`: the value of `key` breaks `rule`."""
+        """Raises `error`: the value of `key` breaks `rule`."""
         raise self.error(f"{self.where}: {self._at(key)} {rule}{self._found(value)}", hint=self._HINT)
 
     def forbid(self, key: str, why: str) -> None:
-        """Raise `error` if the table has a key that makes no sense in it."""
+        """Raises `error` if the table has `key`, which makes no sense in it."""
         if key in self._table:
             raise self.error(f"{self.where}: {self._at(key)} makes no sense here: {why}")
 
     def refuse_unknown(self, known: Collection[str]) -> None:
-        """Raise `error` for the first key that is not in `known`: a misspelt key would silently have no effect."""
+        """Raises `error` for the first key that is not in `known`: a misspelt key would silently have no effect."""
         for key in self._table:
             if key not in known:
                 raise self.error(f"{self.where}: there is no key {self._at(key)}", hint=self._hint_for(key, known))
 
     def done(self) -> None:
-        """Raise `error` for the first key that no reader has asked for."""
+        """Raises `error` for the first key that no reader has asked for."""
         self.refuse_unknown(self._asked)
 
     def _hint_for(self, key: str, known: Collection[str]) -> str:
-        """Return the hint for an unknown key: the known key that was probably meant, or where to look."""
+        """Returns the hint for an unknown key: the known key that was probably meant, or where to look."""
         raise NotImplementedError
 
     def _at(self, key: str) -> str:
-        """Return the key as an error names it."""
+        """Returns the key as an error names it."""
         raise NotImplementedError
 
     def _found(self, value: object) -> str:
-        """Return the end of an error: the value that was found instead."""
+        """Returns the end of an error: the value that was found instead."""
         raise NotImplementedError
 
     def _compiled(self, key: str, text: str) -> re.Pattern[str]:
@@ -189,7 +189,7 @@ class ProfileTable(Table):
         self._path = path
 
     def table(self, key: str) -> ProfileTable:
-        """Return the table under `key`; empty if there is none."""
+        """Returns the table under `key`; empty if there is none."""
         return self._nested(key, self.value(key, {}))
 
     def tables(self, key: str) -> list[ProfileTable]:
@@ -199,12 +199,12 @@ class ProfileTable(Table):
         return [self._nested(f"{key}[{index}]", item) for index, item in enumerate(cast("list[object]", value))]
 
     def named(self) -> Iterator[tuple[str, ProfileTable]]:
-        """Yield the tables of this table with their names."""
+        """Yields the tables of this table with their names."""
         for key in self:
             yield key, self.table(key)
 
     def mapping(self, key: str) -> dict[str, str]:
-        """Return a table of texts."""
+        """Returns a table of texts."""
         table = self.table(key)
         return {name: table.text(name) for name in table}
 
@@ -236,11 +236,11 @@ class ScriptTable(Table):
     def __init__(self, table: object, where: str) -> None:
         """Raises InvalidScript if `table` is something else."""
         if not isinstance(table, Mapping):
-            raise InvalidScript(f"{where} must be a table, not {_shortened(table)}")
+            raise InvalidScript(f"{where} must be a table, not {shortened(table)}")
         super().__init__(cast("Mapping[str, Any]", table), where)
 
     def suggest(self, known: Collection[str]) -> str:
-        """Return a hint: the known key that an unknown one was probably meant to be, or all known keys."""
+        """Returns a hint: the known key that an unknown one was probably meant to be, or all known keys."""
         for key in self._table:
             if key not in known and (meant := nearest(key, sorted(known))):
                 return f"did you mean `{meant}`?"
@@ -257,9 +257,10 @@ class ScriptTable(Table):
     @override
     def _found(self, value: object) -> str:
         # TOML has no null, so None means that the key is missing.
-        return ", but it is missing" if value is None else f", not {_shortened(value)}"
+        return ", but it is missing" if value is None else f", not {shortened(value)}"
 
 
-def _shortened(value: object) -> str:
+def shortened(value: object) -> str:
+    """Returns `repr(value)`, at most 60 characters of it, for an error."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,11 +1,11 @@
-"""A task: one request to an agent and all that came of it. It changes only by events (see `lifecycle`).
+"""A task: one request to an agent, with its messages, results and receipts. Only events change it (see `lifecycle`).
 
-The receipt: how far a message has come on its way to an answer, with evidence for each step.
+A receipt records how far a message has come on its way to an answer, with evidence for each step:
 
     queued → typed → submitted → turn_started → answered
                                               ↘ failed | canceled | expired   (from any step)
 
-`typed` is the intent: it is durable before the first byte is written. `submitted` needs proof.
+`typed` records the intent: it is durable before the first byte is written. `submitted` requires proof.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHORT_ID_LENGTH: Final = 8
 DEFAULT_PRIORITY: Final = 3
 INTERRUPT_PRIORITY: Final = 5
 EXPIRED: Final = "expired"
-"""Why a task has failed whose time was over."""
+"""The reason of a task that failed because its deadline passed."""
 
 
 class TaskState(StrEnum):
@@ -41,7 +41,7 @@ class TaskState(StrEnum):
     CANCELED = "canceled"
     REJECTED = "rejected"
 
-    # As that of its text, which is what it is equal to; an enumeration's own is not made in C.
+    # Equal to the hash of its string, as the states are; Enum's own __hash__ is slower because it is not written in C.
     __hash__ = str.__hash__
 
     @property
@@ -50,7 +50,7 @@ class TaskState(StrEnum):
 
     @property
     def is_interrupted(self) -> bool:
-        """The agent waits for somebody before it goes on."""
+        """The agent waits for input or authorization."""
         return self in _INTERRUPTED
 
 
@@ -60,12 +60,13 @@ _INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is known of one request. `history[0]` is the message that opened it.
+    """One request to an agent. `history[0]` is the message that opened it.
 
-    Without slots: every event makes a new task, and a dictionary is copied in a fifth of the time (see `changed`).
+    The class has no slots: every event makes a new task, and copying a dictionary takes a fifth of the time (see
+    `changed`).
 
-    `inbox` names whose queue it stands in: an agent's given name, or its profile and working folder. It outlives the
-    agent id, which holds a port.
+    `inbox` names the queue that the task is in: an agent's given name, or its profile and working folder. It stays
+    valid when the agent id changes, which contains a port.
     """
 
     id: TaskId
@@ -81,11 +82,11 @@ class Task:
     version: int
     priority: int = DEFAULT_PRIORITY
     queued: bool = True
-    """False for a task that only waits for a reply (made by CreateTask); it is never typed."""
+    """False for a task that only waits for a reply (see CreateTask); it is never typed."""
     reason: str = ""
-    """Why the task is in its state, as a stable word (`expired`, `interrupted`, `agent_exited`) or empty."""
+    """A stable word for why the task is in its state (`expired`, `interrupted`, `agent_exited`), or empty."""
     note: str = ""
-    """The same, as a sentence for a person."""
+    """A sentence for people about why the task is in its state."""
     deadline: Deadline | None = None
     artifacts: tuple[Artifact, ...] = ()
     receipts: tuple[Receipt, ...] = ()
@@ -96,12 +97,12 @@ class Task:
     hidden: bool = False
 
     def is_overdue(self, clock: Clock) -> bool:
-        """Whether its deadline has passed; most tasks end before theirs, and only what was not taken ends by it."""
+        """Decides whether the deadline has passed. It ends only tasks whose message the agent has not taken."""
         return self.deadline is not None and self.deadline.has_passed(clock)
 
     @property
     def short_id(self) -> str:
-        """The form for people and prompts."""
+        """The beginning of the id, for people and prompts."""
         return self.id[:SHORT_ID_LENGTH]
 
     @property
@@ -111,14 +112,14 @@ class Task:
 
     @property
     def receipt(self) -> Receipt | None:
-        """The last step of the current message's way."""
+        """The last step that the current message has reached."""
         return self.receipts[-1] if self.receipts else None
 
 
 def changed(task: Task, changes: dict[str, Any]) -> Task:
-    """What `dataclasses.replace` returns, in a tenth of its time."""
+    """Returns what `dataclasses.replace` would return, in a tenth of its time."""
     made = object.__new__(Task)
-    # A frozen class refuses its fields by name, not the dictionary that holds them.
+    # A frozen dataclass protects its fields, not its __dict__.
     object.__setattr__(made, "__dict__", task.__dict__ | changes)
     return made
 
@@ -126,7 +127,10 @@ def changed(task: Task, changes: dict[str, Any]) -> Task:
 def changed_by(
     task: Task, causes: Iterable[T], changes: Callable[[Task, T], Mapping[str, Any]], more: dict[str, Any]
 ) -> Task:
-    """The same with `more`, then for one cause after the other; `changes` is asked with the task as it is by then."""
+    """Returns the task with the fields of `more`, then with those that `changes` returns for each cause in turn.
+
+    `changes` gets the task as the earlier causes have left it.
+    """
     made = changed(task, more)
     fields = made.__dict__
     for cause in causes:
@@ -135,9 +139,10 @@ def changed_by(
 
 
 class ReceiptStep(StrEnum):
-    """One step of a message's way.
+    """One step of a message's delivery.
 
-    Two things lead back, from typed to queued: an intent that came to nothing, and a person's decision.
+    A message returns from typed to queued in two cases: nothing was written after the intent was recorded, or a person
+    decided to retry.
     """
 
     QUEUED = "queued"
@@ -161,7 +166,7 @@ _FINAL = frozenset({ReceiptStep.ANSWERED, ReceiptStep.FAILED, ReceiptStep.CANCEL
 
 @frozen
 class Receipt:
-    """A step that was reached: when, what was seen, and by which source (`screen`, `hook`, `journal`, …)."""
+    """A step that a message has reached: when, the evidence, and its source (`screen`, `hook`, `journal`, …)."""
 
     step: ReceiptStep
     at: datetime

@@ -1,5 +1,7 @@
-"""W3C trace context: whose work a task is part of. It comes with a request, is kept with the task, and goes on from
-there to webhooks and to agents elsewhere, unchanged: we measure no spans of our own.
+"""W3C trace context of tasks.
+
+The trace comes with a request, is stored with its task, and goes unchanged to webhooks and external agents. Synapse
+records no spans of its own.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ from synapse.core.requests import ForAgent, Request, SendAndFollow, SendAndWait,
 AnyRequest = TypeVar("AnyRequest", bound=Request[object])
 
 TRACE: Final = "trace"
-"""The key of a task's metadata."""
+"""The key of the trace in a task's metadata."""
 PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
-# A later version may have more behind the flags.
+# A later version of the format may append fields after the flags.
 _PARENT: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[\x21-\x7e]{1,64})?"
 )
@@ -26,23 +28,23 @@ _STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 def traced(request: AnyRequest, headers: Iterable[tuple[bytes, bytes]]) -> AnyRequest:
-    """Return the request, with the trace that its headers name if it makes a task. Leaves out what is no trace."""
+    """Returns the request; adds the trace in `headers` if the request opens a task. Ignores an invalid trace."""
     trace = _trace_in(headers)
     return cast("AnyRequest", _with_trace(request, trace)) if trace else request
 
 
 def trace_headers(metadata: Json) -> list[tuple[str, str]]:
-    """The headers that hand a task's trace on; none when it has none."""
+    """Returns the headers that propagate a task's trace; none if it has no trace."""
     kept = metadata.get(TRACE)
     if not isinstance(kept, Mapping):
         return []
-    # A task that was made locally may have anything there.
+    # A local sender may have put any value there.
     return list(_checked(cast("Mapping[str, Any]", kept)).items())
 
 
 def _trace_in(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     given: dict[str, str] = {}
-    # Nearly every request has neither, and nearly every request comes by here.
+    # Hot path: nearly every request comes here, and few have a trace.
     for name, value in headers:
         if name == b"traceparent" or name == b"tracestate":  # noqa: PLR1714 - a set costs more than two words
             given[name.decode("ascii")] = value.decode("latin-1")
@@ -50,7 +52,7 @@ def _trace_in(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _with_trace(request: Request[object], trace: dict[str, str]) -> Request[object]:
-    """Return a request of the same class."""
+    """Returns a request of the same class with the trace in its message's task metadata."""
     match request:
         case ForAgent(request=inner):
             return replace(request, request=_with_trace(inner, trace))
@@ -69,7 +71,7 @@ def _traced_message(send: SendMessage, trace: dict[str, str]) -> SendMessage:
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, str]:
-    """The two values as far as they are valid; a state means nothing without its parent."""
+    """Returns the valid ones of both values; a tracestate is valid only with a traceparent."""
     parent, state = given.get(PARENT), given.get(STATE)
     if not isinstance(parent, str) or not _PARENT.fullmatch(parent):
         return {}

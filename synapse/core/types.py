@@ -1,11 +1,8 @@
-"""Time, as something that is asked for.
+"""Clocks and deadlines, and `frozen` for the values that every request makes.
 
-Frozen values that are made for every request.
-
-A dataclass that is frozen writes each of its fields by name, past a check that refuses it to everybody else: that takes
-twice as long. So these are refused by the type checkers, which see every line of ours. Python's development mode
-(`python -X dev`) adds checks that are too dear for every day, and there whoever writes to a value is refused, too: the
-unit tests run in it.
+The constructor of a frozen dataclass sets each field through `object.__setattr__`, which takes twice as long as a plain
+assignment. So `frozen` leaves the check to the type checkers, which see all of our code. In Python's development mode
+(`python -X dev`), in which the unit tests run, writing to a value also raises an error.
 """
 
 from __future__ import annotations
@@ -17,36 +14,36 @@ from typing import NamedTuple, Protocol, TypeVar, dataclass_transform
 
 
 class BootTime(NamedTuple):
-    """How long this machine runs, suspended or not: a clock that nobody sets."""
+    """The time since the machine started, including suspended time. Setting the wall clock does not change it."""
 
     boot_id: str
-    """Says which start of the machine this counts from; empty where the system does not tell."""
+    """Identifies the start that `seconds` counts from; empty if the system does not tell."""
     seconds: float
 
 
 class Clock(Protocol):
-    """Tells the time; tests bring their own."""
+    """Tells the time; tests use a fake."""
 
     def now(self) -> datetime:
-        """The wall clock, in UTC. It jumps when it is set."""
+        """Returns the time of the wall clock in UTC. It jumps when the clock is set."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only go forward, and only while the machine is awake."""
+        """Returns seconds that never go backwards and do not count suspended time."""
         ...
 
     def boot_time(self) -> BootTime: ...
 
 
 class Deadline(NamedTuple):
-    """A moment by two clocks: the wall clock's counts only when the machine has been started again since."""
+    """A deadline by two clocks. The wall clock counts only after the machine has restarted."""
 
     at: datetime
     boot: BootTime | None = None
-    """None in tasks of a version that knew only the wall clock."""
+    """None in tasks of a version that stored only the wall clock's time."""
 
     def has_passed(self, clock: Clock) -> bool:
-        """Whether it is over now."""
+        """Decides whether the deadline is over."""
         now = clock.boot_time()
         if self.boot is not None and now.boot_id and self.boot.boot_id == now.boot_id:
             return self.boot.seconds <= now.seconds
@@ -54,21 +51,22 @@ class Deadline(NamedTuple):
 
 
 def deadline_after(seconds: float, clock: Clock) -> Deadline:
-    """Return the deadline that passes in so many seconds."""
+    """Returns the deadline `seconds` from now."""
     boot = clock.boot_time()
     later = boot._replace(seconds=boot.seconds + seconds) if boot.boot_id else None
     return Deadline(clock.now() + timedelta(seconds=seconds), later)
 
 
 def deadline_at(moment: datetime, clock: Clock) -> Deadline:
-    """Return the deadline that passes at `moment`, as far away as the wall clock says now."""
+    """Returns the deadline at `moment`, measured from the wall clock's time now."""
     return deadline_after((moment - clock.now()).total_seconds(), clock)._replace(at=moment)
 
 
 class SinceStart:
-    """The time by the wall clock, without the jumps forward that it made since this was made.
+    """Wall clock time without the forward jumps since this object was created.
 
-    For what cannot be undone: a clock that is wrong by a year for a moment must not make everything too old to keep.
+    For decisions that cannot be undone: a clock that is a year ahead for a moment must not make everything too old to
+    keep.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -76,7 +74,7 @@ class SinceStart:
         self._wall, self._boot = clock.now(), clock.boot_time().seconds
 
     def now(self) -> datetime:
-        """The wall clock's time, or the time since the start added to what it said then, whichever is earlier."""
+        """Returns the earlier of the wall clock's time and the start time plus the time that has passed since."""
         passed = timedelta(seconds=self._clock.boot_time().seconds - self._boot)
         return min(self._clock.now(), self._wall + passed)
 
@@ -86,7 +84,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """What `dataclass(frozen=True, slots=True, kw_only=True)` makes, in half of the time."""
+    """Does what `dataclass(frozen=True, slots=True, kw_only=True)` does; making an instance takes half the time."""
     if sys.flags.dev_mode:
         return dataclass(frozen=True, slots=True, kw_only=True)(cls)
     return dataclass(unsafe_hash=True, slots=True, kw_only=True)(cls)

@@ -62,8 +62,8 @@ class CredentialBook(Protocol):
 class ExternalClient(Protocol):
     """Speaks to agents elsewhere."""
 
-    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> DiscoveredAgent:
-        """Read the card of the agent at `url`; see `ExternalAgent.guarded`.
+    async def discover(self, url: str, credentials: Mapping[str, str], *, address_checked: bool) -> DiscoveredAgent:
+        """Read the card of the agent at `url`; see `ExternalAgent.address_checked`.
 
         Raises InvalidRequest or ExternalAgentFailed.
         """
@@ -114,8 +114,8 @@ class Externals:
         before = self._refuse_taken(request.alias, request.url)
         shown = request.credentials or (self._credentials.find(request.alias) if before else {})
         # What this user has added stays as free as it was, whoever names the same address under the same alias.
-        guarded = request.guarded and (before is None or before.guarded)
-        found = await self._client.discover(request.url, shown, guarded=guarded)
+        address_checked = request.address_checked and (before is None or before.address_checked)
+        found = await self._client.discover(request.url, shown, address_checked=address_checked)
         alias = request.alias or default_alias(found.name, found.url)
         known = self._refuse_taken(alias, found.url)
         agent = ExternalAgent(
@@ -126,7 +126,7 @@ class Externals:
             protocol=found.protocol,
             added_at=known.added_at if known else f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}",
             card=found.card,
-            guarded=request.guarded and (known is None or known.guarded),
+            address_checked=request.address_checked and (known is None or known.address_checked),
         )
         if request.credentials:
             self._credentials.write(alias, request.credentials)

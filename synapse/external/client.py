@@ -78,23 +78,25 @@ class A2AClient:
         discover_seconds: float = DISCOVER_SECONDS,
     ) -> None:
         self._client = HttpClient()
-        self._guarded = HttpClient(AddressGuard(allow_private=allow_private, switch=AGENTS))
+        self._checking_client = HttpClient(AddressGuard(allow_private=allow_private, switch=AGENTS))
         self._credentials = credentials
         self._discover_seconds = discover_seconds
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def discover(
-        self, url: str, credentials: Mapping[str, str] | None = None, *, guarded: bool = False
+        self, url: str, credentials: Mapping[str, str] | None = None, *, address_checked: bool = False
     ) -> DiscoveredAgent:
         """Read the card of the agent at `url`, which may be the card's own address.
 
-        Raises InvalidRequest, also for a `guarded` address that is not called, or ExternalAgentFailed.
+        Raises InvalidRequest, also when `address_checked` is set and the address is not public, or ExternalAgentFailed.
         """
         address = checked_address(url)
         shown = credentials or {}
         try:
             card, protocol = await self._run(
-                self._discover_seconds, lambda requests: find_card(requests, address, shown), guarded=guarded
+                self._discover_seconds,
+                lambda requests: find_card(requests, address, shown),
+                address_checked=address_checked,
             )
         except TimeoutError as error:
             why = f"no agent was found at {address}: no answer within {self._discover_seconds:g} seconds"
@@ -125,7 +127,7 @@ class A2AClient:
             return await self._run(
                 seconds,
                 lambda requests: _send(requests, self._way(agent), agent, message, thread),
-                guarded=agent.guarded,
+                address_checked=agent.address_checked,
             )
         except TimeoutError as error:
             raise _too_late(agent, seconds) from error
@@ -168,26 +170,28 @@ class A2AClient:
         Raises ExternalAgentFailed (it did not take it), Unanswered, or TimeoutError after `seconds`.
         """
         return self._followed(
-            seconds, lambda requests: _tell(requests, self._way(agent), message, thread), guarded=agent.guarded
+            seconds,
+            lambda requests: _tell(requests, self._way(agent), message, thread),
+            address_checked=agent.address_checked,
         )
 
     def follow(self, agent: ExternalAgent, task_id: str, seconds: float) -> AsyncGenerator[Said, None]:
         """Follow a task. Raises ExternalAgentFailed, or TimeoutError after `seconds`."""
         return self._followed(
-            seconds, lambda requests: self._way(agent).follow(requests, task_id), guarded=agent.guarded
+            seconds, lambda requests: self._way(agent).follow(requests, task_id), address_checked=agent.address_checked
         )
 
     async def look(self, agent: ExternalAgent, task_id: str, seconds: float) -> Said:
         """Read a task. Raises ExternalAgentFailed or TimeoutError."""
         return await self._run(
-            seconds, lambda requests: self._way(agent).look(requests, task_id), guarded=agent.guarded
+            seconds, lambda requests: self._way(agent).look(requests, task_id), address_checked=agent.address_checked
         )
 
     async def cancel(self, agent: ExternalAgent, task_id: str, seconds: float) -> ExternalAnswer:
         """Stop a task. Raises ExternalAgentFailed, also when it does not want to, or TimeoutError."""
         report = RemoteTaskState()
         said = await self._run(
-            seconds, lambda requests: self._way(agent).cancel(requests, task_id), guarded=agent.guarded
+            seconds, lambda requests: self._way(agent).cancel(requests, task_id), address_checked=agent.address_checked
         )
         report.receive(said)
         return report.answer(agent.alias)
@@ -201,26 +205,29 @@ class A2AClient:
         return RemoteInterface(interface, shown_at(self._credentials(agent.alias), agent.url, interface.url))
 
     async def _followed(
-        self, seconds: float, work: Callable[[RemoteRequests], AsyncGenerator[Said, None]], *, guarded: bool
+        self, seconds: float, work: Callable[[RemoteRequests], AsyncGenerator[Said, None]], *, address_checked: bool
     ) -> AsyncGenerator[Said, None]:
-        async with self._requests(seconds, guarded=guarded) as requests, aclosing(work(requests)) as coming:
+        async with (
+            self._requests(seconds, address_checked=address_checked) as requests,
+            aclosing(work(requests)) as coming,
+        ):
             async for said in coming:
                 yield said
 
     async def _run(
-        self, seconds: float, work: Callable[[RemoteRequests], Awaitable[Result]], *, guarded: bool
+        self, seconds: float, work: Callable[[RemoteRequests], Awaitable[Result]], *, address_checked: bool
     ) -> Result:
-        async with self._requests(seconds, guarded=guarded) as requests:
+        async with self._requests(seconds, address_checked=address_checked) as requests:
             return await work(requests)
 
     @asynccontextmanager
-    async def _requests(self, seconds: float, *, guarded: bool) -> AsyncGenerator[RemoteRequests, None]:
+    async def _requests(self, seconds: float, *, address_checked: bool) -> AsyncGenerator[RemoteRequests, None]:
         """Raises TimeoutError when there is no slot in time."""
         deadline = deadline_in(seconds)
         async with asyncio.timeout_at(deadline):
             await self._slots.acquire()
         try:
-            yield RemoteRequests(self._guarded if guarded else self._client, deadline)
+            yield RemoteRequests(self._checking_client if address_checked else self._client, deadline)
         finally:
             self._slots.release()
 
@@ -391,8 +398,8 @@ class _LateClient:
         self._credentials = credentials
         self._allow_private = allow_private
 
-    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> DiscoveredAgent:
-        return await self._client.discover(url, credentials, guarded=guarded)
+    async def discover(self, url: str, credentials: Mapping[str, str], *, address_checked: bool) -> DiscoveredAgent:
+        return await self._client.discover(url, credentials, address_checked=address_checked)
 
     async def send(self, agent: ExternalAgent, message: Message, seconds: float, *, task_id: str) -> ExternalAnswer:
         return await self._client.send(agent, message, seconds, task_id=task_id)

@@ -58,7 +58,10 @@ class FileExternalBook:
         path = self._path(agent.alias)
         if path is None:
             raise ValueError(f"{agent.alias!r} cannot be a file name")
-        fields = {name: getattr(agent, name) for name in _TEXTS} | {"card": agent.card, "guarded": agent.guarded}
+        fields = {name: getattr(agent, name) for name in _TEXTS} | {
+            "card": agent.card,
+            "guarded": agent.address_checked,
+        }
         text = json.dumps(fields, ensure_ascii=False, indent=2) + "\n"
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -106,9 +109,9 @@ def _agent(content: bytes, path: Path) -> ExternalAgent:
         raise _broken(path, "it is named for another alias")
     if not isinstance(known.get("card"), dict):
         raise _broken(path, "'card' is missing or no object")
-    # Files from before there was a guard have no such field. Only a plain `false` lets an agent be anywhere.
-    guarded = known.get("guarded", False) is not False
-    return ExternalAgent(**{name: known[name] for name in (*_TEXTS, "card")}, guarded=guarded)
+    # Files from before addresses were checked have no such key. Any value but a plain `false` means checked.
+    address_checked = known.get("guarded", False) is not False
+    return ExternalAgent(**{name: known[name] for name in (*_TEXTS, "card")}, address_checked=address_checked)
 
 
 def _broken(path: Path, why: str) -> StoreCorrupt:

@@ -98,7 +98,7 @@ class GatewayExternals:
             Conflict: the name means another agent.
         """
         await self._refuse_taken(request.agent)
-        adding = AddExternal(url=request.url, alias=request.agent, guarded=not caller.is_own_user)
+        adding = AddExternal(url=request.url, alias=request.agent, address_checked=not caller.is_own_user)
         try:
             agent = await self._externals.add(adding)
         except ExternalAgentFailed as error:
@@ -168,7 +168,7 @@ class GatewayExternals:
             registry=self._registry,
             hosts=self._hosts,
             settings=self._settings,
-            open_door=None if agent.guarded else self._doors.open,
+            open_door=None if agent.address_checked else self._doors.open,
         )
         await self._residents.add(resident)
         self._shown[agent.alias] = agent

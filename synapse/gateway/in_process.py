@@ -166,7 +166,7 @@ class InProcessAgent:
         """Do what a host does that is sent a command; see `core.registry.HostClient`."""
         if self._service is None:
             raise AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
-        return await self._service.on_behalf(OnBehalfOf(caller, request), _GATEWAY)
+        return await self._service.on_behalf_of(OnBehalfOf(caller, request), _GATEWAY)
 
     async def status(self, _agent: AgentEntry) -> AgentStatus:
         """Return what the agent does now."""

@@ -124,7 +124,7 @@ class GatewayService:
             return False
         return True
 
-    def to_agent(self, request: ForAgent[R], caller: Caller) -> Awaitable[R]:
+    def for_agent(self, request: ForAgent[R], caller: Caller) -> Awaitable[R]:
         """Do a request about the tasks of one agent. Raises what that does, at once or when it is awaited."""
         asked = request.request
         if request.extensions is not None:
@@ -163,7 +163,7 @@ class GatewayService:
             raise UnsupportedOperation("this gateway has no tickets")
         return self._new_ticket(caller)
 
-    async def get_figures(self, _request: GetFigures, caller: Caller) -> MetricsSnapshot:
+    async def get_metrics(self, _request: GetFigures, caller: Caller) -> MetricsSnapshot:
         if self._take_figures is None:
             raise UnsupportedOperation("nothing is counted here")
         return await self._take_figures(caller)

@@ -360,7 +360,7 @@ class AgentTasks:
         """Raises what `HookReports.take` raises."""
         return self._hook_reports.take(request, caller)
 
-    async def on_behalf(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
+    async def on_behalf_of(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
         """Do what a gateway asks for a caller that it has admitted; that caller does not become a person by it."""
         # Not `may_decide`: a gateway in the background has no terminal. What a key may not do is refused by the key.
         if not caller.is_person:

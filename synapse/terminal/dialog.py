@@ -207,8 +207,8 @@ def _read_options(
             else:
                 aside.append(rows[row].strip())
         label = safe_line(shown)
-        leaning = OptionEffect.OTHER if kind is QuestionKind.CHOICE else effect_of(label)
-        options.append(Option(key=safe_line(key), label=label, leaning=leaning))
+        effect = OptionEffect.OTHER if kind is QuestionKind.CHOICE else effect_of(label)
+        options.append(Option(key=safe_line(key), label=label, effect=effect))
         if aside:
             notes.append(safe_line(f"{key}. {shown}: {' '.join(aside)}"))
     return tuple(options), notes

@@ -264,6 +264,6 @@ def _are_numbered_alike(reported: tuple[Option, ...], shown: tuple[Option, ...])
 
 
 def _is_alike(reported: Option, shown: Option) -> bool:
-    if reported.leaning is not shown.leaning:
+    if reported.effect is not shown.effect:
         return False
-    return reported.leaning is not OptionEffect.OTHER or compact(reported.label.lower()) == compact(shown.label.lower())
+    return reported.effect is not OptionEffect.OTHER or compact(reported.label.lower()) == compact(shown.label.lower())

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from synapse.core.agent import READY, AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.driver import AgentView, Sighting
+from synapse.core.driver import AgentView, Observation
 from synapse.core.errors import (
     AmbiguousTask,
     ExternalAgentNotFound,
@@ -177,8 +177,10 @@ class InMemoryService:
         return found[0]
 
     def _status(self) -> HostStatus:
-        sighting = Sighting(source="screen", state=READY, detail="prompt", at=NOW)
-        view = AgentView(state=READY, why="its prompt is empty", source="screen", since=NOW, sightings=(sighting,))
+        observation = Observation(source="screen", state=READY, detail="prompt", at=NOW)
+        view = AgentView(
+            state=READY, why="its prompt is empty", source="screen", since=NOW, observations=(observation,)
+        )
         queue = tuple(task for task in self._tasks.values() if task.queued and not task.state.is_terminal)
         return HostStatus(entry=self.entry, view=view, current=None, queue=queue, attention=())
 

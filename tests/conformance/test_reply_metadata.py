@@ -28,7 +28,7 @@ QUESTION: Final = Question(
     kind=QuestionKind.PERMISSION,
     title="Run it?",
     detail="rm -r build",
-    options=(Option(key="y", label="Yes", leaning=OptionEffect.ALLOW),),
+    options=(Option(key="y", label="Yes", effect=OptionEffect.ALLOW),),
 )
 # Keys of the sender's own stand between ours: their order is part of what is stored and shown.
 METADATA: Final[dict[str, Any]] = {

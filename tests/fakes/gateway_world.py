@@ -129,7 +129,7 @@ class World:
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
         name = next(name for name, entry in self.entries.items() if entry is agent)
-        done = await self.desks[name].service.on_behalf(OnBehalfOf(caller, request), Caller(via_socket=True))
+        done = await self.desks[name].service.on_behalf_of(OnBehalfOf(caller, request), Caller(via_socket=True))
         return replace(done, direct=name in self._direct)
 
     async def status(self, agent: AgentEntry) -> AgentStatus:

@@ -32,8 +32,8 @@ PERMISSION = Question(
     title="Run the command?",
     detail="rm -r build",
     options=(
-        Option(key="1", label="Yes", leaning=OptionEffect.ALLOW),
-        Option(key="2", label="No", leaning=OptionEffect.DENY),
+        Option(key="1", label="Yes", effect=OptionEffect.ALLOW),
+        Option(key="2", label="No", effect=OptionEffect.DENY),
     ),
 )
 CHOICE = replace(PERMISSION, kind=QuestionKind.CHOICE, title="Which?", options=(Option(key="1", label="main"),))

@@ -17,7 +17,7 @@ import msgspec
 
 from synapse.core import errors
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
-from synapse.core.driver import AgentStatus, HoldReason, Sighting
+from synapse.core.driver import AgentStatus, HoldReason, Observation
 from synapse.core.errors import SynapseError, describe
 from synapse.core.events import (
     ArtifactAdded,
@@ -117,7 +117,7 @@ def encode_status(status: HostStatus) -> bytes:
             "attention": [*_questions(status), *(_attention(task) for task in status.attention), *_overdue(status)],
             "question": _question(status),
             "store_fault": status.store_fault,
-            "sightings": [_sighting(sighting) for sighting in view.sightings],
+            "sightings": [_observation(observation) for observation in view.observations],
         }
     )
 
@@ -303,12 +303,12 @@ def _add_label(wire: Wire, part: Part) -> None:
         wire["mimeType"] = part.media_type
 
 
-def _sighting(sighting: Sighting) -> Wire:
+def _observation(observation: Observation) -> Wire:
     return {
-        "source": sighting.source,
-        "state": sighting.state,
-        "detail": sighting.detail,
-        "at": instant(sighting.at),
+        "source": observation.source,
+        "state": observation.state,
+        "detail": observation.detail,
+        "at": instant(observation.at),
     }
 
 

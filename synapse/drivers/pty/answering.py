@@ -254,7 +254,7 @@ def _require_offered(question: Question, choice: Choice) -> None:
 
 def _is_denial(question: Question, choice: Choice) -> bool:
     chosen = next((option for option in question.options if option.key == choice.option), None)
-    return chosen is not None and chosen.leaning is OptionEffect.DENY
+    return chosen is not None and chosen.effect is OptionEffect.DENY
 
 
 def _native_choice(opened: OpenQuestion, choice: Choice) -> Choice | None:
@@ -286,7 +286,7 @@ def _default_text(dialog: Dialog, index: int) -> str:
     """Return the text for an option that requires one when none was given; empty for other options."""
     if index != dialog.text_option:
         return ""
-    if dialog.options[index].leaning is OptionEffect.DENY:
+    if dialog.options[index].effect is OptionEffect.DENY:
         return _DENIAL
     raise InvalidChoice("that option needs text of your own: give the text instead of the option", ())
 
@@ -294,7 +294,7 @@ def _default_text(dialog: Dialog, index: int) -> str:
 def _means_same(shown: Option, chosen: Option) -> bool:
     if shown.label.lower() == chosen.label.lower():
         return True
-    return shown.leaning is chosen.leaning and chosen.leaning in (OptionEffect.ALLOW, OptionEffect.DENY)
+    return shown.effect is chosen.effect and chosen.effect in (OptionEffect.ALLOW, OptionEffect.DENY)
 
 
 def _squeezed(text: str) -> str:

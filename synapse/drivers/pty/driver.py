@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from synapse.core.agent import AGENT_STATES, READY, WORKING
-from synapse.core.driver import DEGRADED, AgentView, Sighting, StatusListener, Submitted, Turn, TurnEvent
+from synapse.core.driver import DEGRADED, AgentView, Observation, StatusListener, Submitted, Turn, TurnEvent
 from synapse.core.question import Choice
 from synapse.core.types import Clock
 from synapse.drivers.pty.adapters.adapter import Sender
@@ -76,8 +76,8 @@ class PtyDriver:
             gate=closed.why if closed else "",
             gate_reason=closed.reason if closed else None,
             restless_since=None if restless is None else self._date(restless),
-            sightings=tuple(
-                Sighting(source=claim.source, state=claim.state, detail=claim.detail, at=self._date(claim.at))
+            observations=tuple(
+                Observation(source=claim.source, state=claim.state, detail=claim.detail, at=self._date(claim.at))
                 for claim in self._watcher.evidence.claims
             ),
             question=opened.question if opened else None,

@@ -25,11 +25,11 @@ from synapse.core.driver import (
     ArtifactProduced,
     Failed,
     InputRequested,
+    Observation,
     Progress,
     QuestionRaised,
     Refused,
     Resumed,
-    Sighting,
     StatusListener,
     StatusListeners,
     Submitted,
@@ -89,8 +89,10 @@ class ScriptedDriver:
 
     def view(self) -> AgentView:
         state, why, since, question = self._view
-        sighting = Sighting(source=SOURCE, state=state, detail=why, at=since)
-        return AgentView(state=state, why=why, source=SOURCE, since=since, sightings=(sighting,), question=question)
+        observation = Observation(source=SOURCE, state=state, detail=why, at=since)
+        return AgentView(
+            state=state, why=why, source=SOURCE, since=since, observations=(observation,), question=question
+        )
 
     def watch(self, listener: StatusListener) -> Callable[[], None]:
         return self._listeners.add(listener)

@@ -160,7 +160,7 @@ def parse_question(table: ScriptTable, kind: QuestionKind = QuestionKind.PERMISS
 def _parse_option(key: str, given: str) -> Option:
     effect, colon, label = given.partition(": ")
     if colon and effect in frozenset(OptionEffect):
-        return Option(key=key, label=label, leaning=OptionEffect(effect))
+        return Option(key=key, label=label, effect=OptionEffect(effect))
     return Option(key=key, label=given)
 
 

@@ -224,12 +224,12 @@ def _permission(payload: Record, question_id: str) -> Question:
     inputs = [value for key in ("description", *_TELLING) if (value := text_at(given, key))]
     # No numbers: its dialog offers other options than its hook, so a number would mean something else on the screen.
     always = [
-        Option(key=_always(number), label=safe_line(label), leaning=OptionEffect.ALLOW_ALWAYS)
+        Option(key=_always(number), label=safe_line(label), effect=OptionEffect.ALLOW_ALWAYS)
         for number, (_, label) in enumerate(_suggestions(payload), 1)
     ]
     yes, no = (
-        Option(key=_YES, label="Yes", leaning=OptionEffect.ALLOW),
-        Option(key=_NO, label="No", leaning=OptionEffect.DENY),
+        Option(key=_YES, label="Yes", effect=OptionEffect.ALLOW),
+        Option(key=_NO, label="No", effect=OptionEffect.DENY),
     )
     return Question(
         id=question_id,

@@ -129,8 +129,8 @@ def error_sentence(text: str) -> str:
 def numbered(options: Iterable[tuple[str, OptionEffect]]) -> tuple[Option, ...]:
     """Return options with the numbers from 1 as their keys, in the order in which the CLI shows them, safe to print."""
     return tuple(
-        Option(key=str(number), label=safe_line(label), leaning=leaning)
-        for number, (label, leaning) in enumerate(list(options)[:_MOST_OPTIONS], 1)
+        Option(key=str(number), label=safe_line(label), effect=effect)
+        for number, (label, effect) in enumerate(list(options)[:_MOST_OPTIONS], 1)
     )
 
 

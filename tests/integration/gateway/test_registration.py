@@ -156,7 +156,7 @@ async def test_an_agent_that_a_key_registered_is_guarded_at_every_later_call(tmp
     async def story(url: str) -> None:
         async with opened(tmp_path, allow=True) as (externals, _):
             agent = await externals.register(RegisterAgent(url=url, agent="other"), LAPTOP)
-            assert agent.guarded
+            assert agent.address_checked
             # Nor does it come between the user and an agent of that name.
             assert FileRegistry(tmp_path / "registry").written() == []
         calls = len(stranger.heard)
@@ -177,7 +177,7 @@ async def test_what_the_user_has_added_stays_free_when_a_key_names_it_again(tmp_
         async with opened(tmp_path) as (externals, _):
             for caller in (OWNER, LAPTOP):
                 agent = await externals.register(RegisterAgent(url=url, agent="other"), caller)
-                assert not agent.guarded
+                assert not agent.address_checked
 
     with stranger_at_home() as stranger:
         stranger.serves("/.well-known/agent-card.json", card_1_0(stranger.url))

@@ -119,7 +119,7 @@ async def test_a_question_is_told_with_its_options_and_answered_by_one_key(tmp_p
 
             assert (question.kind, question.title, question.detail) == (QuestionKind.PERMISSION, "Go on?", "run ask")
             assert [option.label for option in question.options] == ["Yes", "No", "Say something"]
-            assert [option.leaning for option in question.options] == [
+            assert [option.effect for option in question.options] == [
                 OptionEffect.ALLOW,
                 OptionEffect.DENY,
                 OptionEffect.OTHER,
@@ -286,8 +286,8 @@ def told_with_options(
     question_id: str, yes: tuple[str, str, OptionEffect] = ("yes", "Yes", OptionEffect.ALLOW)
 ) -> SignalReport:
     """A hook's report whose options have no numbers, and are others than those of the dialog."""
-    key, label, leaning = yes
-    options = (Option(key=key, label=label, leaning=leaning), Option(key="no", label="No", leaning=OptionEffect.DENY))
+    key, label, effect = yes
+    options = (Option(key=key, label=label, effect=effect), Option(key="no", label="No", effect=OptionEffect.DENY))
     report = told(question_id)
     assert report.question is not None
     return replace(report, question=replace(report.question, options=options))

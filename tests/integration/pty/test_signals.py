@@ -77,7 +77,7 @@ async def test_signals_that_stay_silent_are_said_to_be_degraded_and_the_screen_a
 
         assert isinstance(events[-1], Answered)
         assert events[-1].source == "screen"
-        silent = next(seen for seen in stage.driver.view().sightings if seen.source == "signal")
+        silent = next(seen for seen in stage.driver.view().observations if seen.source == "signal")
         assert (silent.state, silent.detail.startswith("degraded")) == ("", True)
 
 

@@ -27,7 +27,7 @@ from tests.unit.dialects.error_samples import BARE, SAMPLES
 
 
 @pytest.mark.parametrize("error", [*SAMPLES, *BARE], ids=lambda error: error.code)
-def test_every_error_keeps_its_class_and_all_that_it_carries(error: SynapseError) -> None:
+def test_every_error_keeps_its_class_and_fields_on_the_wire(error: SynapseError) -> None:
     again = from_wire(json.loads(json.dumps(to_wire(error))))
 
     assert (type(again), describe(again)) == (type(error), describe(error))
@@ -37,12 +37,12 @@ def test_every_error_keeps_its_class_and_all_that_it_carries(error: SynapseError
 
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: error.code)
-def test_whatever_an_error_is_given_is_one_of_its_fields(error: SynapseError) -> None:
+def test_every_attribute_of_an_error_is_one_of_its_fields(error: SynapseError) -> None:
     assert vars(error).keys() <= {*error.fields, "hint"}
 
 
 @pytest.mark.parametrize("kind", BY_CODE.values(), ids=BY_CODE)
-def test_the_default_of_every_field_is_one_that_can_travel(kind: type[SynapseError]) -> None:
+def test_the_default_of_every_field_can_be_sent(kind: type[SynapseError]) -> None:
     assert {type(getattr(kind, name)) for name in kind.fields} <= {str, int, tuple}
 
 
@@ -53,7 +53,7 @@ def test_a_code_belongs_to_one_class() -> None:
     assert BY_CODE[QueueFull.code] is QueueFull
 
 
-def test_a_class_without_a_code_of_its_own_travels_as_its_parent() -> None:
+def test_a_class_without_its_own_code_is_sent_as_its_parent() -> None:
     class _Special(QueueFull):
         """A queue that is full in a special way."""
 
@@ -62,7 +62,7 @@ def test_a_class_without_a_code_of_its_own_travels_as_its_parent() -> None:
     assert (type(again), str(again), again.hint) == (QueueFull, "full", "wait")
 
 
-def test_a_code_that_is_not_known_here_stays_with_the_error() -> None:
+def test_an_unknown_code_stays_with_the_error() -> None:
     error = from_wire({"code": "from_the_future", "message": "m", "hint": "h", "fields": {"code": 1, "args": [2]}})
 
     assert (type(error), describe(error)) == (SynapseError, {"code": "from_the_future", "message": "m", "hint": "h"})
@@ -90,7 +90,7 @@ def test_a_code_that_is_not_known_here_stays_with_the_error() -> None:
     ],
     ids=str,
 )
-def test_an_error_with_other_fields_than_ours_can_still_be_told(
+def test_an_error_with_unknown_or_wrong_fields_is_read(
     code: str, headers: tuple[tuple[bytes, bytes], ...], fields: Any
 ) -> None:
     error = from_wire({"code": code, "message": "m", "fields": fields})
@@ -101,7 +101,7 @@ def test_an_error_with_other_fields_than_ours_can_still_be_told(
 
 
 @pytest.mark.parametrize("told", [{}, {"code": 1, "message": [], "hint": {}}, {"fields": 7}], ids=str)
-def test_what_describes_no_error_is_an_error_with_the_sentence_for_that(told: dict[str, Any]) -> None:
+def test_an_invalid_description_becomes_an_error_with_a_default_sentence(told: dict[str, Any]) -> None:
     assert describe(from_wire(told, "it makes no sense")) == {
         "code": "error",
         "message": "it makes no sense",
@@ -109,14 +109,14 @@ def test_what_describes_no_error_is_an_error_with_the_sentence_for_that(told: di
     }
 
 
-def test_a_missing_hint_is_that_of_the_class() -> None:
+def test_a_missing_hint_comes_from_the_class() -> None:
     assert from_wire({"code": "question_gone", "message": "m"}).hint == BY_CODE["question_gone"].hint
 
 
 @pytest.mark.parametrize(
     "error", [InvalidField("f", "is missing", hint="h"), FeedLagged(7), WaitCycle(("a", "b", "a"))], ids=str
 )
-def test_a_reworded_error_is_the_same_but_for_its_sentence(error: SynapseError) -> None:
+def test_a_reworded_error_changes_only_its_sentence(error: SynapseError) -> None:
     again = error.reworded("another sentence")
 
     assert type(again) is type(error)

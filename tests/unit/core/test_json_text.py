@@ -1,4 +1,4 @@
-"""Our small JSON says and reads what the standard one does."""
+"""`json_text` reads and writes what the standard `json` does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(values)
-def test_what_is_encoded_is_read_by_the_standard_and_by_us(value: Any) -> None:
+def test_encoded_values_are_read_by_json_and_by_decode(value: Any) -> None:
     text = encode(value)
 
     assert text.isascii()
@@ -28,18 +28,18 @@ def test_what_is_encoded_is_read_by_the_standard_and_by_us(value: Any) -> None:
 
 
 @given(values)
-def test_what_the_standard_encodes_is_read(value: Any) -> None:
+def test_text_of_the_json_module_is_read(value: Any) -> None:
     assert decode(json.dumps(value, ensure_ascii=False, indent=1)) == value
 
 
 @pytest.mark.parametrize("text", ["", " ", "{", "nul", "[1]x", "[", '"', '{"a":}', "[" * 100_000, '"\n"', "{'a': 1}"])
-def test_what_is_no_json_is_a_value_error(text: str) -> None:
+def test_invalid_json_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode(text)
 
 
 @pytest.mark.parametrize("data", [b"[]", b"1", b"\xff", b""])
-def test_what_is_no_object_is_a_value_error(data: bytes) -> None:
+def test_json_that_is_not_an_object_raises_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_object(data)
 

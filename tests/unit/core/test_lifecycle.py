@@ -1,4 +1,4 @@
-"""The lifecycle: which events a task takes, and what it is after them."""
+"""The lifecycle: which events a task accepts, and how they change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a webhook knows that it is us, and what of its address may be shown."""
+"""The headers that authenticate us at a webhook, and the part of its URL that may be shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_headers_follow_the_scheme(fields: dict[str, str], headers: dict[str
     assert dict(proof_headers(config(**fields))) == headers
 
 
-def test_of_several_schemes_the_first_known_is_chosen() -> None:
+def test_the_first_known_scheme_is_chosen() -> None:
     assert chosen_scheme(["Digest", "API-KEY", "bearer"]) == "API-KEY"
     assert chosen_scheme(["Digest", "Hmac"]) == "Digest"
     assert chosen_scheme([]) == ""
@@ -54,7 +54,7 @@ def test_of_several_schemes_the_first_known_is_chosen() -> None:
         ("https://ada:secret@example.com/hook", "https://example.com/hook"),
     ],
 )
-def test_an_address_is_shown_without_what_may_be_a_secret(url: str, shown: str) -> None:
+def test_a_shown_url_has_no_possible_secrets(url: str, shown: str) -> None:
     assert shown_url(url) == shown
 
 

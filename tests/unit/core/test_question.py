@@ -1,4 +1,4 @@
-"""Questions: which answer is meant, and how one is kept in a task."""
+"""Questions: which answer a caller means, and how a task stores a question."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ PERMISSION = Question(
     title="Run the command?",
     detail="rm -r build",
     options=(
-        Option(key="1", label="Yes, and do not ask again", leaning=OptionEffect.ALLOW_ALWAYS),
-        Option(key="2", label="Yes", leaning=OptionEffect.ALLOW),
-        Option(key="3", label="No", leaning=OptionEffect.DENY),
+        Option(key="1", label="Yes, and do not ask again", effect=OptionEffect.ALLOW_ALWAYS),
+        Option(key="2", label="Yes", effect=OptionEffect.ALLOW),
+        Option(key="3", label="No", effect=OptionEffect.DENY),
     ),
 )
 CHOICE = Question(
@@ -46,7 +46,7 @@ CHOICE = Question(
     takes_text=True,
 )
 texts = st.text(max_size=20)
-options = st.builds(Option, key=texts, label=texts, leaning=st.sampled_from(OptionEffect))
+options = st.builds(Option, key=texts, label=texts, effect=st.sampled_from(OptionEffect))
 questions = st.builds(
     Question,
     id=texts,
@@ -66,13 +66,13 @@ def asking(
     return replay([opened(), noted(metadata), moved(state, at=2, reason=reason)])
 
 
-def test_allow_means_once_before_for_ever() -> None:
+def test_allow_prefers_once_to_always() -> None:
     assert chosen(PERMISSION, verdict="allow") == Choice(option="2")
     only_always = replace(PERMISSION, options=(PERMISSION.options[0], PERMISSION.options[2]))
     assert chosen(only_always, verdict="allow") == Choice(option="1")
 
 
-def test_deny_picks_what_denies() -> None:
+def test_deny_chooses_the_option_that_denies() -> None:
     assert chosen(PERMISSION, verdict="deny") == Choice(option="3")
     assert denial(PERMISSION) == Choice(option="3")
     assert denial(CHOICE) is None
@@ -86,14 +86,14 @@ def test_an_option_is_called_by_its_key_or_its_label(name: str, key: str) -> Non
 @pytest.mark.parametrize(
     "answer", [{"option": "4"}, {"text": "because"}, {"verdict": "maybe"}, {"text": "  "}], ids=str
 )
-def test_what_is_not_offered_is_refused_with_what_is(answer: dict[str, str]) -> None:
+def test_an_answer_that_is_not_offered_is_refused_with_the_options(answer: dict[str, str]) -> None:
     with pytest.raises(InvalidChoice) as caught:
         chosen(PERMISSION, **answer)
 
     assert caught.value.hint == "choose one of: 1 (Yes, and do not ask again), 2 (Yes), 3 (No)"
 
 
-def test_words_of_ones_own_are_taken_where_the_question_takes_them() -> None:
+def test_free_text_is_accepted_where_the_question_takes_it() -> None:
     assert chosen(CHOICE, text="a new one") == Choice(text="a new one")
 
 
@@ -115,37 +115,37 @@ def test_a_message_says_yes_or_no_or_names_an_option(words: str, choice: Choice)
     ("words", "choice"),
     [("Main", Choice(option="a")), ("no", Choice(option="b")), ("yes", Choice(text="yes")), ("x", Choice(text="x"))],
 )
-def test_where_nothing_is_to_be_allowed_words_are_words(words: str, choice: Choice) -> None:
+def test_yes_is_free_text_where_no_option_allows(words: str, choice: Choice) -> None:
     assert chosen_in_words(CHOICE, words) == choice
 
 
-def test_a_message_that_names_nothing_is_refused() -> None:
+def test_a_message_that_names_no_option_is_refused() -> None:
     with pytest.raises(InvalidChoice):
         chosen_in_words(PERMISSION, "well, it depends")
 
 
-def test_an_answer_is_called_by_its_label_or_its_words() -> None:
+def test_an_answer_is_shown_by_its_label_or_its_text() -> None:
     assert label_of(PERMISSION, Choice(option="3")) == "No"
     assert label_of(CHOICE, Choice(text="a new one")) == "a new one"
 
 
-def test_the_text_has_all_that_a_person_needs() -> None:
+def test_the_text_has_the_title_the_detail_and_the_options() -> None:
     assert PERMISSION.text == "Run the command?\nrm -r build\n1. Yes, and do not ask again\n2. Yes\n3. No"
 
 
 @given(questions)
-def test_a_question_comes_back_from_a_task_as_it_was(question: Question) -> None:
+def test_a_question_survives_the_metadata_of_a_task(question: Question) -> None:
     assert open_question(asking({"question": question_fields(question)})) == question
 
 
 @pytest.mark.parametrize(
     "forged", ["text", {"id": "q"}, {**question_fields(CHOICE), "kind": "x"}, {**question_fields(CHOICE), "options": 3}]
 )
-def test_what_is_no_question_asks_nothing(forged: object) -> None:
+def test_an_invalid_question_in_the_metadata_is_ignored(forged: object) -> None:
     assert open_question(asking({"question": forged})) is None
 
 
-def test_metadata_of_a_caller_asks_nothing() -> None:
+def test_a_question_in_the_metadata_of_a_caller_is_ignored() -> None:
     fields = {"question": question_fields(CHOICE)}
 
     assert open_question(asking(fields, reason="")) is None

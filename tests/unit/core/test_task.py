@@ -1,4 +1,4 @@
-"""A task and its copies."""
+"""Changed copies of a task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TASK = Task(
 )
 
 
-def test_a_changed_task_is_what_replace_would_make_of_it() -> None:
+def test_a_changed_task_equals_the_result_of_replace() -> None:
     changes: dict[str, Any] = {"state": TaskState.WORKING, "version": 2, "note": "on it"}
 
     assert changed(TASK, changes) == replace(TASK, **changes)
@@ -36,14 +36,14 @@ def test_a_changed_task_is_what_replace_would_make_of_it() -> None:
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Task)])
-def test_every_field_can_be_changed_and_is_kept_otherwise(field: str) -> None:
+def test_each_field_can_be_changed_alone(field: str) -> None:
     new = changed(TASK, {field: "other"})
 
     assert getattr(new, field) == "other"
     assert changed(new, {field: getattr(TASK, field)}) == TASK
 
 
-def test_a_changed_task_is_as_frozen_as_any() -> None:
+def test_a_changed_task_is_frozen() -> None:
     task = changed(TASK, {"version": 2})
 
     with pytest.raises(FrozenInstanceError):

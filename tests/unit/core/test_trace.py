@@ -1,4 +1,4 @@
-"""Trace context: what comes with a request is kept with its task and handed on; what is no trace is left out."""
+"""A task keeps the trace context of its request and propagates it; an invalid trace is ignored."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def sent(request: Request[object]) -> SendMessage:
 
 
 @pytest.mark.parametrize("request_", [SEND, SendAndWait(SEND), SendAndFollow(SEND), ForAgent("ada", SendAndWait(SEND))])
-def test_a_message_takes_the_trace_with_it_beside_what_it_had(request_: Request[object]) -> None:
+def test_a_message_keeps_its_metadata_beside_the_trace(request_: Request[object]) -> None:
     assert sent(traced(request_, HEADERS)).metadata == {"request": {"a": 1}, TRACE: KEPT}
 
 
 @pytest.mark.parametrize("request_", [GetTask("t"), ForAgent("ada", GetTask("t"))])
-def test_what_makes_no_task_stays_as_it_is(request_: Request[object]) -> None:
+def test_a_request_that_opens_no_task_is_unchanged(request_: Request[object]) -> None:
     assert traced(request_, HEADERS) == request_
 
 
@@ -48,22 +48,22 @@ def test_what_makes_no_task_stays_as_it_is(request_: Request[object]) -> None:
         b"\xff",
     ],
 )
-def test_what_is_no_trace_is_left_out_with_its_state(parent: bytes) -> None:
+def test_an_invalid_trace_is_ignored_with_its_state(parent: bytes) -> None:
     assert traced(SEND, [(b"traceparent", parent), (b"tracestate", b"a=b")]) == SEND
 
 
-def test_a_state_that_cannot_be_said_in_a_header_is_left_out_alone() -> None:
+def test_an_invalid_state_is_ignored_without_its_parent() -> None:
     headers = [(b"traceparent", PARENT.encode()), (b"tracestate", b"a=" + b"b" * 600)]
 
     assert sent(traced(SEND, headers)).metadata[TRACE] == {"traceparent": PARENT}
 
 
-def test_a_task_hands_its_trace_on() -> None:
+def test_a_task_propagates_its_trace() -> None:
     assert trace_headers({TRACE: KEPT}) == [("traceparent", PARENT), ("tracestate", "congo=t61rcWkgMzE")]
 
 
 @pytest.mark.parametrize(
     "metadata", [{}, {TRACE: "x"}, {TRACE: {"traceparent": "a\r\nb"}}, {TRACE: {"traceparent": 1}}]
 )
-def test_what_a_local_sender_put_there_is_no_trace(metadata: dict[str, Any]) -> None:
+def test_an_invalid_trace_of_a_local_sender_is_not_propagated(metadata: dict[str, Any]) -> None:
     assert trace_headers(metadata) == []

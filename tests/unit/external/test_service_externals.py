@@ -36,13 +36,13 @@ class FakeClient:
     def __init__(self) -> None:
         self.name = "Other Agent"
         self.discovered: list[str] = []
-        self.guarded: list[bool] = []
+        self.address_checked: list[bool] = []
         self.shown: list[Mapping[str, str]] = []
         self.sent: list[tuple[str, Message, float]] = []
 
-    async def discover(self, url: str, credentials: Mapping[str, str], *, guarded: bool) -> DiscoveredAgent:
+    async def discover(self, url: str, credentials: Mapping[str, str], *, address_checked: bool) -> DiscoveredAgent:
         self.discovered.append(url)
-        self.guarded.append(guarded)
+        self.address_checked.append(address_checked)
         self.shown.append(credentials)
         return DiscoveredAgent(
             url=url.rstrip("/"), name=self.name, description="", protocol="a2a-1.0", card={"name": self.name}

@@ -214,7 +214,7 @@ def test_question_and_options_of_a_dialog_are_read(name: str) -> None:
     found = dialog(name)
 
     assert (found.kind, found.title, found.choose) == (kind, title, choose)
-    assert [option.leaning for option in found.options] == [leaning for _, leaning in offered]
+    assert [option.effect for option in found.options] == [effect for _, effect in offered]
     assert all(option.label.startswith(label) for option, (label, _) in zip(found.options, offered, strict=True))
     assert [option.key for option in found.options] == [str(number) for number in range(1, len(offered) + 1)]
 
@@ -289,7 +289,7 @@ def test_the_dummys_question_has_two_answers() -> None:
 
     assert found is not None
     assert found.title == "Do you want to proceed?"
-    assert found.options == (Option(key="y", label="y", leaning=ALLOW), Option(key="n", label="n", leaning=DENY))
+    assert found.options == (Option(key="y", label="y", effect=ALLOW), Option(key="n", label="n", effect=DENY))
     assert found.choose is Choosing.LINE
 
 
@@ -337,7 +337,7 @@ def test_another_command_is_another_dialog() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "leaning"),
+    ("label", "effect"),
     [
         ("Yes, manually approve edits", ALLOW),
         ("Yes, and auto-accept edits", ALWAYS),
@@ -350,8 +350,8 @@ def test_another_command_is_another_dialog() -> None:
         ("Don't trust", DENY),
     ],
 )
-def test_the_effect_of_an_option_is_read_from_its_label(label: str, leaning: OptionEffect) -> None:
-    assert effect_of(label) is leaning
+def test_the_effect_of_an_option_is_read_from_its_label(label: str, effect: OptionEffect) -> None:
+    assert effect_of(label) is effect
 
 
 def test_a_dialog_without_title_and_options_shows_its_region() -> None:

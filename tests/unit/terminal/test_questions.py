@@ -32,7 +32,7 @@ OWN = Question(
     id="own",
     kind=QuestionKind.PERMISSION,
     title="May I\x1b[2J?",
-    options=(Option(key="a", label="Do", leaning=OptionEffect.ALLOW),),
+    options=(Option(key="a", label="Do", effect=OptionEffect.ALLOW),),
 )
 
 
@@ -271,7 +271,7 @@ def test_a_program_that_paints_whole_frames_is_believed_sooner() -> None:
 
 def own_options(*options: tuple[str, str, OptionEffect]) -> Question:
     """What the program tells of the dialog ONE."""
-    made = tuple(Option(key=key, label=label, leaning=leaning) for key, label, leaning in options)
+    made = tuple(Option(key=key, label=label, effect=effect) for key, label, effect in options)
     return Question(id="own", kind=QuestionKind.PERMISSION, title="May I?", detail="rm a", options=made)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from synapse.core.agent import AGENT_STATES, AgentEntry
-from synapse.core.driver import AgentView, Hold, HoldReason, Sighting
+from synapse.core.driver import AgentView, Hold, HoldReason, Observation
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.question import Option, Question, QuestionKind, question_fields
 from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
@@ -354,12 +354,12 @@ def _entry() -> AgentEntry:
 
 
 def _view() -> AgentView:
-    sighting = Sighting(source="screen", state="working", detail="spinner", at=UPDATED)
+    observation = Observation(source="screen", state="working", detail="spinner", at=UPDATED)
     return AgentView(
         state="working",
         why="a spinner",
         source="screen",
         since=CREATED,
         gate="the prompt is not empty",
-        sightings=(sighting,),
+        observations=(observation,),
     )

@@ -49,7 +49,7 @@ async def test_a_question_is_what_the_file_says() -> None:
             kind=QuestionKind.CHOICE,
             title="Go?",
             detail="there",
-            options=(Option(key="1", label="Yes", leaning=OptionEffect.ALLOW), Option(key="2", label="Later: so")),
+            options=(Option(key="1", label="Yes", effect=OptionEffect.ALLOW), Option(key="2", label="Later: so")),
             takes_text=True,
             source="signal",
         )
@@ -104,7 +104,7 @@ async def test_at_its_start_it_is_not_ready_before_it_is_answered() -> None:
         question = driver.view().question
         assert question is not None
         assert (driver.view().state, question.kind, question.hint) == (WAITING, QuestionKind.STARTUP, "look first")
-        assert [option.leaning for option in question.options] == [OptionEffect.ALLOW, OptionEffect.DENY]
+        assert [option.effect for option in question.options] == [OptionEffect.ALLOW, OptionEffect.DENY]
         ready = asyncio.ensure_future(driver.wait_ready())
         assert not (await asyncio.wait({ready}, timeout=0.05))[0]
 

@@ -152,7 +152,7 @@ def test_a_permission_offers_the_options_that_the_hook_can_express() -> None:
 
     assert (question.kind, question.title) == (QuestionKind.PERMISSION, "May it use Bash?")
     assert question.detail == "Make a file\ntouch made-by-tool.txt"
-    assert [(option.key, option.label, option.leaning) for option in question.options] == [
+    assert [(option.key, option.label, option.effect) for option in question.options] == [
         ("yes", "Yes", OptionEffect.ALLOW),
         ("always", "Yes, and always allow access to /tmp/person/proj (session)", OptionEffect.ALLOW_ALWAYS),
         ("always-2", "Yes, and switch to acceptEdits (session)", OptionEffect.ALLOW_ALWAYS),

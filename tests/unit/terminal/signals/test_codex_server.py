@@ -107,7 +107,7 @@ def test_an_option_that_remembers_something_names_it() -> None:
         "No, and block example.com from now on",
     ]
     always, other = OptionEffect.ALLOW_ALWAYS, OptionEffect.OTHER
-    assert [option.leaning for option in question.options] == [always, always, other, other]
+    assert [option.effect for option in question.options] == [always, always, other, other]
 
 
 def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_terminal() -> None:
@@ -118,7 +118,7 @@ def test_a_command_that_needs_approval_is_a_question_with_the_options_of_its_ter
     assert question is not None
     assert question.kind is QuestionKind.PERMISSION
     assert question.detail == "Reason: May I make a file?\ntouch made-by-tool.txt"
-    assert [(option.key, option.leaning) for option in question.options] == [
+    assert [(option.key, option.effect) for option in question.options] == [
         ("1", OptionEffect.ALLOW),
         ("2", OptionEffect.ALLOW_ALWAYS),
         ("3", OptionEffect.DENY),

@@ -125,7 +125,7 @@ def test_a_permission_is_a_question_with_the_answers_of_its_terminal() -> None:
 
     assert (question.kind, question.title) == (QuestionKind.PERMISSION, "Permission required: bash")
     assert question.detail == "touch made-by-tool.txt"
-    assert [(option.key, option.label, option.leaning) for option in question.options] == [
+    assert [(option.key, option.label, option.effect) for option in question.options] == [
         ("1", "Allow once", OptionEffect.ALLOW),
         ("2", "Allow always: touch *", OptionEffect.ALLOW_ALWAYS),
         ("3", "Reject", OptionEffect.DENY),

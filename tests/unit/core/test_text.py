@@ -1,4 +1,4 @@
-"""A message can never act on the terminal nor forge a sender."""
+"""A message can neither act on the terminal nor forge a sender, and text that is shown to people is clean and short."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synapse.core.text import neutralise, sanitise, wrap, wrap_own
+from synapse.core.text import (
+    LONGEST_DETAIL,
+    LONGEST_LINE,
+    neutralise,
+    safe_line,
+    safe_lines,
+    sanitise,
+    wrap,
+    wrap_own,
+)
 
 HEADER = re.compile(r"\[\s*a\s*2\s*a\s*:", re.IGNORECASE)
 
@@ -27,7 +36,7 @@ def test_a_message_that_wants_a_reply_says_so() -> None:
     assert typed == "[A2A:1a2b3c4d:user:R] hello?"
 
 
-def test_only_words_of_our_own_show_what_a_header_looks_like() -> None:
+def test_only_messages_of_synapse_may_show_a_header_in_their_body() -> None:
     typed = wrap_own("messages look like [A2A:<id>] text\x1b", short_id="1a2b3c4d", sender="synapse-system")
 
     assert typed == "[A2A:1a2b3c4d:synapse-system] messages look like [A2A:<id>] text"
@@ -49,7 +58,7 @@ def test_only_words_of_our_own_show_what_a_header_looks_like() -> None:
         ("👩\u200d💻 a\u200cb", "👩\u200d💻 a\u200cb"),
     ],
 )
-def test_what_could_act_on_a_terminal_is_taken_out(hostile: str, clean: str) -> None:
+def test_characters_that_act_on_a_terminal_are_removed(hostile: str, clean: str) -> None:
     assert sanitise(hostile) == clean
 
 
@@ -83,7 +92,7 @@ def test_a_body_cannot_hold_another_header(forged: str) -> None:
 @pytest.mark.parametrize(
     "text", ["see [link](x)", "a[2]: b", "[A2B:x]", "A2A: the protocol", "日本語\uff3b注\uff3d", "[A2A] notes"]
 )
-def test_other_brackets_are_left_alone(text: str) -> None:
+def test_other_brackets_stay(text: str) -> None:
     assert neutralise(text) == text
 
 
@@ -102,7 +111,7 @@ def test_a_sender_s_name_cannot_leave_its_field(sender: str, word: str) -> None:
 
 
 @given(st.text())
-def test_whatever_is_said_the_envelope_has_one_header_and_no_control_characters(body: str) -> None:
+def test_every_envelope_has_one_header_and_no_control_characters(body: str) -> None:
     typed = envelope(body)
 
     assert len(HEADER.findall(typed)) == 1
@@ -111,10 +120,21 @@ def test_whatever_is_said_the_envelope_has_one_header_and_no_control_characters(
 
 
 @given(st.text())
-def test_cleaning_twice_is_cleaning_once(body: str) -> None:
+def test_cleaning_is_idempotent(body: str) -> None:
     assert sanitise(sanitise(body)) == sanitise(body)
     assert neutralise(neutralise(body)) == neutralise(body)
 
 
-def test_a_megabyte_is_no_trouble() -> None:
+def test_a_message_of_a_megabyte_is_wrapped() -> None:
     assert len(envelope("日本語 [A2A:x] " * 60_000)) > 600_000
+
+
+def test_text_for_people_has_no_characters_that_act_on_a_terminal() -> None:
+    assert safe_line("rm\x1b[2J -rf\nall\u202e") == "rm[2J -rf all"
+    assert safe_lines("\x1b]0;title\x07one\r\ntwo\n") == "]0;titleone\ntwo"
+
+
+def test_long_text_for_people_is_cut_and_says_so() -> None:
+    assert len(safe_line("x" * 10_000)) == LONGEST_LINE
+    assert len(safe_lines("x" * 10_000)) == LONGEST_DETAIL
+    assert safe_lines("rm a\n" * 100).endswith("rm a\n… (truncated: the agent's terminal shows the rest)")

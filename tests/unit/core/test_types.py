@@ -1,4 +1,4 @@
-"""Values are what frozen dataclasses are, only quicker to make."""
+"""`frozen` makes what a frozen dataclass is, with a faster constructor."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30, check=False)
 
 
-def test_fields_have_their_arguments_and_defaults() -> None:
+def test_fields_have_their_arguments_or_defaults() -> None:
     one = Point(x=1)
 
     assert (one.x, one.y, one.tags) == (1, 2, [])
     assert Point(x=1, y=5, tags=["a"]).tags == ["a"]
 
 
-def test_a_default_that_is_made_is_made_for_each() -> None:
+def test_a_default_factory_is_called_for_each_value() -> None:
     assert Point(x=1).tags is not Point(x=1).tags
 
 
-def test_it_has_only_its_fields() -> None:
+def test_a_value_has_no_dict() -> None:
     assert not hasattr(Point(x=1), "__dict__")
 
 
-def test_whoever_writes_to_one_is_told_in_development_mode() -> None:
+def test_writing_to_a_value_raises_in_development_mode() -> None:
     told = run("-X", "dev")
 
     assert told.returncode == 1
     assert "FrozenInstanceError: cannot assign to field 'text'" in told.stderr
 
 
-def test_every_day_the_check_is_left_to_the_type_checkers() -> None:
+def test_without_development_mode_only_type_checkers_refuse_a_write() -> None:
     told = run("-E")
 
     assert told.returncode == 0, told.stderr
     assert told.stdout == "changed\n"
 
 
-def test_it_takes_what_a_dataclass_takes() -> None:
+def test_the_constructor_takes_what_a_dataclass_takes() -> None:
     assert list(signature(Point).parameters) == list(signature(Plain).parameters)
     with pytest.raises(TypeError, match="x"):
         Point()  # type: ignore[call-arg]  # that it is refused is the point
@@ -78,7 +78,7 @@ def test_it_takes_what_a_dataclass_takes() -> None:
         Point(x=1, z=1)  # type: ignore[call-arg]  # as above
 
 
-def test_it_is_compared_shown_copied_and_replaced_as_a_dataclass_is() -> None:
+def test_values_compare_print_copy_and_replace_like_a_dataclass() -> None:
     one = Point(x=1)
 
     assert one == Point(x=1)
