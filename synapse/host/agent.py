@@ -180,10 +180,10 @@ class AgentRuntime:
 
     async def _sweep(self) -> None:
         """Find what no event woke, every few seconds."""
-        absences = LostAgents(self._journal, self._registry, self._clock)
+        lost_agents = LostAgents(self._journal, self._registry, self._clock)
         never = asyncio.Event()
         while True:
-            looks = (self._doubts.expire, self._intake.release_held, absences.give_up, self._look_for_pushes)
+            looks = (self._doubts.expire, self._intake.release_held, lost_agents.fail_lost, self._look_for_pushes)
             # First: an agent that is idle records nothing, and would not learn that it was replaced.
             for look in (self._journal.verify_lease, *looks, self._prune):
                 try:

@@ -1,4 +1,4 @@
-"""Rules that all task services share: which tasks a caller sees, and what may be done to a task."""
+"""Rules that all task services share: which tasks a caller sees, and which requests a task allows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from synapse.tasks import outcomes
 
 
 def unsupported(who: str, request: Request[object]) -> UnsupportedOperation:
-    """Return the error for a request that a service does not do."""
-    return UnsupportedOperation(f"{who} does not do {type(request).__name__}")
+    """Return the error for a request that a service does not support."""
+    return UnsupportedOperation(f"{who} does not support {type(request).__name__}")
 
 
 def visible_scope(caller: Caller) -> str:
@@ -34,14 +34,14 @@ def visible_scope(caller: Caller) -> str:
 
 
 def require_visible(task: Task, caller: Caller, wanted: str) -> Task:
-    """Return the task. Raises TaskNotFound(wanted) when it is deleted, or the caller must not see it."""
+    """Return the task. Raises TaskNotFound(wanted) when it is deleted or not visible to the caller."""
     if task.hidden or not caller.sees(task.scope):
         raise TaskNotFound(wanted)
     return task
 
 
 async def find_message(request: GetMessage, caller: Caller, store: TaskStore, inbox: str = "") -> TaskId:
-    """Return the id of the task that has the message; an empty inbox means any. Raises NotFound."""
+    """Return the id of the task that contains the message; an empty inbox means any. Raises NotFound."""
     known = await store.find_message(inbox, visible_scope(caller), request.message_id)
     if known is None:
         raise NotFound(f"no message '{request.message_id}'")
@@ -49,9 +49,9 @@ async def find_message(request: GetMessage, caller: Caller, store: TaskStore, in
 
 
 async def find_repeated(message: Message, digest: str, scope: str, inbox: str, store: TaskStore) -> TaskId | None:
-    """Return the task that the same message made before, if it came before.
+    """Return the task that an earlier copy of this message opened, or None.
 
-    Raises MessageIdReused when its id came before with other content.
+    Raises MessageIdReused when the id was used before with other content.
     """
     known = await store.find_message(inbox, scope, message.message_id)
     if known is None:
@@ -62,7 +62,7 @@ async def find_repeated(message: Message, digest: str, scope: str, inbox: str, s
 
 
 def require_room_in_queue(waiting: int, limit: int, agent: str) -> None:
-    """Raises QueueFull when as many messages wait for `agent` as may."""
+    """Raises QueueFull when the queue of `agent` has reached its limit."""
     if waiting >= limit:
         raise QueueFull(
             f"{agent} has {waiting} messages waiting",
@@ -71,7 +71,7 @@ def require_room_in_queue(waiting: int, limit: int, agent: str) -> None:
 
 
 def deadline_of(request: SendMessage, default_seconds: float | None, clock: Clock) -> Deadline | None:
-    """Return when the message expires: as it says itself, else after the default. Raises InvalidRequest."""
+    """Return when the message expires: at its own deadline or ttl, else after the default. Raises InvalidRequest."""
     if request.deadline is not None:
         return deadline_at(request.deadline, clock)
     seconds = request.metadata.get("ttl")
@@ -85,7 +85,7 @@ def deadline_of(request: SendMessage, default_seconds: float | None, clock: Cloc
 def require_updates(task: Task, after: int | None) -> None:
     """Raises UnsupportedOperation for a task that has ended, unless its stream is resumed `after` a seq."""
     if task.state.is_terminal and after is None:
-        raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; nothing more comes of it")
+        raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; it has no more updates")
 
 
 def cancellation(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
@@ -96,5 +96,5 @@ def cancellation(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
 
 
 def is_settled(state: TaskState) -> bool:
-    """Whether a task in this state has ended or waits for somebody, so that nothing more comes by itself."""
+    """Return whether a task in this state has ended or waits for input, so that it does not change by itself."""
     return state.is_terminal or state.is_interrupted

@@ -210,7 +210,7 @@ async def test_what_needs_a_running_agent_is_refused(tmp_path: Path) -> None:
         for request in asked:
             method = method_for(stopped, request)
             assert method is not None
-            with pytest.raises(UnsupportedOperation, match=f"does not run does not do {type(request).__name__}"):
+            with pytest.raises(UnsupportedOperation, match=f"does not run does not support {type(request).__name__}"):
                 await method(request, ME)
         for send in (queued(), queued(task_id=task.id)):
             with pytest.raises(UnsupportedOperation, match="only a new message"):
