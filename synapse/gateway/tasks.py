@@ -357,7 +357,7 @@ class GatewayWaits:
         self._tail = tail
         self._is_here = is_here
         self._waiting: dict[TaskId, set[asyncio.Event]] = {}
-        tail.hear_events(self._hear)
+        tail.listen_events(self._hear)
 
     async def settled(self, task_id: TaskId) -> Task:
         """Return the task once it has ended or waits for somebody.

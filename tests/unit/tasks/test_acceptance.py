@@ -37,7 +37,7 @@ def test_a_strict_agent_refuses_a_part_of_another_type_and_names_its_own() -> No
     ANYTHING.check(message)
     with pytest.raises(UnsupportedMediaType, match="image/x-other") as refused:
         STRICT.check(message)
-    assert refused.value.hint == "it takes text/plain, application/json, application/octet-stream"
+    assert refused.value.hint == "it accepts text/plain, application/json, application/octet-stream"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_part_that_names_no_type_is_judged_by_what_it_is(part: Part) -> None:
     only_text.check(say("hello"))
     with pytest.raises(UnsupportedMediaType) as refused:
         only_text.check(replace(say("hello"), parts=(TextPart(text="a"), part)))
-    assert refused.value.hint == "it takes text/plain"
+    assert refused.value.hint == "it accepts text/plain"
 
 
 def test_a_card_says_that_everything_is_taken_only_where_it_is() -> None:

@@ -27,11 +27,11 @@ async def test_a_clock_that_is_set_neither_ends_a_message_nor_lets_it_live_longe
     task = await sent(harness)
     harness.clock.advance(30)
     harness.clock.jump(jump)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
     assert (await harness.task(task.id)).state is TaskState.SUBMITTED
 
     harness.clock.advance(31)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
     assert (await harness.task(task.id)).reason == "expired"
 
 
@@ -55,7 +55,7 @@ async def test_time_in_which_the_machine_sleeps_counts() -> None:
     harness = AgentHarness()
     task = await sent(harness)
     harness.clock.suspend(61)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
 
     assert (await harness.task(task.id)).reason == "expired"
 

@@ -129,7 +129,7 @@ async def test_a_message_that_is_being_typed_when_its_deadline_passes_is_typed_t
     async with working(harness):
         task = await harness.reached(await harness.send("now", metadata={"ttl": 10}), "typed")
         harness.clock.advance(11)
-        await harness.doubts.expire()
+        await harness.in_doubt.expire()
         harness.driver.go_on.set()
 
         assert (await harness.finished(task)).state is TaskState.COMPLETED
@@ -154,7 +154,7 @@ async def test_a_deadline_ends_doubt_that_nobody_decided() -> None:
     async with working(harness):
         task = await harness.raised(await harness.send("now", metadata={"ttl": 10}))
         harness.clock.advance(11)
-        await harness.doubts.expire()
+        await harness.in_doubt.expire()
 
         assert (await harness.finished(task)).reason == "expired"
 

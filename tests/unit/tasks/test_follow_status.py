@@ -8,7 +8,7 @@ from functools import partial
 
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
 from synapse.core.driver import AgentStatus
-from synapse.tasks.feed import MOST_WAITING, follow_status
+from synapse.tasks.feed import STATUS_BUFFER, follow_status
 from tests.fakes.clock import FakeClock
 from tests.fakes.driver import FakeDriver
 
@@ -38,9 +38,9 @@ async def test_a_reader_that_does_not_keep_up_misses_the_oldest_and_never_the_la
     statuses = follow_status(driver)
     async with asyncio.timeout(BOUND), aclosing(statuses):
         await anext(statuses)
-        tell(driver, *[WORKING, READY] * MOST_WAITING, WORKING, EXITED)
+        tell(driver, *[WORKING, READY] * STATUS_BUFFER, WORKING, EXITED)
         states = [one.state async for one in statuses]
-        assert (len(states), states[-1]) == (MOST_WAITING, EXITED)
+        assert (len(states), states[-1]) == (STATUS_BUFFER, EXITED)
 
 
 async def test_whoever_leaves_is_told_no_more() -> None:

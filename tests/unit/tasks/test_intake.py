@@ -127,7 +127,7 @@ async def test_an_overdue_message_expires_and_is_not_typed() -> None:
     harness = AgentHarness()
     task = await harness.send("soon", metadata={"ttl": 10})
     harness.clock.advance(11)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
     ended = await harness.task(task.id)
 
     assert (ended.state, ended.reason, ended.receipts[-1].step) == (TaskState.FAILED, "expired", "expired")
