@@ -166,7 +166,7 @@ class AgentRuntime:
         await self._worker.drain(FAREWELL_SECONDS)
         resumable = {task.id for task in self._journal.open_tasks() if self._agent.can_resume(task)}
         why = f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
-        self._replies.leave(why, resumable)
+        self._replies.agent_exits(why, resumable)
         await self._replies.drain(FAREWELL_SECONDS)
         await self._pushing.outbox.drain(FAREWELL_SECONDS)
 

@@ -62,8 +62,8 @@ from synapse.tasks.worker import AgentWorker
 _LATELY_FINISHED: Final = 50
 """How many finished tasks are searched for replies that an earlier host still owed."""
 _PAIR_WINDOW_SECONDS: Final = 60.0
-_RESERVED_KEYS: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
-"""Metadata keys that only Synapse writes; a sender's values could fake a question to a person, or a caller's name."""
+_DROPPED_KEYS: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
+"""Metadata keys that only Synapse writes, dropped from messages: a sender could fake a question or a caller's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ class Intake:
         finished = frozenset(state for state in TaskState if state.is_terminal)
         page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
         for task in page.tasks:
-            self._replies.owe(task)
+            self._replies.resume(task)
         # Includes tasks in doubt or with an open question, for which the plan may have no events.
         for task in self._journal.open_tasks():
             self._replies.expect(task)
@@ -414,7 +414,7 @@ class Intake:
         is_agent = caller.is_agent or claimed not in ("", PERSON)
         sender, verified = sender_of(request.sender, caller, await self._registry.agents() if is_agent else ())
         check_id("metadata.sender_task_id", request.metadata.get("sender_task_id"))
-        claims = {key: value for key, value in request.metadata.items() if key not in _RESERVED_KEYS}
+        claims = {key: value for key, value in request.metadata.items() if key not in _DROPPED_KEYS}
         metadata = {**claims, **origin_metadata(sender, verified=verified)}
         if caller.name:
             metadata[USER] = caller.name

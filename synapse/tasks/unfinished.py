@@ -27,7 +27,7 @@ from synapse.tasks.admission import sender_in
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
-from synapse.tasks.replies import REPLIED, Replies, final_words
+from synapse.tasks.replies import REPLIED, Replies, reply_parts
 from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR_INBOX
 from synapse.tasks.worker import AgentWorker
 
@@ -204,7 +204,7 @@ class ReplyRecovery:
 def _reply(answered: Task, waiting: Task) -> SendMessage:
     marks = {"failed": answered.state is not TaskState.COMPLETED, "inferred": REPLIED not in answered.metadata}
     return SendMessage(
-        message=Message(message_id=MessageId(""), role=Role.AGENT, parts=final_words(answered)),
+        message=Message(message_id=MessageId(""), role=Role.AGENT, parts=reply_parts(answered)),
         dialect=waiting.dialect,
         sender=Sender(sender_id=answered.agent_id),
         in_reply_to=waiting.id,

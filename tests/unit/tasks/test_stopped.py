@@ -105,7 +105,7 @@ async def test_an_agent_of_the_same_process_keeps_its_lease(tmp_path: Path, monk
         lease = await store.acquire(task.inbox, f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}", nobody_lives)
         assert lease is not None
 
-        with pytest.raises(Conflict, match="runs"):
+        with pytest.raises(Conflict, match="is running"):
             await stopped.cancel(CancelTask(task.id, exact=True), ME)
         await store.verify(lease)
 
@@ -119,7 +119,7 @@ async def test_an_agent_that_runs_after_all_changes_its_tasks_itself(
     async with left(tmp_path) as (stopped, store, task):
         assert await store.acquire(task.inbox, init, nobody_lives)
 
-        with pytest.raises(Conflict, match="runs"):
+        with pytest.raises(Conflict, match="is running"):
             await stopped.delete(DeleteTask(task_id=TASK), ME)
 
 
@@ -210,7 +210,7 @@ async def test_what_needs_a_running_agent_is_refused(tmp_path: Path) -> None:
         for request in asked:
             method = method_for(stopped, request)
             assert method is not None
-            with pytest.raises(UnsupportedOperation, match=f"does not run does not support {type(request).__name__}"):
+            with pytest.raises(UnsupportedOperation, match=f"is not running does not support {type(request).__name__}"):
                 await method(request, ME)
         for send in (queued(), queued(task_id=task.id)):
             with pytest.raises(UnsupportedOperation, match="only a new message"):

@@ -11,7 +11,7 @@ from synapse.core.errors import IllegalTransition, InvalidField, TaskNotFound
 from synapse.core.events import TaskHidden
 from synapse.core.requests import ChangeTask, DeleteTask, GetTask, ListTasks, SubscribeTask
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.tasks.changes import OUR_KEYS
+from synapse.tasks.changes import RESERVED_KEYS
 from tests.fakes.harness import AgentHarness, working
 from tests.fakes.questions import PERMISSION, asked, asks
 
@@ -34,7 +34,7 @@ async def test_metadata_is_changed_also_when_the_task_has_ended() -> None:
         assert changed.state is TaskState.COMPLETED
 
 
-@pytest.mark.parametrize("key", sorted(OUR_KEYS))
+@pytest.mark.parametrize("key", sorted(RESERVED_KEYS))
 async def test_what_synapse_keeps_itself_is_not_reworded_by_a_caller(key: str) -> None:
     async with working(AgentHarness()) as harness:
         task = await harness.finished(await harness.send("work"))

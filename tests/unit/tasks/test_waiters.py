@@ -36,7 +36,7 @@ async def test_an_agent_that_exits_tells_the_waiters_of_what_it_never_took_and_k
     harness.driver.ready.clear()
     async with working(harness):
         task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
-        harness.replies.leave("codex ended")
+        harness.replies.agent_exits("codex ended")
         await asyncio.wait_for(harness.host_client.something.wait(), 5)
 
     assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "codex ended", True, True)]
