@@ -16,11 +16,12 @@ from synapse.core.errors import (
 )
 from synapse.core.events import TaskEvent
 from synapse.core.message import Message
-from synapse.core.requests import GetMessage, Request, SendMessage
-from synapse.core.store import TaskStore
+from synapse.core.requests import GetMessage, ListTasks, Request, SendMessage
+from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
 from synapse.tasks import outcomes
+from synapse.tasks.admission import USER
 
 
 def unsupported(who: str, request: Request[object]) -> UnsupportedOperation:
@@ -31,6 +32,22 @@ def unsupported(who: str, request: Request[object]) -> UnsupportedOperation:
 def visible_scope(caller: Caller) -> str:
     """Return the scope that a query of the store is limited to; empty for a caller that sees all."""
     return "" if caller.sees_all else caller.scope
+
+
+def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
+    """Return the store query for ListTasks, limited to what the caller sees; an empty inbox means all agents."""
+    return TaskQuery(
+        inbox=inbox,
+        scope=visible_scope(caller),
+        states=request.states,
+        context_id=request.context_id,
+        parent_id=request.parent_id,
+        updated_after=request.updated_after,
+        metadata={**request.metadata, **({USER: request.user} if request.user else {})},
+        expired=request.expired,
+        limit=request.limit,
+        cursor=request.cursor,
+    )
 
 
 def require_visible(task: Task, caller: Caller, wanted: str) -> Task:

@@ -28,7 +28,6 @@ from synapse.core.errors import (
 from synapse.core.events import MetadataChanged, StateChanged, Update
 from synapse.core.message import Json, Message
 from synapse.core.push import PushConfig, PushService
-from synapse.core.question import Question
 from synapse.core.requests import (
     AddExternal,
     AnswerQuestion,
@@ -69,17 +68,16 @@ from synapse.core.requests import (
     TaskStream,
 )
 from synapse.core.service import ExternalAgents, method_for
-from synapse.core.store import TaskPage, TaskQuery, TaskStore
+from synapse.core.store import TaskPage, TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.types import Clock
-from synapse.tasks.admission import USER
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
-from synapse.tasks.rules import find_message, is_settled, require_updates, require_visible, unsupported, visible_scope
+from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
 from synapse.tasks.unfinished import InDoubt
 from synapse.tasks.waits import WAITER_LEFT
 from synapse.tasks.worker import AgentWorker
@@ -199,11 +197,6 @@ class AgentTasks:
     async def delete_push(self, request: DeletePushConfig, caller: Caller) -> None:
         await self._pushes().delete(await self._find(request.task_id, caller, exact=True), request.config_id)
 
-    def _pushes(self) -> PushService:
-        if self._push_configs is None:
-            raise PushNotSupported
-        return self._push_configs
-
     async def subscribe(self, request: SubscribeTask, caller: Caller) -> TaskStream:
         return self._stream(await self._find(request.task_id, caller), request.after)
 
@@ -212,38 +205,15 @@ class AgentTasks:
         require_updates(task, request.after)
         return self._stream(task, request.after)
 
-    def _stream(self, task: Task, after: int | None) -> TaskStream:
-        updates = self._feed.follow(task.id, after)
-        return updates if task.queued else self._stream_to_waiter(task, updates)
-
-    async def _stream_to_waiter(
-        self, task: Task, updates: AsyncGenerator[Update, None]
-    ) -> AsyncGenerator[Update, None]:
-        """Follow a task that waits for a reply; record when its last reader leaves, so that it no longer counts."""
-        try:
-            async with aclosing(updates):
-                await self._note_waiter(task, left=None)
-                async for update in updates:
-                    yield update
-        finally:
-            if not self._feed.is_followed(task.id):
-                await self._note_waiter(task, left=True)
-
-    async def _note_waiter(self, task: Task, *, left: bool | None) -> None:
-        now = await self._journal.load(task.id)
-        if not now.state.is_terminal and now.metadata.get(WAITER_LEFT) is not left:
-            note = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: left})
-            await self._journal.record(note)
-
     async def status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
         # One view for question and task: a question that opens or closes meanwhile must not be shown without its task.
         view, current = self._driver.view(), self._worker.current
-        asking = await self._asking(view.question)
-        queue = [await self._read(task_id) for task_id in self._worker.waiting]
+        asking = await _none_if_store_fails(self._questions.asking(view.question))
+        queue = [await _none_if_store_fails(self._journal.load(task_id)) for task_id in self._worker.waiting]
         return HostStatus(
             entry=self._me,
             view=view,
-            current=await self._read(current) if current else None,
+            current=await _none_if_store_fails(self._journal.load(current)) if current else None,
             asking=asking,
             queue=tuple(task for task in queue if task is not None),
             held=self._worker.held(),
@@ -254,19 +224,6 @@ class AgentTasks:
     async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
         """Return a stream of the agent's status, then each change of its state."""
         return follow_status(self._driver)
-
-    async def _read(self, task_id: TaskId) -> Task | None:
-        """Return the task, or None when the store fails: the status is useful without it."""
-        try:
-            return await self._journal.load(task_id)
-        except StoreFailed:
-            return None
-
-    async def _asking(self, question: Question | None) -> Task | None:
-        try:
-            return await self._questions.asking(question)
-        except StoreFailed:
-            return None
 
     async def reply(self, request: Reply, caller: Caller) -> Replied:
         # A process that outlived the agent's shell may reply for it, though its ancestors no longer prove it.
@@ -313,6 +270,42 @@ class AgentTasks:
         """Return the task that the caller means. Raises TaskNotFound or AmbiguousTask."""
         return require_visible(await self._journal.find(wanted, self._me.inbox, exact=exact), caller, wanted)
 
+    def _pushes(self) -> PushService:
+        if self._push_configs is None:
+            raise PushNotSupported
+        return self._push_configs
+
+    def _stream(self, task: Task, after: int | None) -> TaskStream:
+        updates = self._feed.follow(task.id, after)
+        return updates if task.queued else self._stream_to_waiter(task, updates)
+
+    async def _stream_to_waiter(
+        self, task: Task, updates: AsyncGenerator[Update, None]
+    ) -> AsyncGenerator[Update, None]:
+        """Follow a task that waits for a reply; record when its last reader leaves, so that it no longer counts."""
+        try:
+            async with aclosing(updates):
+                await self._note_waiter(task, left=None)
+                async for update in updates:
+                    yield update
+        finally:
+            if not self._feed.is_followed(task.id):
+                await self._note_waiter(task, left=True)
+
+    async def _note_waiter(self, task: Task, *, left: bool | None) -> None:
+        now = await self._journal.load(task.id)
+        if not now.state.is_terminal and now.metadata.get(WAITER_LEFT) is not left:
+            note = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: left})
+            await self._journal.record(note)
+
+
+async def _none_if_store_fails(reading: Awaitable[Task | None]) -> Task | None:
+    """Return the task, or None when the store fails: a status is useful without it."""
+    try:
+        return await reading
+    except StoreFailed:
+        return None
+
 
 def _refuse_agents(caller: Caller) -> None:
     """Raises PersonRequired for an agent: it must not choose the addresses that this host connects to."""
@@ -321,22 +314,6 @@ def _refuse_agents(caller: Caller) -> None:
             "only a person may add and remove external agents",
             hint="run `synapse external add URL` or `synapse external remove ALIAS` in a shell of your own",
         )
-
-
-def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
-    """Return the store query for ListTasks, limited to what the caller sees; an empty inbox means all agents."""
-    return TaskQuery(
-        inbox=inbox,
-        scope=visible_scope(caller),
-        states=request.states,
-        context_id=request.context_id,
-        parent_id=request.parent_id,
-        updated_after=request.updated_after,
-        metadata={**request.metadata, **({USER: request.user} if request.user else {})},
-        expired=request.expired,
-        limit=request.limit,
-        cursor=request.cursor,
-    )
 
 
 class TaskWaiter:

@@ -60,12 +60,12 @@ from synapse.tasks.rules import (
     deadline_of,
     find_message,
     find_repeated,
+    query_of,
     require_room_in_queue,
     require_visible,
     unsupported,
     visible_scope,
 )
-from synapse.tasks.service import query_of
 
 _LEASE_TRIES: Final = 50
 _LEASE_PAUSE: Final = 0.03

@@ -35,7 +35,7 @@ async def test_metadata_is_changed_also_when_the_task_has_ended() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(RESERVED_KEYS))
-async def test_what_synapse_keeps_itself_is_not_reworded_by_a_caller(key: str) -> None:
+async def test_a_caller_cannot_change_reserved_keys(key: str) -> None:
     async with working(AgentHarness()) as harness:
         task = await harness.finished(await harness.send("work"))
 

@@ -1,4 +1,4 @@
-"""A cancel, and who has to hear of it: whoever waits for the answer, and whoever canceled too late."""
+"""Canceling: the sender that waits is notified, and a cancel that comes too late is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes.host_client import Carried
 from tests.fakes.stores import SlowStore, settle
 
 
-async def test_whoever_waits_for_a_message_that_is_canceled_before_its_turn_is_told() -> None:
+async def test_the_sender_that_waits_is_notified_when_its_message_is_canceled_before_its_turn() -> None:
     async with working(AgentHarness()) as harness:
         harness.driver.ready.clear()
         task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
@@ -29,7 +29,7 @@ async def test_whoever_waits_for_a_message_that_is_canceled_before_its_turn_is_t
         assert harness.driver.turns == []
 
 
-async def test_a_cancel_that_comes_behind_the_end_is_told_so() -> None:
+async def test_a_cancel_after_the_end_is_refused() -> None:
     store = SlowStore()
     harness = AgentHarness(store=store)
     sending = asyncio.ensure_future(harness.send("one"))

@@ -36,7 +36,7 @@ async def test_a_clock_that_is_set_neither_ends_a_message_nor_lets_it_live_longe
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
-async def test_what_the_worker_takes_up_is_judged_by_the_same_clock(jump: float) -> None:
+async def test_the_worker_checks_deadlines_by_the_same_clock(jump: float) -> None:
     harness = AgentHarness()
     async with working(harness):
         in_time = await sent(harness)

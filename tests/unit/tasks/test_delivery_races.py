@@ -1,4 +1,4 @@
-"""Two things at once: whatever comes between the steps of a delivery, nothing is typed twice, lost, or left hanging."""
+"""Races between the steps of a delivery: nothing is typed twice, lost, or left hanging."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_turn_that_ends_while_its_reply_is_being_recorded_does_not_stop_
     assert [artifact.text for artifact in ended.artifacts] == ["all green"]
 
 
-async def test_an_intent_that_was_taken_back_is_queued_again_and_says_so() -> None:
+async def test_an_intent_that_was_withdrawn_is_queued_again_with_a_receipt() -> None:
     def plot(turn: Turn) -> list[TurnEvent]:
         return [Typing(), Deferred("a dialog opened")]
 
@@ -148,7 +148,7 @@ async def test_a_message_whose_deadline_has_passed_is_not_typed_even_before_the_
     assert harness.driver.typed == ["other"]
 
 
-async def test_a_deadline_ends_doubt_that_nobody_decided() -> None:
+async def test_a_deadline_ends_doubt_without_a_decision() -> None:
     harness = AgentHarness(FakeDriver(doubtful))
     harness.driver.go_on.clear()
     async with working(harness):

@@ -96,7 +96,7 @@ async def test_a_person_at_the_terminal_can_always_answer() -> None:
             await answer(harness, task_id=task.id, verdict="allow")
 
 
-async def test_whoever_comes_second_is_told() -> None:
+async def test_the_second_answer_gets_question_gone() -> None:
     async with working(AgentHarness(asks(PERMISSION))) as harness:
         task = await asked(harness)
         results = await asyncio.gather(

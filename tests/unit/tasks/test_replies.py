@@ -1,4 +1,4 @@
-"""Answers find their way back: explicit, inferred, failed, and not needed."""
+"""Replies to waiting senders: explicit, inferred, failed, and not needed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_person_at_a_shell_is_answered_on_the_task_itself() -> None:
 
 
 @pytest.mark.parametrize("is_proven", [True, False])
-async def test_who_is_not_proven_is_answered_on_the_task_though_nobody_waits_at_the_claimed_agent(
+async def test_an_unproven_sender_is_answered_on_the_task_though_the_claimed_agent_does_not_wait(
     is_proven: bool,
 ) -> None:
     async with working(AgentHarness()) as harness:

@@ -73,7 +73,7 @@ async def test_a_message_that_is_to_be_typed_cannot_be_replied_to_in_its_place()
     assert (await harness.task(task.id)).state is TaskState.SUBMITTED
 
 
-async def test_whoever_waits_for_all_replies_waits_no_longer_than_they_take() -> None:
+async def test_draining_replies_takes_no_longer_than_the_replies() -> None:
     async with working(AgentHarness()) as harness:
         for number in range(3):
             await harness.finished(await asked(harness, "status?", f"t-{number}"))
@@ -83,7 +83,7 @@ async def test_whoever_waits_for_all_replies_waits_no_longer_than_they_take() ->
         assert len(harness.host_client.carried) == 3
 
 
-async def test_whoever_waits_for_an_agent_that_types_nothing_is_answered_too() -> None:
+async def test_a_sender_that_waits_for_an_agent_that_types_nothing_is_answered() -> None:
     def plot(turn: Turn) -> list[TurnEvent]:
         return echo(turn)[1:]  # without the intent: its end is recorded behind the turn
 
@@ -94,7 +94,7 @@ async def test_whoever_waits_for_an_agent_that_types_nothing_is_answered_too() -
     assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "echo: status?", False, True)]
 
 
-async def test_whoever_waits_for_a_task_that_asked_before_a_restart_gets_its_answer() -> None:
+async def test_a_sender_that_waits_for_a_task_that_asked_before_a_restart_gets_its_answer() -> None:
     def plot(turn: Turn) -> list[TurnEvent]:
         question = InputRequested(parts=(TextPart(text="where?"),))
         return [Typing(), Submitted("screen", "seen"), question] if turn.first else echo(turn)

@@ -1,4 +1,4 @@
-"""Tasks of agents that do not run are changed and deleted straight in the store, by whoever may."""
+"""Tasks of agents that are not running are read and changed in the store, within the caller's rights."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeyp
         assert len(await stopped.recent(50, is_codex, ME)) == 4
 
 
-async def test_a_message_that_says_it_is_from_the_system_itself_is_not_left(tmp_path: Path) -> None:
+async def test_a_message_that_claims_to_be_from_the_system_is_not_queued(tmp_path: Path) -> None:
     async with left(tmp_path) as (stopped, store, _task):
         metadata = origin_metadata(Sender(sender_id=SYSTEM), verified=False)
         with pytest.raises(SenderMismatch):
@@ -179,7 +179,7 @@ async def test_a_message_that_is_queued_again_makes_no_second_task_and_its_id_no
         assert (await ghost.get_message(GetMessage("m-9"), ME)).id == first.id
 
 
-async def test_a_service_for_one_inbox_has_no_tasks_of_others_and_nobody_has_those_of_another_scope(
+async def test_a_service_for_one_inbox_has_no_tasks_of_others_nor_of_another_scope(
     tmp_path: Path,
 ) -> None:
     async with left(tmp_path) as (stopped, _store, task):

@@ -61,7 +61,7 @@ async def test_the_next_turn_begins_while_the_end_of_the_last_one_is_on_its_way(
         assert (await harness.task(two.id)).artifacts[0].text == "echo: two"
 
 
-async def test_all_that_became_of_a_message_is_recorded_at_once() -> None:
+async def test_all_events_of_a_turn_are_recorded_in_one_append() -> None:
     harness, store = slow_harness()
     async with working(harness):
         (task,) = await sent(harness, store, "hello")
@@ -73,15 +73,15 @@ async def test_all_that_became_of_a_message_is_recorded_at_once() -> None:
 
 async def test_waiters_get_the_answer_when_it_is_durable() -> None:
     harness, store = slow_harness()
-    heard: list[TaskState] = []
-    harness.journal.listen(lambda update: heard.append(update.task.state))
+    states: list[TaskState] = []
+    harness.journal.listen(lambda update: states.append(update.task.state))
     async with working(harness):
         await sent(harness, store, "hello")
-        assert TaskState.COMPLETED not in heard
+        assert TaskState.COMPLETED not in states
         store.commit()
         await settle()
 
-    assert heard[-1] is TaskState.COMPLETED
+    assert states[-1] is TaskState.COMPLETED
 
 
 async def test_a_typed_turn_waits_for_its_end_to_be_durable() -> None:

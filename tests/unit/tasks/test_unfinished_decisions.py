@@ -1,4 +1,4 @@
-"""Decisions about messages in doubt: one counts, it is remembered, and whoever waits is told."""
+"""Decisions about messages in doubt: the first counts, it is recorded, and a waiting sender is notified."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_a_retry_of_a_later_message_of_a_task_is_no_first_message() -> Non
     ]
 
 
-async def test_whoever_waits_for_a_message_that_a_person_saw_delivered_is_told() -> None:
+async def test_the_sender_that_waits_is_notified_when_a_person_saw_its_message_delivered() -> None:
     driver = stuck_at_first()
     async with working(AgentHarness(driver)) as earlier:
         task = await earlier.send("?", sender=claude(), response_expected=True, sender_task_id="t-1")

@@ -1,4 +1,4 @@
-"""An agent that asked, and was started again, gets the reply: later, or what came while it was away."""
+"""An agent that asked and restarted gets the reply: a later one, or one that came while it was away."""
 
 from __future__ import annotations
 

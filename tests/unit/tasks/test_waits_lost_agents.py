@@ -1,4 +1,4 @@
-"""Those who wait are told: by a restart, by an agent that exits, and by the absence of one that was killed."""
+"""Waiting senders are notified: after a restart, when an agent exits, and when one was killed and stays away."""
 
 from __future__ import annotations
 
