@@ -15,7 +15,6 @@ from typing import Any, Final
 from synapse.core.address import PERSON, SYSTEM, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered
 from synapse.core.errors import (
     Conflict,
     InvalidField,
@@ -149,28 +148,25 @@ class Intake:
             return self._follow_up(request, caller)
         return self._open(request, caller, waits_for_end=waits_for_end)
 
-    async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
-        if self._push_configs is None:
-            raise PushNotSupported
-        # Its position in the log is before the message, so the webhook misses no event of the task.
-        position = await self._push_configs.expect(config, request.task_id)
-        task = await self.send(replace(request, push=None), caller)
-        await self._push_configs.keep(task, config, position)
-        # The current state; an open task is in memory, so a caller that follows it joins at once.
-        return await self._journal.load(task.id)
-
     async def create(self, request: CreateTask, caller: Caller) -> Task:
         """Open a task that only waits for a reply. Raises QuotaExceeded."""
-        await self._take_room(request)
+        await self._take_quota(request)
         _, metadata = await self._origin(request, caller)
-        return await self._journal.record(self._opened(request, caller, metadata))
+        return await self._journal.record(self._open_event(request, caller, metadata))
+
+    async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
+        """Accept a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
+
+        Raises TaskNotFound.
+        """
+        return await self._take_reply(request, Caller(), author)
 
     async def instruct(self, text: str) -> Task:
         """Queue the initial instructions, sent by Synapse itself."""
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
-        opened = self._opened(request, Caller(), origin_metadata(system, verified=True))
+        opened = self._open_event(request, Caller(), origin_metadata(system, verified=True))
         task = await self._journal.record(opened)
         await self._worker.enqueue(task, message)
         return task
@@ -206,14 +202,24 @@ class Intake:
                 self._held.remove(held)
                 await self._enqueue(task)
 
+    async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
+        if self._push_configs is None:
+            raise PushNotSupported
+        # Its position in the log is before the message, so the webhook misses no event of the task.
+        position = await self._push_configs.expect(config, request.task_id)
+        task = await self.send(replace(request, push=None), caller)
+        await self._push_configs.keep(task, config, position)
+        # The current state; an open task is in memory, so a caller that follows it joins at once.
+        return await self._journal.load(task.id)
+
     async def _enqueue(self, task: Task) -> None:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
 
     async def _open(
-        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, counts: bool = True
+        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, uses_quota: bool = True
     ) -> Task:
-        """Open a task, or return the one that an earlier copy of the message opened. `counts` applies the quota.
+        """Open a task, or return the one that an earlier copy of the message opened. `uses_quota` counts it.
 
         Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
         id that it has.
@@ -223,11 +229,11 @@ class Intake:
             request = replace(request, message=self._with_id(request.message))
         digest = self._acceptance.digest(request.message)
         try:
-            if counts:
-                await self._take_room(request)
+            if uses_quota:
+                await self._take_quota(request)
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
-            known = await self._known(request.message, caller.scope, digest)
+            known = await self._find_repeated(request.message, caller.scope, digest)
             if known is None:
                 raise
             return known
@@ -239,7 +245,7 @@ class Intake:
             await self._check_parent(request.parent_id, caller)
         deadline = deadline_of(request, self._limits.ttl_seconds, self._clock)
         sender, metadata = await self._origin(request, caller)
-        opened = self._opened(request, caller, metadata, deadline)
+        opened = self._open_event(request, caller, metadata, deadline)
         is_admitted = sender == PERSON or self._pair_limit.admit(sender, self._me.agent_id, self._clock.monotonic())
         is_plain = is_admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
         answer = self._worker.events_at_once if is_plain and waits_for_end else None
@@ -271,7 +277,7 @@ class Intake:
                 hint="leave out the context: the task has one",
             )
         digest = self._acceptance.digest(request.message) if request.message.message_id else ""
-        if digest and (known := await self._known(request.message, task.scope, digest)):
+        if digest and (known := await self._find_repeated(request.message, task.scope, digest)):
             return known
         if task.state.is_terminal:
             raise TaskFinished(f"task {task.short_id} is {task.state.value} and takes no more messages")
@@ -283,8 +289,8 @@ class Intake:
             )
         message = self._with_id(request.message)
         if open_question(task):
-            return await self._questions.answer_with(message, task, caller, digest, self._known)
-        await self._take_room(request)
+            return await self._questions.answer_with(message, task, caller, digest, self._find_repeated)
+        await self._take_quota(request)
         sender, verified = sender_of(request.sender, caller, ())
         message = marked_with_sender(as_prompt(message), sender, caller, task, verified=verified)
         return await self._add_prompt(message, task, digest)
@@ -300,18 +306,11 @@ class Intake:
             )
         except Conflict:
             # The second of two copies that were sent at the same time.
-            if digest and (known := await self._known(message, task.scope, digest)):
+            if digest and (known := await self._find_repeated(message, task.scope, digest)):
                 return known
             raise
         await self._worker.enqueue(task, message, first=False)
         return task
-
-    async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
-        """Accept a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
-
-        Raises TaskNotFound.
-        """
-        return await self._take_reply(request, Caller(), author)
 
     async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
         """Complete the task that waits for this reply; when its waiter has left, also queue the reply as a message."""
@@ -322,31 +321,26 @@ class Intake:
         asked = task.metadata.get(WAITS_FOR)
         if asked and caller.is_agent and not await self._was_asked(task, caller):
             raise SenderMismatch(f"{asked} was asked, so {sender.sender_id} cannot answer", hint="send a new message")
-        followed = self._feed.is_followed(task.id)
-        now = self._clock.now()
-        if request.metadata.get("failed") is True:
-            note = request.message.text or "the agent replied that it failed"
-            task = await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, "replied_failed", note))
-        else:
-            source = "inferred" if request.metadata.get("inferred") is True else outcomes.EXPLICIT_REPLY
-            answer = Answered(parts=request.message.parts, source=source)
-            task = await self._journal.record(*outcomes.answered(task, now, answer))
+        is_followed = self._feed.is_followed(task.id)
+        failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
+        events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
+        task = await self._journal.record(*events)
         # A reply with parts that the agent does not accept can still be read: it is the task's answer.
-        if not followed and self._acceptance.takes(request.message):
+        if not is_followed and self._acceptance.takes(request.message):
             # A reply is never refused because of the quota.
-            await self._open(replace(request, in_reply_to=""), author or caller, counts=False)
+            await self._open(replace(request, in_reply_to=""), author or caller, uses_quota=False)
         return task
 
     async def _was_asked(self, task: Task, caller: Caller) -> bool:
         agents = await self._registry.agents()
         return any(was_asked(task, one) for one in agents if one.agent_id == caller.agent_id)
 
-    async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
+    async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
         # The message may be durable before this process learns it, while the task in memory is still without it.
         return None if known is None else await self._journal.load_latest(known)
 
-    async def _take_room(self, request: SendMessage | CreateTask) -> None:
+    async def _take_quota(self, request: SendMessage | CreateTask) -> None:
         if self._quota is not None:
             await self._quota.take(size_of(request.message, request.metadata))
 
@@ -379,7 +373,7 @@ class Intake:
         )
         return AttentionChanged(task_id=opened.task_id, at=opened.at, attention=why)
 
-    def _opened(
+    def _open_event(
         self,
         request: SendMessage | CreateTask,
         caller: Caller,

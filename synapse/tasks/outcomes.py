@@ -104,6 +104,16 @@ def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ..
     return tuple(events)
 
 
+def replied(
+    task: Task, now: datetime, message: Message, *, failed: bool, inferred: bool = False
+) -> tuple[TaskEvent, ...]:
+    """Return the events that end the task with a reply; `failed` means that the agent could not do it."""
+    if failed:
+        note = message.text or "the agent replied that it failed"
+        return ended(task, now, TaskState.FAILED, "replied_failed", note)
+    return answered(task, now, Answered(parts=message.parts, source="inferred" if inferred else EXPLICIT_REPLY))
+
+
 def is_whole(event: TurnEvent) -> bool:
     """Return whether an interrupted turn still ended by itself, because the interrupt came too late.
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from synapse.core.agent import AgentEntry
-from synapse.core.driver import Answered
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.events import MetadataChanged
 from synapse.core.message import Part, TextPart
@@ -138,13 +137,7 @@ class Replies:
         if task.state.is_terminal:
             return
         replied = MetadataChanged(task_id=task.id, at=now, metadata={REPLIED: "explicit"})
-        if request.failed:
-            note = request.message.text or "the agent replied that it failed"
-            events = outcomes.ended(task, now, TaskState.FAILED, "replied_failed", note)
-        else:
-            answer = Answered(parts=request.message.parts, source=outcomes.EXPLICIT_REPLY)
-            events = outcomes.answered(task, now, answer)
-        await self._journal.record(replied, *events)
+        await self._journal.record(replied, *outcomes.replied(task, now, request.message, failed=request.failed))
 
     async def _deliver_inferred(self, owed: _OwedReply) -> None:
         task = owed.task
