@@ -182,56 +182,6 @@ class AgentWorker:
         is_late = now - found.since >= self._patience and found.reason is not HoldReason.WORKING
         return replace(found, is_overdue=is_late)
 
-    @property
-    def _is_in_turn(self) -> bool:
-        """Whether part of a message may have reached the agent."""
-        return self._running is not None and self._running.typed
-
-    def _store_hold(self, now: datetime) -> Hold | None:
-        failure = self._store_retry.failure
-        if failure is None:
-            return None
-        return Hold(
-            reason=HoldReason.STORE,
-            why=f"the store cannot be written: {failure}",
-            since=self._store_retry.failing_since or now,
-            messages=len(self._queue) + (self._running is not None),
-            task_id=self.current or "",
-            hint=failure.hint,
-        )
-
-    def _turn_hold(self, view: AgentView) -> Hold | None:
-        """Return what blocks the running turn, and with it the messages behind it."""
-        running, waiting = self._running, len(self._queue)
-        task = self._journal.known(running.item.task_id) if running else None
-        if running is None or task is None:
-            return None
-        if view.gate_reason is HoldReason.UNREACHABLE:
-            # Only this host asks the agent again, so the turn's own message waits too.
-            why, since, reason, waiting = view.gate, view.since, HoldReason.UNREACHABLE, waiting + 1
-        elif task.attention and task.receipt is not None and not running.proven:
-            why = f"task {task.short_id} is in doubt: {task.attention}"
-            since, reason = task.receipt.at, HoldReason.IN_DOUBT
-        elif view.state == WAITING:
-            why, since, reason = view.why, view.since, HoldReason.DIALOG
-        elif view.restless_since is not None:
-            why = f"the program prints again and again, so the turn of task {task.short_id} does not end"
-            since, reason = view.restless_since, HoldReason.NEVER_RESTS
-        else:
-            return None
-        return Hold(reason=reason, why=why, since=since, messages=waiting, task_id=task.id) if waiting else None
-
-    def _gate_hold(self, now: datetime, view: AgentView) -> Hold | None:
-        """Return what keeps the next message from being typed."""
-        reason = view.gate_reason or _REASONS.get(view.state)
-        head = self._running.item if self._running else self._queue.head()
-        if head is None or reason is None:
-            return None
-        # The agent may have been busy with its own work until a moment ago.
-        since = max(self._waits_since or now, view.since)
-        waiting = len(self._queue) + (self._running is not None)
-        return Hold(reason=reason, why=view.gate or view.why, since=since, messages=waiting, task_id=head.task_id)
-
     def resume(self, task: Task, message: Message, *, first: bool = True) -> None:
         """Follow a message that the agent took before this process started, ahead of all queued messages."""
         self._queue.add(task.id, message, task.priority, first=first, resumed=True)
@@ -326,6 +276,56 @@ class AgentWorker:
         finally:
             await self._recorder.close(_DRAIN_SECONDS)
 
+    @property
+    def _is_in_turn(self) -> bool:
+        """Whether part of a message may have reached the agent."""
+        return self._running is not None and self._running.typed
+
+    def _store_hold(self, now: datetime) -> Hold | None:
+        failure = self._store_retry.failure
+        if failure is None:
+            return None
+        return Hold(
+            reason=HoldReason.STORE,
+            why=f"the store cannot be written: {failure}",
+            since=self._store_retry.failing_since or now,
+            messages=len(self._queue) + (self._running is not None),
+            task_id=self.current or "",
+            hint=failure.hint,
+        )
+
+    def _turn_hold(self, view: AgentView) -> Hold | None:
+        """Return what blocks the running turn, and with it the messages behind it."""
+        running, waiting = self._running, len(self._queue)
+        task = self._journal.known(running.item.task_id) if running else None
+        if running is None or task is None:
+            return None
+        if view.gate_reason is HoldReason.UNREACHABLE:
+            # Only this host asks the agent again, so the turn's own message waits too.
+            why, since, reason, waiting = view.gate, view.since, HoldReason.UNREACHABLE, waiting + 1
+        elif task.attention and task.receipt is not None and not running.proven:
+            why = f"task {task.short_id} is in doubt: {task.attention}"
+            since, reason = task.receipt.at, HoldReason.IN_DOUBT
+        elif view.state == WAITING:
+            why, since, reason = view.why, view.since, HoldReason.DIALOG
+        elif view.restless_since is not None:
+            why = f"the program prints again and again, so the turn of task {task.short_id} does not end"
+            since, reason = view.restless_since, HoldReason.NEVER_RESTS
+        else:
+            return None
+        return Hold(reason=reason, why=why, since=since, messages=waiting, task_id=task.id) if waiting else None
+
+    def _gate_hold(self, now: datetime, view: AgentView) -> Hold | None:
+        """Return what keeps the next message from being typed."""
+        reason = view.gate_reason or _REASONS.get(view.state)
+        head = self._running.item if self._running else self._queue.head()
+        if head is None or reason is None:
+            return None
+        # The agent may have been busy with its own work until a moment ago.
+        since = max(self._waits_since or now, view.since)
+        waiting = len(self._queue) + (self._running is not None)
+        return Hold(reason=reason, why=view.gate or view.why, since=since, messages=waiting, task_id=head.task_id)
+
     async def _next(self) -> _QueuedMessage:
         """Wait until a message is queued, the store has caught up and the driver is ready; return the message."""
         while True:
@@ -348,7 +348,15 @@ class AgentWorker:
             return
         running = self._running = _Running.begin(item)
         try:
-            ended = await self._follow(self._turn(task, item), running)
+            turn = Turn(
+                task_id=task.id,
+                message=item.message,
+                text=envelope_line(task, item.message),
+                first=item.first,
+                trace=tuple(trace_headers(task.metadata)),
+                resumed=item.resumed,
+            )
+            ended = await self._follow(turn, running)
         except AgentExited as gone:
             await self._end_with_agent(running, gone)
             raise
@@ -460,9 +468,9 @@ class AgentWorker:
 
     async def _load(self, task_id: TaskId) -> Task:
         known = self._journal.known(task_id)
-        return (
-            await self._store_retry.retry_until_stored(lambda: self._journal.load(task_id)) if known is None else known
-        )
+        if known is not None:
+            return known
+        return await self._store_retry.retry_until_stored(lambda: self._journal.load(task_id))
 
     def _events_for(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
@@ -472,16 +480,6 @@ class AgentWorker:
         if is_interrupted and isinstance(event, _ENDS) and not outcomes.is_whole(event):
             return outcomes.interrupted(task, now, event)
         return outcomes.events_for(task, event, now)
-
-    def _turn(self, task: Task, item: _QueuedMessage) -> Turn:
-        return Turn(
-            task_id=task.id,
-            message=item.message,
-            text=envelope_line(task, item.message),
-            first=item.first,
-            trace=tuple(trace_headers(task.metadata)),
-            resumed=item.resumed,
-        )
 
 
 async def _next_event(events: AsyncIterator[TurnEvent], running: _Running) -> TurnEvent | None:
