@@ -143,5 +143,5 @@ def _state_events(wanted: TaskState | None, task: Task, now: datetime) -> tuple[
             hint="a task that has not ended can be completed, failed or canceled by request",
         )
     if wanted is TaskState.WORKING:
-        return (StateChanged(task_id=task.id, at=now, state=wanted, note="taken up by request"),)
+        return (StateChanged(task_id=task.id, at=now, state=wanted, note="working by request"),)
     return outcomes.ended(task, now, wanted, "by_request", f"{wanted.value} by request")

@@ -91,7 +91,7 @@ class Questions:
             task = await self._recorded(task)
         question = self._question(task)
         if question is None:
-            raise NothingAsked(f"{_name(task) or self._me.agent_id} asks nothing now")
+            raise NothingAsked(f"{_name(task) or self._me.agent_id} has no open question")
         if request.question_id not in ("", question.id):
             raise _gone(question)
         self._require_right(question, task, caller)
@@ -108,7 +108,7 @@ class Questions:
         """
         question = self._question(task)
         if question is None:
-            raise NothingAsked(f"{_name(task)} asks nothing now")
+            raise NothingAsked(f"{_name(task)} has no open question")
         self._require_right(question, task, caller)
         choice = chosen_in_words(question, message.text)
         async with self._answering:
@@ -177,10 +177,9 @@ class Questions:
         await self._require_open(question, task)
         # No record precedes these keys, so nothing else would stop a host that was replaced.
         await self._journal.verify_lease()
-        if task is None:
-            await self._worker.answer(question.id, choice)
-            return None
         how = await self._worker.answer(question.id, choice)
+        if task is None:
+            return None
         # The task's next state can be awaited only once this question is gone from it.
         await self._until(task, lambda now: now is None or now.id != question.id)
         answered = {"question": question.title, "choice": label_of(question, choice), "by": _who(caller), "how": how}

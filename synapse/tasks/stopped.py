@@ -148,18 +148,6 @@ class StoppedTasks:
         async with self._lease(self._inbox) as journal:
             return await self._open(opened, journal)
 
-    async def _open(self, opened: TaskOpened, journal: Journal) -> Task:
-        message, inbox = opened.message, opened.inbox
-        digest = message_digest(message) if message.message_id else ""
-        if digest:
-            repeated = await find_repeated(message, digest, opened.scope, inbox, self._store)
-            if repeated is not None:
-                return await self._store.load(repeated)
-        waiting = len(await self._store.open_tasks(inbox))
-        require_room_in_queue(waiting, self._limits.queue, opened.agent_id)
-        await self._quota_of(inbox, opened.agent_id).take(size_of(message, opened.metadata))
-        return await journal.record(opened, digest=digest)
-
     async def get(self, request: GetTask, caller: Caller) -> Task:
         return await self._expire(await self._find(request.task_id, caller, exact=request.exact))
 
@@ -253,6 +241,18 @@ class StoppedTasks:
                 if len(found) == limit:
                     break
         return tuple(found)
+
+    async def _open(self, opened: TaskOpened, journal: Journal) -> Task:
+        message, inbox = opened.message, opened.inbox
+        digest = message_digest(message) if message.message_id else ""
+        if digest:
+            repeated = await find_repeated(message, digest, opened.scope, inbox, self._store)
+            if repeated is not None:
+                return await self._store.load(repeated)
+        waiting = len(await self._store.open_tasks(inbox))
+        require_room_in_queue(waiting, self._limits.queue, opened.agent_id)
+        await self._quota_of(inbox, opened.agent_id).take(size_of(message, opened.metadata))
+        return await journal.record(opened, digest=digest)
 
     async def _find(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
         """Return the task that `wanted` names, in this inbox if there is one. Raises TaskNotFound, AmbiguousTask."""

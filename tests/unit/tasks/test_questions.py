@@ -279,5 +279,5 @@ async def test_a_question_at_the_start_belongs_to_no_task() -> None:
     with pytest.raises(PersonRequired):
         await answer(harness, OTHER_AGENT, verdict="allow")
     assert await answer(harness, verdict="allow") is None
-    with pytest.raises(NothingAsked, match="synapse-codex-8120 asks nothing now"):
+    with pytest.raises(NothingAsked, match="synapse-codex-8120 has no open question"):
         await answer(harness, verdict="allow")
