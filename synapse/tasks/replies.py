@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from synapse.core.agent import AgentEntry
 from synapse.core.errors import SynapseError, TaskNotFound
@@ -28,7 +28,7 @@ from synapse.tasks.journal import Journal
 
 log = logging.getLogger(__name__)
 
-REPLIED = "replied"
+REPLIED: Final = "replied"
 """Metadata key of a task: how its sender was answered, `explicit` or `inferred`."""
 
 

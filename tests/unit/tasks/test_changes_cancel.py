@@ -13,7 +13,7 @@ from synapse.core.task import TaskState
 from synapse.tasks import outcomes
 from tests.fakes.facts import after
 from tests.fakes.harness import CLAUDE, AgentHarness, claude, working
-from tests.fakes.host_client import Carried
+from tests.fakes.host_client import DeliveredReply
 from tests.fakes.stores import SlowStore, settle
 
 
@@ -22,10 +22,12 @@ async def test_the_sender_that_waits_is_notified_when_its_message_is_canceled_be
         harness.driver.ready.clear()
         task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
         await harness.service.handle(CancelTask(task.id), Caller())
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
         await settle()
 
-        assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "canceled by request", True, True)]
+        assert harness.host_client.delivered == [
+            DeliveredReply(CLAUDE.agent_id, "t-1", "canceled by request", True, True)
+        ]
         assert harness.driver.turns == []
 
 

@@ -12,7 +12,7 @@ from synapse.core.requests import ResolveTask, SendMessage
 from synapse.core.task import ReceiptStep, Task, TaskState
 from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.harness import CLAUDE, AgentHarness, claude, say, working
-from tests.fakes.host_client import Carried
+from tests.fakes.host_client import DeliveredReply
 from tests.fakes.stores import settle
 
 PERSON = Caller(via_socket=True)
@@ -94,9 +94,9 @@ async def test_the_sender_that_waits_is_notified_when_a_person_saw_its_message_d
     await harness.recover()
     async with working(harness):
         ended: Task = await harness.service.handle(ResolveTask(task_id=task.id, verdict="delivered"), PERSON)
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
         await settle()
 
     assert ended.state is TaskState.COMPLETED
     words = "the turn ended without an answer"
-    assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", words, False, True)]
+    assert harness.host_client.delivered == [DeliveredReply(CLAUDE.agent_id, "t-1", words, False, True)]

@@ -15,7 +15,7 @@ from synapse.core.requests import CreateTask
 from synapse.core.task import TaskState
 from synapse.tasks.waits import GRACE_SECONDS, LostAgents
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, FixedRegistry, claude, say, working
-from tests.fakes.host_client import Carried
+from tests.fakes.host_client import DeliveredReply
 
 
 async def test_a_restart_tells_the_waiters_of_what_ran() -> None:
@@ -26,9 +26,9 @@ async def test_a_restart_tells_the_waiters_of_what_ran() -> None:
         await before.reached(task, "submitted")
     async with working(AgentHarness(store=before.store)) as after:
         await after.recover()
-        await asyncio.wait_for(after.host_client.something.wait(), 5)
+        await asyncio.wait_for(after.host_client.called.wait(), 5)
 
-    assert [(one.sender_task_id, one.failed) for one in after.host_client.carried] == [("t-1", True)]
+    assert [(one.sender_task_id, one.failed) for one in after.host_client.delivered] == [("t-1", True)]
 
 
 async def test_an_agent_that_exits_tells_the_waiters_of_what_it_never_took_and_keeps_it_queued() -> None:
@@ -37,9 +37,9 @@ async def test_an_agent_that_exits_tells_the_waiters_of_what_it_never_took_and_k
     async with working(harness):
         task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
         harness.replies.agent_exits("codex ended")
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
 
-    assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "codex ended", True, True)]
+    assert harness.host_client.delivered == [DeliveredReply(CLAUDE.agent_id, "t-1", "codex ended", True, True)]
     assert (await harness.task(task.id)).state is TaskState.SUBMITTED
 
 
