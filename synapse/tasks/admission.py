@@ -77,7 +77,7 @@ def check_id(field: str, value: object) -> None:
     if value is not None and value != "" and not text.is_id(value):
         raise InvalidField(
             field,
-            "is no task id",
+            "is not a valid task id",
             hint="an id has 1 to 64 letters (a to z), digits, '_' and '-'; a header and `synapse tasks` show it",
         )
 

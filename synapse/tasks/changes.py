@@ -129,7 +129,7 @@ def changes(request: ChangeTask, task: Task, now: datetime) -> tuple[TaskEvent, 
     noted: tuple[TaskEvent, ...] = ()
     if request.metadata:
         if reserved := sorted(RESERVED_KEYS & request.metadata.keys()):
-            raise InvalidField(f"metadata.{reserved[0]}", "is kept by Synapse itself", hint="choose another key")
+            raise InvalidField(f"metadata.{reserved[0]}", "is reserved for Synapse", hint="choose another key")
         noted = (MetadataChanged(task_id=task.id, at=now, metadata=request.metadata),)
     return (*noted, *_state_events(request.state, task, now))
 

@@ -280,7 +280,7 @@ class Intake:
         if digest and (known := await self._find_repeated(request.message, task.scope, digest)):
             return known
         if task.state.is_terminal:
-            raise TaskFinished(f"task {task.short_id} is {task.state.value} and takes no more messages")
+            raise TaskFinished(f"task {task.short_id} is {task.state.value} and accepts no more messages")
         if not task.state.is_interrupted:
             # Its end would swallow a second message, and recovery would find only the last one.
             raise Conflict(

@@ -163,7 +163,7 @@ class Questions:
         if self._keys_may_answer and caller.actions is not None and APPROVE in caller.actions:
             return
         if question.kind is not QuestionKind.CHOICE or task is None:
-            raise PersonRequired("only a person answers that", hint=self._hint(task, caller))
+            raise PersonRequired("only a person may answer this", hint=self._hint(task, caller))
         # A process that cannot be attributed may be the agent's own.
         if self._me.agent_id in (caller.agent_id, caller.named_agent) or (caller.via_socket and caller.doubt):
             raise PersonRequired("an agent may not answer its own question", hint=self._hint(task, caller))

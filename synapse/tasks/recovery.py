@@ -56,7 +56,7 @@ def plan(  # noqa: C901 - one case per kind of task
     resumed: list[Task] = []
     for task in left:
         if is_instruction(task):
-            note = "the agent whose instructions these are is gone"
+            note = "the agent that these instructions were for is gone"
             events.append(outcomes.agent_exited(task, now, note))
         elif is_waiting_for_reply(task):
             waiting.append(task)

@@ -115,7 +115,7 @@ async def test_an_id_that_could_not_stand_in_a_header_is_refused(bad: str, expec
     for more in ({"sender_task_id": bad}, {"metadata": {"sender_task_id": bad}}, {"in_reply_to": bad}):
         if more == {"sender_task_id": bad} and not expected:
             continue  # nobody waits, so it is not looked at
-        with pytest.raises(InvalidField, match="is no task id"):
+        with pytest.raises(InvalidField, match="is not a valid task id"):
             await AgentHarness().send("hello", response_expected=expected, **more)
 
 

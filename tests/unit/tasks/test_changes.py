@@ -39,7 +39,7 @@ async def test_a_caller_cannot_change_reserved_keys(key: str) -> None:
     async with working(AgentHarness()) as harness:
         task = await harness.finished(await harness.send("work"))
 
-        with pytest.raises(InvalidField, match="kept by Synapse"):
+        with pytest.raises(InvalidField, match="reserved for Synapse"):
             await change(harness, task, metadata={"request": {}, key: "something else"})
 
         assert (await harness.task(task.id)).metadata == task.metadata
