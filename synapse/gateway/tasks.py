@@ -55,8 +55,15 @@ from synapse.core.task import Task, TaskId
 from synapse.gateway.directory import GatewayAgent, GatewayDirectory, left_name
 from synapse.tasks.feed import Feed, LogFollower
 from synapse.tasks.journal import Journal
-from synapse.tasks.rules import find_message, is_settled, require_updates, require_visible, unsupported, visible_scope
-from synapse.tasks.service import query_of
+from synapse.tasks.rules import (
+    find_message,
+    is_settled,
+    query_of,
+    require_updates,
+    require_visible,
+    unsupported,
+    visible_scope,
+)
 
 AboutTask = AnswerQuestion | SetPushConfig | GetPushConfig | ListPushConfigs | DeletePushConfig
 """Commands about a task that only its running agent does."""
@@ -357,7 +364,7 @@ class GatewayWaits:
         self._tail = tail
         self._is_here = is_here
         self._waiting: dict[TaskId, set[asyncio.Event]] = {}
-        tail.hear_events(self._hear)
+        tail.listen_events(self._hear)
 
     async def settled(self, task_id: TaskId) -> Task:
         """Return the task once it has ended or waits for somebody.

@@ -100,7 +100,7 @@ class AgentRuntime:
             agents_may_answer=may_decide,
             keys_may_answer=not settings.terminal_decides,
         )
-        self._doubts = InDoubt(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
+        self._in_doubt = InDoubt(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
         self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
         self._missed = ReplyRecovery(self._journal, store, self._intake, self._clock)
@@ -166,7 +166,7 @@ class AgentRuntime:
         await self._worker.drain(FAREWELL_SECONDS)
         resumable = {task.id for task in self._journal.open_tasks() if self._agent.can_resume(task)}
         why = f"{self._me.agent_id} has ended; a message that it had not taken waits for its next start"
-        self._replies.leave(why, resumable)
+        self._replies.agent_exits(why, resumable)
         await self._replies.drain(FAREWELL_SECONDS)
         await self._pushing.outbox.drain(FAREWELL_SECONDS)
 
@@ -180,10 +180,10 @@ class AgentRuntime:
 
     async def _sweep(self) -> None:
         """Find what no event woke, every few seconds."""
-        absences = LostAgents(self._journal, self._registry, self._clock)
+        lost_agents = LostAgents(self._journal, self._registry, self._clock)
         never = asyncio.Event()
         while True:
-            looks = (self._doubts.expire, self._intake.release_held, absences.give_up, self._look_for_pushes)
+            looks = (self._in_doubt.expire, self._intake.release_held, lost_agents.fail_lost, self._look_for_pushes)
             # First: an agent that is idle records nothing, and would not learn that it was replaced.
             for look in (self._journal.verify_lease, *looks, self._prune):
                 try:
@@ -243,7 +243,7 @@ class AgentRuntime:
             intake=self._intake,
             worker=self._worker,
             replies=self._replies,
-            doubts=self._doubts,
+            in_doubt=self._in_doubt,
             questions=self._questions,
             externals=self._externals(),
             driver=self._agent.driver,

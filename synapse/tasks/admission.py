@@ -1,6 +1,7 @@
-"""Where a message comes from: the sender that is proven, claimed or assumed, and how that is shown in the prompt.
+"""Checks a message on its way in: who sent it (proven, claimed or assumed), and whether the agent accepts its parts.
 
-What an agent takes in: parts of which types, and whether a message id names one message.
+Also builds the header line that shows the sender in the agent's prompt, and the digest that identifies a repeated
+message.
 """
 
 from __future__ import annotations
@@ -22,27 +23,36 @@ from synapse.core.task import SHORT_ID_LENGTH, Task
 
 A_PERSON: Final = Sender(sender_id=PERSON, sender_type="user")
 USER: Final = "user"
-"""The key of a task's metadata that names who asked for it, where callers have names: at a gateway."""
+"""Metadata key of a task: the name of the caller that sent it, at a gateway, where callers have names."""
 SENDER_INBOX: Final = "sender_inbox"
-"""The inbox of a sender that waits for a reply: it has the same when it is started again at another port."""
+"""Metadata key: the inbox of a sender that waits for a reply; it stays when the sender restarts on another port."""
 TYPED_FROM: Final = "typed_from"
-"""Metadata of a message that somebody else than the task's sender added to it: how its header names that one."""
+"""Metadata key of a message that another sender than the task's added: the sender that its header shows."""
+TEXT: Final = ("text/plain",)
+MODES: Final = (*TEXT, "application/json", "application/octet-stream")
+"""The media types that cards list as output, and at least as input: text, data, and files, which are stored beside the
+message."""
+ANY_TYPE: Final = "*/*"
+"""The last input type on the card of an agent that accepts everything, a media range (RFC 9110 §12.5.1)."""
+_DEFAULT_TYPES: Final[dict[type, str]] = dict(zip((TextPart, DataPart, FilePart), MODES, strict=True))
+"""The media type of a part that names none."""
+_ROLES: Final = {role: repr(role) for role in Role}
 
 
 def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEntry]) -> tuple[Sender, bool]:
-    """Return who the message is from, and whether that is proven by the caller's process.
+    """Return who the message is from, and whether the caller's process proves it.
 
     Raises:
-        SenderMismatch: the claim contradicts the proof, or names the system itself.
+        SenderMismatch: the claim contradicts the proof, or names Synapse itself.
     """
     if claimed is not None and claimed.sender_id == SYSTEM:
-        raise SenderMismatch(f"'{SYSTEM}' is a name that only Synapse itself uses")
+        raise SenderMismatch(f"the sender '{SYSTEM}' is reserved for Synapse itself")
     if caller.is_agent:
         if claimed is not None and claimed.sender_id not in ("", caller.agent_id):
             raise SenderMismatch(
                 f"the message says it is from '{claimed.sender_id}', but the calling process belongs to "
                 f"'{caller.agent_id}'",
-                hint="leave `--from` out; the sender is found by itself",
+                hint="leave out `--from`; Synapse detects the sender",
             )
         return _described(caller.agent_id, claimed, entries), True
     if claimed is None or not claimed.sender_id:
@@ -51,7 +61,7 @@ def sender_of(claimed: Sender | None, caller: Caller, entries: Iterable[AgentEnt
 
 
 def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:
-    """The contract's `metadata.sender`, exactly its three fields, and beside it whether the sender is proven."""
+    """Return `metadata.sender` with exactly the three fields of the contract, and whether the sender is proven."""
     return {
         "sender": {
             "sender_id": sender.sender_id,
@@ -63,17 +73,17 @@ def origin_metadata(sender: Sender, *, verified: bool) -> dict[str, Any]:
 
 
 def check_id(field: str, value: object) -> None:
-    """Raise InvalidField unless `value` is missing or can be an id: headers show ids, and a reply is found by one."""
+    """Raises InvalidField unless `value` is missing or a valid id: headers show ids, and replies are found by them."""
     if value is not None and value != "" and not text.is_id(value):
         raise InvalidField(
             field,
-            "is no task id",
+            "is not a valid task id",
             hint="an id has 1 to 64 letters (a to z), digits, '_' and '-'; a header and `synapse tasks` show it",
         )
 
 
 def marked_with_sender(message: Message, sender: Sender, caller: Caller, task: Task, *, verified: bool) -> Message:
-    """Return `message`, which goes on with `task`, with a note of who it is from unless that is the task's sender."""
+    """Return `message`, which continues `task`, with its sender in the metadata unless that is the task's sender."""
     origin = origin_metadata(sender, verified=verified) | ({USER: caller.name} if caller.name else {})
     metadata = {key: value for key, value in message.metadata.items() if key != TYPED_FROM}
     typed_from = text.typed_sender(origin)
@@ -83,7 +93,7 @@ def marked_with_sender(message: Message, sender: Sender, caller: Caller, task: T
 
 
 def sender_in(metadata: Json) -> Sender:
-    """The sender that a task's metadata names; a person when it names none."""
+    """Return the sender that a task's metadata names; a person when it names none."""
     claimed = metadata.get("sender")
     fields = cast("dict[str, Any]", claimed) if isinstance(claimed, dict) else {}
     if not fields.get("sender_id"):
@@ -97,21 +107,21 @@ def sender_in(metadata: Json) -> Sender:
 
 
 def awaits_reply(task: Task) -> bool:
-    """The sender said that it waits for a reply."""
+    """Return whether the sender waits for a reply."""
     return task.metadata.get("response_expected") is True
 
 
 def sender_task_id(task: Task) -> str:
-    """The task on the sender's own host that a reply answers, or empty."""
+    """Return the id of the task on the sender's own host that a reply completes, or an empty string."""
     value = task.metadata.get("sender_task_id")
     return value if isinstance(value, str) else ""
 
 
 def envelope_line(task: Task, message: Message) -> str:
-    """The line that is typed. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
+    """Return the line to type. With `:R` it shows the sender's task id, for `--reply-to`; without, our own."""
     sender = text.typed_sender(task.metadata)
     is_opening = message == task.message
-    # Nobody can claim to be the system (see `sender_of`); a later message of its task may be anybody's.
+    # No sender can claim to be the system (see `sender_of`); a later message of its task may come from any sender.
     if sender == SYSTEM and is_opening:
         return text.wrap_own(message.text, short_id=task.short_id, sender=sender)
     if not is_opening:
@@ -128,7 +138,7 @@ def envelope_line(task: Task, message: Message) -> str:
 
 
 def _described(sender_id: str, claimed: Sender | None, entries: Iterable[AgentEntry]) -> Sender:
-    """Fill in type, endpoint and inbox from the registry, which knows better than a claim."""
+    """Return the sender with type, endpoint and inbox from the registry, which outranks a claim."""
     for entry in entries:
         if entry.agent_id == sender_id:
             return Sender(
@@ -137,49 +147,40 @@ def _described(sender_id: str, claimed: Sender | None, entries: Iterable[AgentEn
     return claimed if claimed is not None else Sender(sender_id=sender_id)
 
 
-TEXT: Final = ("text/plain",)
-MODES: Final = (*TEXT, "application/json", "application/octet-stream")
-"""What cards say that an agent gives, and at least takes: texts, data, and files, which lie beside the message."""
-ANY_TYPE: Final = "*/*"
-"""What the card of an agent that takes everything says last, as a media range (RFC 9110 §12.5.1)."""
-_UNNAMED: Final[dict[type, str]] = dict(zip((TextPart, DataPart, FilePart), MODES, strict=True))
-"""What a part is that does not say it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """What one agent takes. Most take parts of any type, and know a message again by its id."""
+    """What one agent accepts. Most accept parts of any type, and recognise a repeated message by its id."""
 
     media_types: tuple[str, ...] = ()
-    """The types of parts that it takes; empty takes all."""
+    """The accepted types of parts; empty accepts all."""
     repeatable_ids: re.Pattern[str] | None = None
-    """Ids that do not identify a message: a second message with such an id is a new one. Conformance kits send such."""
+    """Ids that do not identify a message: a second message with such an id is new. Conformance kits send such ids."""
 
     @property
     def as_text(self) -> str:
-        """The types as an agent's entry in the registry has them."""
+        """The types as they stand in an agent's registry entry."""
         return " ".join(self.media_types)
 
     def check(self, message: Message) -> None:
-        """Raise UnsupportedMediaType for a part that the agent does not take."""
+        """Raises UnsupportedMediaType for a part that the agent does not accept."""
         for media_type in self._foreign_in(message):
             raise UnsupportedMediaType(
                 f"incompatible content type: parts of '{media_type}' are not supported by this agent",
-                hint=f"it takes {', '.join(self.media_types)}",
+                hint=f"it accepts {', '.join(self.media_types)}",
             )
 
     def takes(self, message: Message) -> bool:
-        """Whether the agent takes all of its parts."""
+        """Return whether the agent accepts all parts of the message."""
         return not self._foreign_in(message)
 
     def _foreign_in(self, message: Message) -> Sequence[str]:
         if not self.media_types:
             return ()
-        named = (media_type_of(part) or _UNNAMED[type(part)] for part in message.parts)
+        named = (media_type_of(part) or _DEFAULT_TYPES[type(part)] for part in message.parts)
         return [media_type for media_type in named if media_type not in self.media_types]
 
     def digest(self, message: Message) -> str:
-        """What a message is known by when it comes again; empty when it is always a new one."""
+        """Return the digest that identifies a repeated message; empty when every message counts as new."""
         is_repeatable = self.repeatable_ids is not None and self.repeatable_ids.search(message.message_id) is not None
         return "" if is_repeatable else message_digest(message)
 
@@ -188,25 +189,22 @@ ANYTHING: Final = Acceptance()
 
 
 def shown_modes(media_types: Sequence[str]) -> tuple[str, ...]:
-    """What the card of an agent says that takes these types; none means all."""
-    # Types by name come first: some readers look for theirs and know no ranges.
+    """Return the input types for the card of an agent that accepts `media_types`; empty means all."""
+    # Named types come first: some readers look for theirs and do not understand ranges.
     return tuple(media_types) or (*MODES, ANY_TYPE)
 
 
 def message_digest(message: Message) -> str:
-    """The same for the same role and parts, in every version of Synapse: digests are kept in the store."""
-    said = _plainly(message) or repr((message.role, message.parts))
-    return hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:32]
+    """Return a digest of role and parts. It must not change between versions: the store keeps digests."""
+    content = _plain_repr(message) or repr((message.role, message.parts))
+    return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _plainly(message: Message) -> str:
-    """What `repr` says of nearly every message, in a fifth of its time; nothing for others."""
+def _plain_repr(message: Message) -> str:
+    """Return what `repr` returns for a message of one plain text, in a fifth of its time; empty for others."""
     match message.parts:
         case (TextPart() as part,) if not (part.name or part.media_type or part.metadata):
             text = f"TextPart(text={part.text!r}, name='', media_type='', metadata={{}})"
             return f"({_ROLES[message.role]}, ({text},))"
         case _:
             return ""
-
-
-_ROLES: Final = {role: repr(role) for role in Role}

@@ -1,6 +1,6 @@
-"""Changes that a caller makes to a task: cancel it, delete it, give it other metadata or an end of the caller's own.
+"""Changes that a caller makes to a task: cancels or deletes it, sets metadata, or sets its state.
 
-What runs is stopped after the journal has decided who won: an answer that came first stays the answer.
+The turn is stopped only after the journal has recorded the change: an answer that was recorded first stays.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Final
 
 from synapse.core.errors import IllegalTransition, InvalidField, TaskFinished, TaskNotCancelable
 from synapse.core.events import MetadataChanged, StateChanged, TaskEvent, TaskHidden
-from synapse.core.message import Json
 from synapse.core.question import ANSWERED, QUESTION
 from synapse.core.requests import ChangeTask
 from synapse.core.task import Task, TaskState
@@ -25,7 +24,7 @@ from synapse.tasks.rules import cancellation
 from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, WAITS_FOR_INBOX
 from synapse.tasks.worker import AgentWorker
 
-OUR_KEYS: Final = frozenset(
+RESERVED_KEYS: Final = frozenset(
     {
         QUESTION,
         ANSWERED,
@@ -44,7 +43,12 @@ OUR_KEYS: Final = frozenset(
         "reason",
     }
 )
-"""Keys of a task's metadata that Synapse goes by, or shows to people: no caller rewords them."""
+"""Metadata keys that Synapse relies on or shows to people; callers cannot change them."""
+_EQUIVALENT_STATES: Final = {
+    TaskState.WORKING: {TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED},
+    TaskState.FAILED: {TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED},
+}
+"""States for which a dialect may have one word; a caller that writes back the word it read changes nothing."""
 
 
 class TaskChanges:
@@ -60,27 +64,27 @@ class TaskChanges:
         self._clock = clock
 
     async def cancel(self, task: Task) -> Task:
-        """Cancel what waits or runs. Raises TaskNotCancelable."""
-        facts = cancellation(task, self._clock.now())
+        """Cancel a task that has not ended. Raises TaskNotCancelable."""
+        events = cancellation(task, self._clock.now())
         try:
-            canceled = await self._journal.record(*facts)
+            canceled = await self._journal.record(*events)
         except (IllegalTransition, TaskFinished) as lost:
             raise TaskNotCancelable(f"task {task.short_id} has ended meanwhile") from lost
         await self._stop(task, canceled)
         return canceled
 
     async def change(self, request: ChangeTask, task: Task) -> Task:
-        """Do what `request` says of the task. Raises InvalidField, IllegalTransition or TaskFinished."""
-        facts = changes(request, task, self._clock.now())
-        if not facts:
+        """Set the task's metadata and state. Raises InvalidField, IllegalTransition or TaskFinished."""
+        events = changes(request, task, self._clock.now())
+        if not events:
             return task
-        changed = await self._journal.record(*facts)
+        changed = await self._journal.record(*events)
         if changed.state.is_terminal and not task.state.is_terminal:
             await self._stop(task, changed)
         return changed
 
     async def delete(self, task: Task) -> Task:
-        """Cancel the task if it has not ended, and take it out of all views; the log keeps it."""
+        """Cancel the task if it has not ended, and hide it from all lists; the log keeps it."""
         try:
             deleted = await self._journal.record(*deletion(task, self._clock.now()))
         except (IllegalTransition, TaskFinished):
@@ -91,24 +95,24 @@ class TaskChanges:
         return deleted
 
     async def _stop(self, task: Task, ended: Task) -> None:
-        """Tell who waits for it; take it out of the queue, or out of the agent's hands."""
+        """Notify the sender that waits for it; remove it from the queue, or stop its turn."""
         self._replies.turn_ended(ended)
         if not self._worker.withdraw(task.id) and self._worker.current == task.id:
             await self._stop_turn(task)
 
     async def _stop_turn(self, task: Task) -> None:
-        # A turn in doubt may never end by itself, so nobody waits for that; what still is in the input is taken out.
+        # A turn in doubt may never end by itself, so it is abandoned; text that is still in the input is cleared.
         if task.attention and is_in_doubt(task) and (self._worker.drop() or await self._worker.abandon(task.id)):
             return
-        # Nothing is interrupted while a dialog is open; one that cannot be denied stays visible for a person.
-        if not await self._questions.turn_down():
+        # The driver does not interrupt while a dialog is open; one that cannot be denied stays open for a person.
+        if not await self._questions.deny():
             return
         if not self._worker.drop():
             await self._worker.interrupt()
 
 
 def deletion(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """What is recorded when a task is deleted."""
+    """Return the events that delete the task."""
     canceled: tuple[TaskEvent, ...] = ()
     if not task.state.is_terminal:
         canceled = outcomes.ended(task, now, TaskState.CANCELED, "canceled", "deleted by request")
@@ -116,26 +120,22 @@ def deletion(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
 
 
 def changes(request: ChangeTask, task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """What is recorded when a caller changes a task; nothing when it is so already.
+    """Return the events that change the task as requested; none for a state that it has already.
 
     Raises:
-        InvalidField: the metadata has keys that are not the caller's.
-        IllegalTransition: a caller cannot move the task there.
+        InvalidField: the metadata contains keys that Synapse reserves.
+        IllegalTransition: a caller cannot set this state.
     """
     noted: tuple[TaskEvent, ...] = ()
     if request.metadata:
-        _check_keys(request.metadata)
+        if reserved := sorted(RESERVED_KEYS & request.metadata.keys()):
+            raise InvalidField(f"metadata.{reserved[0]}", "is reserved for Synapse", hint="choose another key")
         noted = (MetadataChanged(task_id=task.id, at=now, metadata=request.metadata),)
-    return (*noted, *_moved(request.state, task, now))
+    return (*noted, *_state_events(request.state, task, now))
 
 
-def _check_keys(metadata: Json) -> None:
-    if ours := sorted(OUR_KEYS & metadata.keys()):
-        raise InvalidField(f"metadata.{ours[0]}", "is kept by Synapse itself", hint="choose another key")
-
-
-def _moved(wanted: TaskState | None, task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    if wanted is None or task.state in _SAME.get(wanted, {wanted}):
+def _state_events(wanted: TaskState | None, task: Task, now: datetime) -> tuple[TaskEvent, ...]:
+    if wanted is None or task.state in _EQUIVALENT_STATES.get(wanted, {wanted}):
         return ()
     if task.state.is_terminal or wanted not in (TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED):
         raise IllegalTransition(
@@ -143,12 +143,5 @@ def _moved(wanted: TaskState | None, task: Task, now: datetime) -> tuple[TaskEve
             hint="a task that has not ended can be completed, failed or canceled by request",
         )
     if wanted is TaskState.WORKING:
-        return (StateChanged(task_id=task.id, at=now, state=wanted, note="taken up by request"),)
+        return (StateChanged(task_id=task.id, at=now, state=wanted, note="working by request"),)
     return outcomes.ended(task, now, wanted, "by_request", f"{wanted.value} by request")
-
-
-_SAME: Final = {
-    TaskState.WORKING: {TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED},
-    TaskState.FAILED: {TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED},
-}
-"""States for which a dialect may have one word: whoever puts back what it was shown changes nothing."""

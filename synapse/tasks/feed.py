@@ -1,19 +1,17 @@
-"""Following tasks: the state now or what came after a seq, then each event as it becomes durable.
+"""Streams of updates: follow one task, all tasks, the log of the whole store, or the status of the agent.
+
+`Feed` streams tasks to readers: the current state, or the updates after a seq, then each event as it becomes durable.
 
     joined ─► reading the log ─► live ─► FeedLagged, when more updates wait for the reader than its buffer holds
-                     ▲────────────┘ a version is missing: somebody else wrote the task
+                     ▲────────────┘ a version is missing: another process wrote the task
 
-No gap and no repeat: a reader joins before it reads the log, and drops what it has already seen.
+A reader misses nothing and gets nothing twice: it joins before it reads the log, and skips updates that it has seen.
 
-The log of all tasks as updates: each event with the task after it.
+`LogFollower` brings a feed the updates of all processes: it reads the end of the shared log once for all readers.
 
-What any process records, as it becomes durable: the end of the shared log, read once for all who follow.
+    no reader ─► the first joins: find the end of the log ─► the store wakes it ─► read ─► … ─► the last leaves
 
-    nobody follows ─► the first comes: where does the log end? ─► the store wakes it ─► read ─► … ─► the last leaves
-
-A gateway hears of everything in this way, also of what it records itself: one order for all, that of the seqs.
-
-The states of one agent as a stream: the log of its tasks does not have them.
+A gateway gets all updates this way, also of the events that it records itself, so all are in the order of the seqs.
 """
 
 from __future__ import annotations
@@ -33,47 +31,58 @@ from synapse.core.store import TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.tasks.journal import Journal, Listener, rebuild
 
+log = logging.getLogger(__name__)
+
 BUFFERED_UPDATES: Final = 1024
+GATHER_SECONDS: Final = 0.005
+"""The minimum time between two reads of the log. A single event is read at once; of a burst, each read gets more, which
+readers of streams do not notice. Without it, many busy agents would wake a gateway thousands of times a second."""
+WAIT_SECONDS: Final = 60.0
+RECOVERY_SECONDS: Final = 1.0
+STATUS_BUFFER: Final = 64
+"""A reader of statuses that is further behind misses the oldest changes."""
+_PAGE: Final = 500
+_TASKS_IN_MEMORY: Final = 512
 
 
 def _may_go_on() -> None:
-    """For readers whom nobody stops."""
+    """Allow a reader to go on: the default check."""
 
 
-class Source(Protocol):
-    """Where a feed hears of what has become durable, each task's updates in their order."""
+class UpdateSource(Protocol):
+    """Calls a listener with each durable update; those of one task come in order."""
 
     def listen(self, listener: Listener, /) -> Callable[[], None]: ...
 
 
 class Feed:
-    """Lets any number of readers follow what happens to tasks; each has its own place and its own bounded buffer.
+    """Lets any number of readers follow tasks; each reader has its own position and a bounded buffer.
 
-    It hears of what this process's journal records, or of what its `source` brings instead.
+    Updates come from this process's journal, or from `source` if one is given.
     """
 
     def __init__(
-        self, journal: Journal, store: TaskStore, *, source: Source | None = None, buffer: int = BUFFERED_UPDATES
+        self, journal: Journal, store: TaskStore, *, source: UpdateSource | None = None, buffer: int = BUFFERED_UPDATES
     ) -> None:
         self._journal = journal
         self._store = store
         self._buffer = buffer
         self._readers: dict[TaskId | None, list[_Reader]] = {}
         if source is not None:
-            source.listen(self._hear)
+            source.listen(self._on_update)
         else:
-            journal.listen(self._hear, self.has_readers_of)
+            journal.listen(self._on_update, self.has_readers_of)
 
     def is_followed(self, task_id: TaskId) -> bool:
-        """Whether somebody follows this very task now."""
+        """Return whether a reader follows this one task now."""
         return task_id in self._readers
 
     def has_readers_of(self, task_id: TaskId) -> bool:
-        """Whether somebody follows this task, alone or with all others."""
+        """Return whether a reader follows this task, alone or with all others."""
         return task_id in self._readers or None in self._readers
 
     def recheck(self) -> None:
-        """Check whether each reader may go on; one that may not is told so when it wants the next update."""
+        """Call each reader's check; a reader whose check fails gets its error instead of the next update."""
         for readers in self._readers.values():
             for reader in readers:
                 reader.recheck()
@@ -81,9 +90,9 @@ class Feed:
     async def follow(
         self, task_id: TaskId, after: int | None = None, *, check: Callable[[], None] = _may_go_on
     ) -> AsyncGenerator[Update, None]:
-        """Yield the task as it is now, or each update after the seq `after`, then live; ends when the task does.
+        """Yield the current task, or each update after the seq `after`, then live updates until the task ends.
 
-        Raises the SynapseError that `check` raises when `recheck` asks, and:
+        Raises the SynapseError that `check` raises when `recheck` calls it, and:
             TaskNotFound: there is no such task.
             FeedLagged: the reader was too slow; it can resume after the seq that the error names.
         """
@@ -105,10 +114,10 @@ class Feed:
                         return
 
     async def follow_all(self, after: int | None = None, *, inbox: str = "") -> AsyncGenerator[Update, None]:
-        """Yield each update of every task, from now on or after the seq `after`; never ends by itself.
+        """Yield each update of every task, from now on or after the seq `after`; does not end by itself.
 
-        Live updates are those of this feed's source: what this process records, or the whole store. With `inbox`, only
-        tasks of that inbox are shown; a host that holds its lease then misses nothing.
+        Live updates come from this feed's source: this process's journal, or the whole store. With `inbox`, yields only
+        tasks of that inbox; the host that holds its lease then misses none.
 
         Raises FeedLagged.
         """
@@ -120,7 +129,7 @@ class Feed:
                         yield update
 
     async def _whole_log_and_live(self, reader: _Reader, *, is_live: bool) -> AsyncGenerator[Update, None]:
-        """The updates of every task after those that the reader has seen, each once and in order."""
+        """Yield the updates of every task after those that the reader has seen, each once and in order."""
         while True:
             if not is_live:
                 reader.start_over()
@@ -128,7 +137,7 @@ class Feed:
                     async for update in updates:
                         reader.seen = update.seq
                         yield update
-                # As below: what the reader lost meanwhile is in the log.
+                # As below: updates that the buffer dropped meanwhile are in the log.
                 is_live = not reader.has_overflowed
                 continue
             update = await reader.next()
@@ -137,7 +146,7 @@ class Feed:
                 yield update
 
     async def _log_and_live(self, task_id: TaskId, reader: _Reader, version: int) -> AsyncGenerator[Update, None]:
-        """The updates of a task after `version`, each version at least once and in order; 0 reads the whole log."""
+        """Yield the updates of a task after `version`, each at least once and in order; 0 reads the whole log."""
         is_live = version > 0
         while True:
             if not is_live:
@@ -148,7 +157,7 @@ class Feed:
                         yield update
                 if version == 0:
                     raise TaskNotFound(task_id)
-                # A reader that was slow with the log lost only what the log has: it reads on there.
+                # A reader that was slow with the log lost only updates that are in the log: it reads on there.
                 is_live = not reader.has_overflowed
                 continue
             update = await reader.next()
@@ -160,7 +169,7 @@ class Feed:
 
     @contextmanager
     def _joined(self, key: TaskId | None, check: Callable[[], None] = _may_go_on) -> Generator[_Reader]:
-        """A reader that hears of one task, or of all (None), until the block ends."""
+        """Register a reader of one task, or of all (None), until the block ends."""
         reader = _Reader(self._buffer, check)
         readers = self._readers.setdefault(key, [])
         readers.append(reader)
@@ -171,7 +180,7 @@ class Feed:
             if not readers:
                 del self._readers[key]
 
-    def _hear(self, update: Update) -> None:
+    def _on_update(self, update: Update) -> None:
         if not self._readers:
             return
         for key in (update.task.id, None):
@@ -180,7 +189,7 @@ class Feed:
 
 
 class _Reader:
-    """What one reader has not fetched yet. A full buffer is dropped as a whole: the log has it."""
+    """The updates that one reader has not fetched yet. A full buffer is dropped as a whole: the log has them."""
 
     def __init__(self, limit: int, check: Callable[[], None]) -> None:
         self._check = check
@@ -200,7 +209,7 @@ class _Reader:
         self._changed.set()
 
     def start_over(self) -> None:
-        """Before the log is read: whatever was lost is there."""
+        """Forget an overflow before the log is read: the dropped updates are in the log."""
         self.has_overflowed = False
 
     def recheck(self) -> None:
@@ -223,31 +232,27 @@ class _Reader:
             await self._changed.wait()
 
 
-_PAGE: Final = 500
-_TASKS_IN_MEMORY: Final = 512
-
-
 def _all(_recorded: Recorded) -> bool:
     return True
 
 
 class LogReader:
-    """Reads on in the log. It remembers the tasks that it has seen last, so that most events cost no look back."""
+    """Reads the log of all tasks as updates. It caches recent tasks, so that most events need no second read."""
 
     def __init__(self, journal: Journal, store: TaskStore) -> None:
         self._journal = journal
         self._store = store
         self._tasks: OrderedDict[TaskId, Task] = OrderedDict()
         self.seq = 0
-        """The last event that was read, wanted or not."""
+        """The seq of the last event read, wanted or not."""
 
     async def after(self, seq: int, wanted: Callable[[Recorded], bool] = _all) -> AsyncGenerator[Update, None]:
-        """The updates after `seq` that are in the log and wanted; ends where the log ends."""
+        """Yield the wanted updates after `seq`; ends at the end of the log."""
         self.seq = seq
         while page := await self._store.read_after(self.seq, limit=_PAGE):
             for recorded in page:
                 before = self._tasks.pop(recorded.event.task_id, None)
-                # What is passed over is forgotten: a task that misses an event is of no use for the next.
+                # A task whose event is skipped leaves the cache: without that event it cannot be built further.
                 task = await self._task_after(recorded, before) if wanted(recorded) else None
                 self.seq = recorded.seq
                 if task is not None:
@@ -258,13 +263,13 @@ class LogReader:
 
     def _remember(self, task: Task) -> None:
         if task.state.is_terminal:
-            return  # what little may follow is read again
+            return  # the few events that may follow are read again
         self._tasks[task.id] = task
         if len(self._tasks) > _TASKS_IN_MEMORY:
             self._tasks.popitem(last=False)
 
     async def _task_after(self, recorded: Recorded, before: Task | None) -> Task | None:
-        """The task after this event; None when the log was pruned meanwhile."""
+        """Return the task after this event; None when the log was pruned meanwhile."""
         if before is not None or isinstance(recorded.event, TaskOpened):
             return rebuild(before, (recorded.event,))
         async with aclosing(self._journal.updates(recorded.event.task_id)) as updates:
@@ -274,17 +279,8 @@ class LogReader:
         return None
 
 
-log = logging.getLogger(__name__)
-
-GATHER_SECONDS: Final = 0.005
-"""The least time between two looks at the log. What comes alone is read at once; of what comes fast, each look reads
-more, and readers of streams are no worse off: many agents at work would wake a gateway thousands of times a second."""
-WAIT_SECONDS: Final = 60.0
-RECOVERY_SECONDS: Final = 1.0
-
-
 class LogFollower:
-    """Tells listeners of every update in the store, while anybody wants it."""
+    """Calls listeners with every update in the store, while `running` is entered at least once."""
 
     def __init__(self, store: TaskStore, journal: Journal, *, gather_seconds: float = GATHER_SECONDS) -> None:
         self._store = store
@@ -298,21 +294,21 @@ class LogFollower:
         self._reading: asyncio.Task[None] | None = None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with each update, in the order of the seqs; return how to stop that."""
+        """Call `listener` with each update, in the order of the seqs; return a function that stops it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def hear_events(self, listener: Callable[[Recorded], None]) -> None:
-        """Call `listener` with each event alone, wanted or not: that costs next to nothing."""
+    def listen_events(self, listener: Callable[[Recorded], None]) -> None:
+        """Call `listener` with each event, wanted or not, without its task: that is cheap."""
         self._event_listeners.append(listener)
 
     def only(self, wanted: Callable[[TaskId], bool]) -> None:
-        """Tell only of the tasks for which `wanted` is true; the others cost next to nothing."""
+        """Limit updates to the tasks for which `wanted` returns true; skipping the others is cheap."""
         self._wanted = wanted
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Read until the block ends. Whatever becomes durable once the block has begun is told, if it is wanted then.
+        """Read the log until the block ends, and deliver each wanted update that becomes durable after it has begun.
 
         Raises StoreFailed.
         """
@@ -336,48 +332,42 @@ class LogFollower:
         while True:
             begun, pause = loop.time(), self._gather_seconds
             try:
-                async with aclosing(reader.after(reader.seq, self._heard)) as updates:
+                async with aclosing(reader.after(reader.seq, self._on_event)) as updates:
                     async for update in updates:
-                        self._tell(update)
-                # All up to `seq` has been read, or is not there any more: it was pruned.
+                        for listener in tuple(self._listeners):
+                            listener(update)
+                # All up to `seq` has been read, or was pruned.
                 reader.seq = max(reader.seq, seq)
                 seq = await self._store.wait_after(reader.seq, WAIT_SECONDS)
             except SynapseError as error:
-                # Those who follow miss nothing: it goes on where it was.
+                # Readers miss nothing: it goes on at the same seq.
                 log.warning("log_not_read", extra={"error": error.code})
                 pause = RECOVERY_SECONDS
             await _wait_until(begun + pause)
 
-    def _heard(self, recorded: Recorded) -> bool:
+    def _on_event(self, recorded: Recorded) -> bool:
+        """Call the event listeners; return whether the update of this event is wanted."""
         for listener in self._event_listeners:
             listener(recorded)
         return self._wanted(recorded.event.task_id)
 
-    def _tell(self, update: Update) -> None:
-        for listener in tuple(self._listeners):
-            listener(update)
-
 
 async def _wait_until(moment: float) -> None:
-    """Wait until the clock of the loop shows `moment`; not at all when it is past."""
+    """Wait until the event loop's time reaches `moment`."""
     loop = asyncio.get_running_loop()
     seconds = moment - loop.time()
     if seconds > 0:
         await asyncio.wait((loop.create_future(),), timeout=seconds)
 
 
-MOST_WAITING: Final = 64
-"""A reader that is further behind misses the oldest changes."""
-
-
 async def follow_status(driver: Driver) -> AsyncGenerator[AgentStatus, None]:
-    """Yield what the agent does now, then each change of its state; end when it has exited."""
-    changes: deque[AgentStatus] = deque(maxlen=MOST_WAITING)
-    something = asyncio.Event()
+    """Yield the agent's status, then each change of its state, which the log of its tasks lacks; end when it exits."""
+    changes: deque[AgentStatus] = deque(maxlen=STATUS_BUFFER)
+    changed = asyncio.Event()
 
     def listen(status: AgentStatus) -> None:
         changes.append(status)
-        something.set()
+        changed.set()
 
     stop_listening = driver.watch(listen)
     try:
@@ -385,8 +375,8 @@ async def follow_status(driver: Driver) -> AsyncGenerator[AgentStatus, None]:
         last = ""
         while last != EXITED:
             if not changes:
-                something.clear()
-                await something.wait()
+                changed.clear()
+                await changed.wait()
             status = changes.popleft()
             if status.state != last:
                 last = status.state

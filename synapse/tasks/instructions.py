@@ -1,4 +1,4 @@
-"""What an AI is told, at its agent's start and by `synapse guide`, in the same words. Short on purpose."""
+"""The instructions for an AI, sent at its agent's start and printed by `synapse guide`. Short on purpose."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ neither like a person or an agent. They are no targets: answer them with `synaps
 
 
 def guide() -> str:
-    """The primer that `synapse guide` prints."""
+    """Return the text that `synapse guide` prints."""
     return f"""\
 {TITLE}
 
@@ -50,9 +50,9 @@ task goes on: `synapse status <id>`), 6 the agent waits for a person, 7 refused,
 
 
 def initial_instructions(me: AgentEntry, others: Sequence[AgentEntry], command: str = "") -> str:
-    """The first message of an agent: who it is, how to send and reply, and who else is here.
+    """Return the first message of an agent: its identity, how to send and reply, and the other agents.
 
-    `command` is the whole path of `synapse`, for a shell that does not find it.
+    `command` is the full path of `synapse`, for a shell that does not find it.
     """
     path = f"\nIf your shell does not find `synapse`, type its path: {shlex.quote(command)}" if command else ""
     name = f"\n- Name: {me.name}" if me.name else ""

@@ -1,6 +1,6 @@
-"""How a message gets in: checked, made durable, then queued. The caller hears of it only after that.
+"""Accepts messages for one agent: checks a message, makes it durable, then queues it and answers the caller.
 
-Two agents that thank each other for ever: more than so many messages of a pair within a minute are held.
+Messages beyond a rate limit between two agents are held, so that a pair cannot thank each other for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Final
 from synapse.core.address import PERSON, SYSTEM, short_name
 from synapse.core.agent import AgentEntry
 from synapse.core.caller import Caller
-from synapse.core.driver import Answered
 from synapse.core.errors import (
     Conflict,
     InvalidField,
@@ -56,23 +55,24 @@ from synapse.tasks.quota import Quota, size_of
 from synapse.tasks.recovery import RecoveryPlan, as_prompt, last_prompt
 from synapse.tasks.replies import REPLIED, Replies
 from synapse.tasks.rules import deadline_of, find_repeated, require_room_in_queue
-from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, circle_closed_by, waits_for_one_of, was_asked
+from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR, cycle_closed_by, waits_for_one_of, was_asked
 from synapse.tasks.worker import AgentWorker
 
 _LATELY_FINISHED: Final = 50
-"""So many finished tasks are looked through for a reply that an earlier host still owed."""
-_NOT_CLAIMED: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
-"""Keys of a task's metadata that only Synapse writes: a sender's own would ask a person, or name a caller, falsely."""
+"""How many finished tasks are searched for replies that an earlier host still owed."""
+_PAIR_WINDOW_SECONDS: Final = 60.0
+_DROPPED_KEYS: Final = frozenset({QUESTION, ANSWERED, REPLIED, WAITER_LEFT, USER, SENDER_INBOX, "reason"})
+"""Metadata keys that only Synapse writes, dropped from messages: a sender could fake a question or a caller's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much may wait, and for how long."""
+    """How many messages may wait, and for how long."""
 
     queue: int = 1000
     ttl: timedelta | None = None
     pair_per_minute: int = 0
-    """Messages between the same two agents; more are held. 0 means no limit."""
+    """Messages per minute between two agents; further ones are held. 0 means no limit."""
 
     @property
     def ttl_seconds(self) -> float | None:
@@ -80,9 +80,9 @@ class Limits:
 
 
 class Intake:
-    """Takes messages in for one agent."""
+    """Accepts messages for one agent."""
 
-    def __init__(  # noqa: PLR0913 - everything that a message touches on its way in
+    def __init__(  # noqa: PLR0913 - every part that takes part in accepting a message
         self,
         me: AgentEntry,
         *,
@@ -118,21 +118,21 @@ class Intake:
         self._push_configs = push_configs
         self._acceptance = acceptance
         self._quota = quota
-        self._damper = PairRateLimit(limits.pair_per_minute)
+        self._pair_limit = PairRateLimit(limits.pair_per_minute)
         self._held: list[tuple[TaskId, str]] = []
 
     def send(self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False) -> Awaitable[Task]:
         """Queue a message; a reply to a waiting task completes that task instead.
 
-        For a caller that waits for the end of the task, an agent that can answers before the message is recorded.
+        With `waits_for_end`, an agent that can answer at once does so, and message and answer are recorded together.
 
         Raises:
             TaskNotFound: `in_reply_to` or `task_id` names no task that waits.
-            MessageIdReused: the message id came before with other content.
-            PushNotSupported, InvalidField: the webhook that comes with it cannot be told.
-            UnsupportedMediaType: the agent does not take such parts.
-            InvalidField: an id in its metadata cannot be one.
-            PersonRequired, InvalidChoice, QuestionGone: it was to answer a question.
+            MessageIdReused: the message id was used before with other content.
+            PushNotSupported, InvalidField: its webhook cannot be used.
+            UnsupportedMediaType: the agent does not accept such parts.
+            InvalidField: an id in its metadata is not a valid id.
+            PersonRequired, InvalidChoice, QuestionGone: it answers a question.
             QueueFull, QuotaExceeded, PriorityOutOfRange, SenderMismatch, TaskFinished.
         """
         if not 1 <= request.priority <= 5:
@@ -148,45 +148,41 @@ class Intake:
             return self._follow_up(request, caller)
         return self._open(request, caller, waits_for_end=waits_for_end)
 
-    async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
-        if self._push_configs is None:
-            raise PushNotSupported
-        # Its place in the log is that before the message, so the webhook misses nothing that comes of it.
-        told = await self._push_configs.expect(config, request.task_id)
-        task = await self.send(replace(request, push=None), caller)
-        await self._push_configs.keep(task, config, told)
-        # As it is now, and known without waiting as long as it is open: whoever follows it joins at once.
-        return await self._journal.load(task.id)
-
     async def create(self, request: CreateTask, caller: Caller) -> Task:
         """Open a task that only waits for a reply. Raises QuotaExceeded."""
-        await self._take_room(request)
+        await self._take_quota(request)
         _, metadata = await self._origin(request, caller)
-        return await self._journal.record(self._opened(request, caller, metadata))
+        return await self._journal.record(self._open_event(request, caller, metadata))
+
+    async def take_missed_reply(self, request: SendMessage, author: Caller) -> Task:
+        """Accept a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
+
+        Raises TaskNotFound.
+        """
+        return await self._take_reply(request, Caller(), author)
 
     async def instruct(self, text: str) -> Task:
-        """Queue the initial instructions, from the system itself."""
+        """Queue the initial instructions, sent by Synapse itself."""
         message = Message(message_id=MessageId(self._new_id()), role=Role.USER, parts=(TextPart(text=text),))
         system = Sender(sender_id=SYSTEM, sender_type="system", sender_endpoint=self._me.endpoint)
         request = SendMessage(message=message, dialect="synapse")
-        opened = self._opened(request, Caller(), origin_metadata(system, verified=True))
+        opened = self._open_event(request, Caller(), origin_metadata(system, verified=True))
         task = await self._journal.record(opened)
         await self._worker.enqueue(task, message)
         return task
 
     async def resume(self, left: RecoveryPlan) -> None:
-        """Go on with what an earlier host of this inbox left: record what became of it, tell who waits, queue."""
+        """Carry out the plan for the tasks of an earlier host: record, notify the senders that wait, queue."""
         finished = frozenset(state for state in TaskState if state.is_terminal)
         page = await self._store.list(TaskQuery(inbox=self._me.inbox, states=finished, limit=_LATELY_FINISHED))
         for task in page.tasks:
-            self._replies.owe(task)
-        # Also of what is in doubt already, or waits for an answer: of that nothing is recorded now.
+            self._replies.resume(task)
+        # Includes tasks in doubt or with an open question, for which the plan may have no events.
         for task in self._journal.open_tasks():
             self._replies.expect(task)
-        for facts in left.facts:
-            # Somebody may have canceled it since.
-            with suppress(Conflict):
-                self._replies.turn_ended(await self._journal.record(*facts))
+        for events in left.events:
+            with suppress(Conflict):  # it may have been canceled since
+                self._replies.turn_ended(await self._journal.record(*events))
         for task in left.resumed:
             message = last_prompt(task)
             self._worker.resume(task, message, first=message is task.message)
@@ -194,40 +190,50 @@ class Intake:
             await self._enqueue(task)
 
     async def release_held(self) -> None:
-        """Queue the held messages whose pair has calmed down."""
+        """Queue the held messages whose pair is below its rate limit again."""
         for held in tuple(self._held):
             task_id, sender = held
             task = await self._journal.load(task_id)
             if task.state.is_terminal:
                 self._held.remove(held)
-            elif self._damper.admit(sender, self._me.agent_id, self._clock.monotonic()):
+            elif self._pair_limit.admit(sender, self._me.agent_id, self._clock.monotonic()):
                 task = await self._journal.record(AttentionChanged(task_id=task.id, at=self._clock.now(), attention=""))
-                # Before it is queued: whatever fails later, it is not queued a second time.
+                # Before it is queued, so that a later failure does not queue it twice.
                 self._held.remove(held)
                 await self._enqueue(task)
+
+    async def _send_with_push(self, request: SendMessage, config: PushConfig, caller: Caller) -> Task:
+        if self._push_configs is None:
+            raise PushNotSupported
+        # Its position in the log is before the message, so the webhook misses no event of the task.
+        position = await self._push_configs.expect(config, request.task_id)
+        task = await self.send(replace(request, push=None), caller)
+        await self._push_configs.keep(task, config, position)
+        # The current state; an open task is in memory, so a caller that follows it joins at once.
+        return await self._journal.load(task.id)
 
     async def _enqueue(self, task: Task) -> None:
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
 
     async def _open(
-        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, counts: bool = True
+        self, request: SendMessage, caller: Caller, *, waits_for_end: bool = False, uses_quota: bool = True
     ) -> Task:
-        """Open a task, or return the one that the same message has made before; one that `counts` needs room.
+        """Open a task, or return the one that an earlier copy of the message opened. `uses_quota` counts it.
 
-        Messages rarely come twice, so that is looked up only when there is a reason to refuse this one: the store
-        refuses a message id that it has.
+        Messages rarely come twice, so copies are looked up only when this one is refused: the store refuses a message
+        id that it has.
         """
-        # An id of ours is claimed as well: whoever was told of it finds the task by it.
+        # An id that we generate is claimed too, so that a caller who was told it finds the task by it.
         if not request.message.message_id:
             request = replace(request, message=self._with_id(request.message))
         digest = self._acceptance.digest(request.message)
         try:
-            if counts:
-                await self._take_room(request)
+            if uses_quota:
+                await self._take_quota(request)
             return await self._open_new(request, caller, digest, waits_for_end=waits_for_end)
         except (VersionConflict, QueueFull):
-            known = await self._known(request.message, caller.scope, digest)
+            known = await self._find_repeated(request.message, caller.scope, digest)
             if known is None:
                 raise
             return known
@@ -239,52 +245,52 @@ class Intake:
             await self._check_parent(request.parent_id, caller)
         deadline = deadline_of(request, self._limits.ttl_seconds, self._clock)
         sender, metadata = await self._origin(request, caller)
-        opened = self._opened(request, caller, metadata, deadline)
-        admitted = sender == PERSON or self._damper.admit(sender, self._me.agent_id, self._clock.monotonic())
-        is_plain = admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
-        taken_at_once = self._worker.taken_at_once if is_plain and waits_for_end else None
-        facts = (opened,) if admitted else (opened, self._holding(opened, sender))
-        task = await self._journal.record_nowait(*facts, digest=digest, then=taken_at_once)
-        if task.version > len(facts):
-            return task
+        opened = self._open_event(request, caller, metadata, deadline)
+        is_admitted = sender == PERSON or self._pair_limit.admit(sender, self._me.agent_id, self._clock.monotonic())
+        is_plain = is_admitted and not request.response_expected and request.priority != INTERRUPT_PRIORITY
+        answer = self._worker.events_at_once if is_plain and waits_for_end else None
+        events = (opened,) if is_admitted else (opened, self._hold(opened, sender))
+        task = await self._journal.record_nowait(*events, digest=digest, then=answer)
+        if task.version > len(events):
+            return task  # answered at once
         if request.response_expected:
-            # After it is durable: of two that would close a circle at the same time, at least one sees the other.
-            await self._refuse_circle(task)
+            # Once it is durable: of two requests that close a cycle at the same time, at least one sees the other.
+            await self._refuse_cycle(task)
         self._replies.expect(task)
-        if admitted:
+        if is_admitted:
             await self._worker.enqueue(task, opened.message)
         else:
             self._held.append((task.id, sender))
         return task
 
     async def _follow_up(self, request: SendMessage, caller: Caller) -> Task:
-        """Go on with a task: the message answers what its program asks, or is added to it and queued like any other."""
+        """Continue a task: the message answers its open question, or is added to it and queued like any other."""
         task = await self._journal.find(request.task_id, self._me.inbox, exact=request.exact)
         if not task.state.is_interrupted:
-            # Who asks through a gateway may have read the question in the store before we were told that it is there.
+            # A caller of a gateway may have read the question in the store before this process learns it is durable.
             task = await self._journal.load_latest(task.id)
         if not caller.sees(task.scope):
             raise TaskNotFound(request.task_id)
         if request.context_id not in ("", task.context_id):
             raise InvalidRequest(
                 f"task {task.short_id} belongs to another context than '{request.context_id}'",
-                hint="leave the context out: the task has one",
+                hint="leave out the context: the task has one",
             )
         digest = self._acceptance.digest(request.message) if request.message.message_id else ""
-        if digest and (known := await self._known(request.message, task.scope, digest)):
+        if digest and (known := await self._find_repeated(request.message, task.scope, digest)):
             return known
         if task.state.is_terminal:
-            raise TaskFinished(f"task {task.short_id} is {task.state.value} and takes no more messages")
+            raise TaskFinished(f"task {task.short_id} is {task.state.value} and accepts no more messages")
         if not task.state.is_interrupted:
-            # Its end would swallow a second message, and a restart would know only the last one.
+            # Its end would swallow a second message, and recovery would find only the last one.
             raise Conflict(
-                f"task {task.short_id} is {task.state.value}; it takes a message when it asks for one",
-                hint="send a message of its own; it waits its turn",
+                f"task {task.short_id} is {task.state.value}; it accepts a message only when it asks for input",
+                hint="send a new message without a task id; it is queued",
             )
         message = self._with_id(request.message)
         if open_question(task):
-            return await self._questions.answer_with(message, task, caller, digest, self._known)
-        await self._take_room(request)
+            return await self._questions.answer_with(message, task, caller, digest, self._find_repeated)
+        await self._take_quota(request)
         sender, verified = sender_of(request.sender, caller, ())
         message = marked_with_sender(as_prompt(message), sender, caller, task, verified=verified)
         return await self._add_prompt(message, task, digest)
@@ -299,22 +305,15 @@ class Intake:
                 digest=digest,
             )
         except Conflict:
-            # Of the same message sent twice at the same time, this is the second.
-            if digest and (known := await self._known(message, task.scope, digest)):
+            # The second of two copies that were sent at the same time.
+            if digest and (known := await self._find_repeated(message, task.scope, digest)):
                 return known
             raise
         await self._worker.enqueue(task, message, first=False)
         return task
 
-    async def take_missed(self, request: SendMessage, author: Caller) -> Task:
-        """Take a reply that an agent left in the store; `author` is that agent, proven by the inbox that has it.
-
-        Raises TaskNotFound.
-        """
-        return await self._take_reply(request, Caller(), author)
-
     async def _take_reply(self, request: SendMessage, caller: Caller, author: Caller | None = None) -> Task:
-        """Complete the task that waits for this reply; when its waiter has left, also deliver it as a message."""
+        """Complete the task that waits for this reply; when its waiter has left, also queue the reply as a message."""
         task = await self._journal.load(await self._journal.resolve_id(request.in_reply_to, self._me.inbox))
         if task.queued or task.state.is_terminal:
             raise TaskNotFound(request.in_reply_to)
@@ -322,64 +321,59 @@ class Intake:
         asked = task.metadata.get(WAITS_FOR)
         if asked and caller.is_agent and not await self._was_asked(task, caller):
             raise SenderMismatch(f"{asked} was asked, so {sender.sender_id} cannot answer", hint="send a new message")
-        followed = self._feed.is_followed(task.id)
-        now = self._clock.now()
-        if request.metadata.get("failed") is True:
-            note = request.message.text or "the agent replied that it failed"
-            task = await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, "replied_failed", note))
-        else:
-            source = "inferred" if request.metadata.get("inferred") is True else outcomes.EXPLICIT_REPLY
-            answer = Answered(parts=request.message.parts, source=source)
-            task = await self._journal.record(*outcomes.answered(task, now, answer))
-        # What the agent does not take can still be read: it is the answer of the task.
-        if not followed and self._acceptance.takes(request.message):
-            # An answer is never refused for want of room.
-            await self._open(replace(request, in_reply_to=""), author or caller, counts=False)
+        is_followed = self._feed.is_followed(task.id)
+        failed, inferred = (request.metadata.get(key) is True for key in ("failed", "inferred"))
+        events = outcomes.replied(task, self._clock.now(), request.message, failed=failed, inferred=inferred)
+        task = await self._journal.record(*events)
+        # A reply with parts that the agent does not accept can still be read: it is the task's answer.
+        if not is_followed and self._acceptance.takes(request.message):
+            # A reply is never refused because of the quota.
+            await self._open(replace(request, in_reply_to=""), author or caller, uses_quota=False)
         return task
 
     async def _was_asked(self, task: Task, caller: Caller) -> bool:
         agents = await self._registry.agents()
         return any(was_asked(task, one) for one in agents if one.agent_id == caller.agent_id)
 
-    async def _known(self, message: Message, scope: str, digest: str) -> Task | None:
+    async def _find_repeated(self, message: Message, scope: str, digest: str) -> Task | None:
         known = await find_repeated(message, digest, scope, self._me.inbox, self._store)
-        # The store may know of it before we are told, and the task still look as it was before the message.
+        # The message may be durable before this process learns it, while the task in memory is still without it.
         return None if known is None else await self._journal.load_latest(known)
 
-    async def _take_room(self, request: SendMessage | CreateTask) -> None:
+    async def _take_quota(self, request: SendMessage | CreateTask) -> None:
         if self._quota is not None:
             await self._quota.take(size_of(request.message, request.metadata))
 
     async def _check_parent(self, parent_id: str, caller: Caller) -> None:
-        """Raise InvalidField for a parent that the caller does not see; it may be another agent's task."""
+        """Raises InvalidField for a parent that the caller does not see; it may be another agent's task."""
         with suppress(TaskNotFound):
             parent = await self._store.load(TaskId(parent_id))
             if caller.sees(parent.scope) and not parent.hidden:
                 return
         raise InvalidField("parentId", f"there is no task '{parent_id}'")
 
-    async def _refuse_circle(self, task: Task) -> None:
-        """Raise WaitCycle when the sender and this agent would wait for each other; who waits here is told too."""
-        circle = await circle_closed_by(task, self._store)
-        if not circle:
+    async def _refuse_cycle(self, task: Task) -> None:
+        """Raises WaitCycle when agents would wait for each other; also notes it on the tasks that wait here."""
+        cycle = await cycle_closed_by(task, self._store)
+        if not cycle:
             return
         known = {entry.agent_id: short_name(entry) for entry in await self._registry.agents()}
-        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in circle))
+        error = WaitCycle(tuple(known.get(one.agent_id) or one.agent_id.removeprefix("synapse-") for one in cycle))
         now = self._clock.now()
         await self._journal.record(*outcomes.ended(task, now, TaskState.FAILED, error.code, str(error)))
         for waiting in self._journal.open_tasks():
-            if not waiting.queued and waits_for_one_of(circle, waiting):
+            if not waiting.queued and waits_for_one_of(cycle, waiting):
                 await self._journal.record(AttentionChanged(task_id=waiting.id, at=now, attention=str(error)))
         raise error
 
-    def _holding(self, opened: TaskOpened, sender: str) -> AttentionChanged:
-        held = (
-            f"held: more than {self._damper.limit} messages within a minute between {sender} and {self._me.agent_id}; "
-            "it goes on when they calm down, or cancel it with `synapse cancel`"
+    def _hold(self, opened: TaskOpened, sender: str) -> AttentionChanged:
+        why = (
+            f"held: more than {self._pair_limit.limit} messages within a minute between {sender} and "
+            f"{self._me.agent_id}; it is queued when their rate drops; `synapse cancel` cancels it"
         )
-        return AttentionChanged(task_id=opened.task_id, at=opened.at, attention=held)
+        return AttentionChanged(task_id=opened.task_id, at=opened.at, attention=why)
 
-    def _opened(
+    def _open_event(
         self,
         request: SendMessage | CreateTask,
         caller: Caller,
@@ -408,13 +402,13 @@ class Intake:
         return replace(message, message_id=MessageId(self._new_id()))
 
     async def _origin(self, request: SendMessage | CreateTask, caller: Caller) -> tuple[str, dict[str, Any]]:
-        """The sender's id, and the metadata of the task."""
-        # The registry may have to be read: it is asked only when there is an agent to describe.
+        """Return the sender's id and the task's metadata."""
+        # The registry may have to be read from disk, so it is asked only for a sender that is an agent.
         claimed = request.sender.sender_id if request.sender else ""
-        described = caller.is_agent or claimed not in ("", PERSON)
-        sender, verified = sender_of(request.sender, caller, await self._registry.agents() if described else ())
+        is_agent = caller.is_agent or claimed not in ("", PERSON)
+        sender, verified = sender_of(request.sender, caller, await self._registry.agents() if is_agent else ())
         check_id("metadata.sender_task_id", request.metadata.get("sender_task_id"))
-        claims = {key: value for key, value in request.metadata.items() if key not in _NOT_CLAIMED}
+        claims = {key: value for key, value in request.metadata.items() if key not in _DROPPED_KEYS}
         metadata = {**claims, **origin_metadata(sender, verified=verified)}
         if caller.name:
             metadata[USER] = caller.name
@@ -428,18 +422,15 @@ class Intake:
         return sender.sender_id, metadata
 
 
-WINDOW_SECONDS: Final = 60.0
-
-
 class PairRateLimit:
-    """Counts the messages of each pair of agents, in both directions. Time is an argument."""
+    """Limits the messages per minute between each pair of agents, counting both directions."""
 
     def __init__(self, limit_per_minute: int) -> None:
         self.limit = limit_per_minute
         self._recent: dict[frozenset[str], deque[float]] = {}
 
     def admit(self, one: str, other: str, now: float) -> bool:
-        """Count a message between the two; False when it has to be held."""
+        """Count a message between the two at monotonic time `now`; return False when it has to be held."""
         if self.limit <= 0:
             return True
         self._forget(now)
@@ -451,7 +442,7 @@ class PairRateLimit:
 
     def _forget(self, now: float) -> None:
         for pair, times in list(self._recent.items()):
-            while times and times[0] <= now - WINDOW_SECONDS:
+            while times and times[0] <= now - _PAIR_WINDOW_SECONDS:
                 times.popleft()
             if not times:
                 del self._recent[pair]

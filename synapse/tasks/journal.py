@@ -1,12 +1,12 @@
-"""The one door through which tasks change: check the event, make it durable, then tell everybody. In that order.
+"""The only way to change a task: checks an event, makes it durable, then notifies the listeners. In that order.
 
     record ─► waiting ─applied─► on its way to the store ─durable─► announced, caller answered
                  ▲                           │
                  └── read, apply once more ◄─┴─ version conflict     (any other failure: failed, with all behind it)
 
-A journal writes the inbox whose lease it was given, and nothing more once that is lost. Without a lease it only reads.
-Each task that this process writes has a line. One append of a line is on its way at a time; what is recorded meanwhile
-waits and goes together with the next. So a record is judged only against what is durable, or goes with it.
+A journal writes to the inbox whose lease it was given, until that is lost. Without a lease it only reads.
+Each task that this process writes has a `_TaskWriter`, with at most one append on its way. Records that come meanwhile
+wait and go together with the next append. So a record is checked only against durable events, or stored with them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from synapse.core.errors import (
 )
 from synapse.core.events import TaskEvent, TaskOpened, Update
 from synapse.core.lifecycle import apply, replay
-from synapse.core.message import DataPart, FilePart, TextPart
+from synapse.core.message import DataPart, FilePart, Part, TextPart
 from synapse.core.store import Lease, TaskStore
 from synapse.core.task import Task, TaskId
 
@@ -40,17 +40,17 @@ Then = Callable[[Task], tuple[TaskEvent, ...]]
 T = TypeVar("T")
 
 FINISHED_IN_MEMORY: Final = 64
-"""Whoever waited for the end asks soon, if at all. With 512 each message took more processor time than with 128; below
-that no difference was seen. Why is not known; the memory that is in no cache any more may be it."""
+"""Callers that wait for the end ask for the task soon after it, if at all. With 512, each message took more CPU time
+than with 128; below that there was no difference. The cause is not known; it may be CPU cache misses."""
 LARGEST_IN_MEMORY: Final = 64 * 1024
-"""Letters of a finished task that is kept in memory; a larger one is read from the store when somebody asks."""
+"""Characters of a finished task that is kept in memory; a larger one is read from the store when needed."""
 _PAGE: Final = 500
 
 
 def rebuild(known: Task | None, events: Iterable[TaskEvent]) -> Task:
     """Return `known` with `events` applied to it; without it, the events begin with TaskOpened.
 
-    For readers of the log (stores, feeds): what was recorded is not judged a second time by anything but the lifecycle.
+    For readers of the log (stores, feeds): recorded events are checked again only by the lifecycle.
     """
     return replay(events) if known is None else apply(known, *events)
 
@@ -60,13 +60,13 @@ def _all(_task_id: TaskId) -> bool:
 
 
 class _Entry:
-    """The events of one `record`, and who waits for them."""
+    """The events of one `record`, and the future of its caller."""
 
     __slots__ = ("after", "before", "digest", "done", "events", "is_second_try", "then")
 
     before: Task | None
     after: Task
-    """The task as it was, and as it is by these events; known once they are on their way."""
+    """The task before and after these events; set once they are on their way."""
 
     def __init__(
         self, events: tuple[TaskEvent, ...], digest: str, done: asyncio.Future[Task], then: Then | None
@@ -91,7 +91,7 @@ class _Entry:
         self.after = rebuild(task, self.events)
         if self.then is not None:
             more = self.then(self.after)
-            self.then = None  # what it said stays said, also when the entry is tried again
+            self.then = None  # called once, also when the entry is tried again
             self.events += more
             self.after = rebuild(self.after, more)
         return self.after
@@ -106,27 +106,27 @@ class _Entry:
 
 
 class _TaskWriter:
-    """What this process knows of one task, and what is to become of it."""
+    """The state of one task that this process writes, and the entries to be stored."""
 
     __slots__ = ("durable", "on_its_way", "pending", "task", "task_id", "waiting")
 
     def __init__(self, task_id: TaskId, known: Update | None = None) -> None:
         self.task_id = task_id
         self.task = known.task if known else None
-        """As it is stored, for all we know; None when it has to be read first."""
+        """The task as stored, as far as this process knows; None when it has to be read first."""
         self.durable = known
-        """What readers see: the task as this process has written it. The seq is 0 when it was read without its log."""
+        """The task that readers get: as this process has written it. The seq is 0 when it was read without its log."""
         self.waiting: list[_Entry] = []
         self.on_its_way: list[_Entry] = []
         self.pending: asyncio.Future[Any] | None = None
-        """What the store was asked and has not answered."""
+        """The store operation that is not done yet."""
 
     def forget(self) -> None:
         self.task = self.durable = None
 
 
 class Journal:
-    """Records events and tells listeners. Keeps open tasks in memory, and the last few that finished."""
+    """Records events and notifies listeners. Keeps open tasks in memory, and the last few that finished."""
 
     def __init__(
         self, store: TaskStore, lease: Lease | None = None, *, keep_finished: int = FINISHED_IN_MEMORY
@@ -137,45 +137,45 @@ class Journal:
         self._lost = asyncio.Event()
         self._keep_finished = keep_finished
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lines: dict[TaskId, _TaskWriter] = {}
+        self._writers: dict[TaskId, _TaskWriter] = {}
         self._finished: OrderedDict[TaskId, Update] = OrderedDict()
         self._listeners: list[tuple[Listener, Callable[[TaskId], bool]]] = []
 
     async def record(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> Task:
-        """Make the events of one task durable together, tell the listeners, and return the task after them.
+        """Make the events of one task durable together, notify the listeners, and return the task after them.
 
-        A `digest` claims the message id of the first event. `then` is told the task after the events, and tells what is
-        to be recorded with them; it raises nothing. Giving up the wait does not take the events back.
+        A `digest` claims the message id of the first event. `then` gets the task after the events and returns further
+        events to record with them; it must not raise. Cancelling the wait does not withdraw the events.
 
         Raises:
             IllegalTransition, TaskFinished: the lifecycle does not allow it.
             TaskNotFound: there is no such task.
-            VersionConflict: somebody else changed the task meanwhile, twice; or the message id is claimed.
+            VersionConflict: another process changed the task meanwhile, twice; or the message id is claimed.
             LeaseLost: another process has acquired the inbox; this journal records nothing more.
             StoreFailed: nothing was recorded.
         """
         return await self.record_nowait(*events, digest=digest, then=then)
 
     def record_nowait(self, *events: TaskEvent, digest: str = "", then: Then | None = None) -> asyncio.Future[Task]:
-        """The same without waiting: behind what was recorded earlier of the same task, committed in groups."""
+        """Like `record`, without waiting: queued behind earlier records of the task, and committed in groups."""
         self._require_lease()
         task_id = events[0].task_id
         for event in events:
             if event.task_id != task_id:
                 raise ValueError("one record is about one task")
-        # Known once it is used: asking for it costs a call of the system each time.
+        # Looked up once: each lookup costs a system call.
         self._loop = self._loop or asyncio.get_running_loop()
         entry = _Entry(events, digest, self._loop.create_future(), then)
         if self._loss is not None:
             entry.fail(self._loss)
             return entry.done
-        line = self._line_of(task_id)
-        line.waiting.append(entry)
-        self._advance(line)
+        writer = self._writer_of(task_id)
+        writer.waiting.append(entry)
+        self._advance(writer)
         return entry.done
 
     async def verify_lease(self) -> None:
-        """Raises LeaseLost when another process has acquired the inbox: to be asked before what no record precedes."""
+        """Raises LeaseLost when another process has the inbox. Call it before an effect that no record precedes."""
         if self._loss is not None:
             raise self._loss
         if self._lease is not None:
@@ -195,41 +195,41 @@ class Journal:
         return self._loss is not None
 
     async def adopt(self, inbox: str) -> Sequence[Task]:
-        """Read the open tasks of an inbox whose lease this process holds, and keep them in memory from now on."""
+        """Read the open tasks of an inbox whose lease this process holds; return them and keep them in memory."""
         tasks = await self._store.open_tasks(inbox)
         for task in tasks:
-            self._lines.setdefault(task.id, _TaskWriter(task.id, Update(0, None, task)))
+            self._writers.setdefault(task.id, _TaskWriter(task.id, Update(0, None, task)))
         return tasks
 
     async def load(self, task_id: TaskId) -> Task:
-        """Return the task as it is durable.
+        """Return the durable state of the task.
 
         Raises TaskNotFound.
         """
         return self.known(task_id) or await self._store.load(task_id)
 
     async def load_latest(self, task_id: TaskId) -> Task:
-        """The same, once what is on its way to the store has arrived: others may have seen it there before us.
+        """Wait for the task's pending append, which other processes may see before this one, then return the task.
 
         Raises TaskNotFound.
         """
-        line = self._lines.get(task_id)
-        if line is not None and line.pending is not None:
-            await asyncio.wait({line.pending})
+        writer = self._writers.get(task_id)
+        if writer is not None and writer.pending is not None:
+            await asyncio.wait({writer.pending})
         return await self.load(task_id)
 
     def known(self, task_id: TaskId) -> Task | None:
-        """The same without asking the store, for a task that this process has in memory."""
+        """Return the task if this process has it in memory, without asking the store."""
         known = self._known(task_id)
         return known.task if known else None
 
     def open_tasks(self) -> Sequence[Task]:
-        """The unfinished tasks that this process writes, as they are durable, oldest first."""
-        tasks = (line.durable.task for line in self._lines.values() if line.durable is not None)
+        """Return the unfinished tasks that this process writes, in their durable state, oldest first."""
+        tasks = (writer.durable.task for writer in self._writers.values() if writer.durable is not None)
         return sorted((task for task in tasks if not task.state.is_terminal), key=lambda task: task.created_at)
 
     async def snapshot(self, task_id: TaskId) -> Update:
-        """Return the task as it is durable, with the seq of its last event.
+        """Return the durable state of the task, with the seq of its last event.
 
         Raises TaskNotFound.
         """
@@ -244,7 +244,7 @@ class Journal:
         return now
 
     async def updates(self, task_id: TaskId) -> AsyncGenerator[Update, None]:
-        """The whole log of a task: each event with the task after it."""
+        """Yield the whole log of a task: each event with the task after it."""
         task: Task | None = None
         seq = 0
         while page := await self._store.read_after(seq, task_id=task_id, limit=_PAGE):
@@ -256,7 +256,7 @@ class Journal:
                 return
 
     async def resolve_id(self, prefix: str, inbox: str = "") -> TaskId:
-        """Return the id of the one task of the inbox that `prefix` means; hidden tasks do not count.
+        """Return the id of the only task of the inbox whose id begins with `prefix`; hidden tasks do not count.
 
         Raises TaskNotFound or AmbiguousTask.
         """
@@ -273,7 +273,7 @@ class Journal:
         return found[0]
 
     async def find(self, wanted: str, inbox: str, *, exact: bool) -> Task:
-        """Return the task of the inbox that `wanted` means: its whole id, or else a beginning that only it has.
+        """Return the task of the inbox that `wanted` names: by its whole id, or unless `exact` by a unique prefix.
 
         Raises TaskNotFound or AmbiguousTask.
         """
@@ -283,47 +283,47 @@ class Journal:
         return task
 
     def listen(self, listener: Listener, wants: Callable[[TaskId], bool] = _all) -> Callable[[], None]:
-        """Call `listener` with each update of a task that it wants, once that is durable, in the order of the seqs.
+        """Call `listener` with each durable update of the tasks that it `wants`, in the order of the seqs.
 
-        Returns how to stop that.
+        Returns a function that stops it.
         """
-        heard = (listener, wants)
-        self._listeners.append(heard)
-        return lambda: self._listeners.remove(heard)
+        entry = (listener, wants)
+        self._listeners.append(entry)
+        return lambda: self._listeners.remove(entry)
 
     def _known(self, task_id: TaskId) -> Update | None:
-        line = self._lines.get(task_id)
-        if line is not None:
-            return line.durable
+        writer = self._writers.get(task_id)
+        if writer is not None:
+            return writer.durable
         known = self._finished.get(task_id)
         if known is not None:
             self._finished.move_to_end(task_id)
         return known
 
-    def _line_of(self, task_id: TaskId) -> _TaskWriter:
-        line = self._lines.get(task_id)
-        if line is None:
-            line = self._lines[task_id] = _TaskWriter(task_id, self._finished.pop(task_id, None))
-        return line
+    def _writer_of(self, task_id: TaskId) -> _TaskWriter:
+        writer = self._writers.get(task_id)
+        if writer is None:
+            writer = self._writers[task_id] = _TaskWriter(task_id, self._finished.pop(task_id, None))
+        return writer
 
-    def _advance(self, line: _TaskWriter) -> None:
-        """Send what waits to the store, as far as that can be done now."""
-        while line.waiting and line.pending is None:
-            if line.task is None and not line.waiting[0].opens:
-                self._read(line)
+    def _advance(self, writer: _TaskWriter) -> None:
+        """Send waiting entries to the store, as far as possible now."""
+        while writer.waiting and writer.pending is None:
+            if writer.task is None and not writer.waiting[0].opens:
+                self._read(writer)
                 return
             try:
-                self._send(line)
+                self._send(writer)
             except Conflict as refusal:
-                line.waiting.pop(0).fail(refusal)
-        if line.pending is None:
-            self._retire(line)
+                writer.waiting.pop(0).fail(refusal)
+        if writer.pending is None:
+            self._retire(writer)
 
-    def _send(self, line: _TaskWriter) -> None:
-        """Send the first that waits, and those behind it that can go with it; raises Conflict when it is refused."""
-        task = line.task
+    def _send(self, writer: _TaskWriter) -> None:
+        """Append the first waiting entry, and those behind it that can go along. Raises Conflict when it is refused."""
+        task = writer.task
         going: list[_Entry] = []
-        for entry in line.waiting:
+        for entry in writer.waiting:
             if going and (entry.goes_alone or going[0].goes_alone):
                 break
             try:
@@ -331,33 +331,33 @@ class Journal:
             except Conflict:
                 if not going:
                     raise
-                break  # what refuses it is not durable yet: it is judged again when that is so
+                break  # an entry before it is not durable yet: it is checked again once that is
             going.append(entry)
-        del line.waiting[: len(going)]
-        line.on_its_way = going
+        del writer.waiting[: len(going)]
+        writer.on_its_way = going
         appending = self._store.append(
             going[-1].after, _events_of(going), lease=self._require_lease(), digest=going[0].digest
         )
-        line.pending = _as_future(appending)
-        line.pending.add_done_callback(partial(self._settle, line))
+        writer.pending = _as_future(appending)
+        writer.pending.add_done_callback(partial(self._on_appended, writer))
 
-    def _settle(self, line: _TaskWriter, appending: asyncio.Future[int]) -> None:
-        """The store is done with what was on its way."""
-        entries, line.on_its_way, line.pending = line.on_its_way, [], None
+    def _on_appended(self, writer: _TaskWriter, appending: asyncio.Future[int]) -> None:
+        """Take the result of the append that was on its way."""
+        entries, writer.on_its_way, writer.pending = writer.on_its_way, [], None
         if error := _error_of(appending):
-            self._failed(line, entries, error)
+            self._failed(writer, entries, error)
         else:
-            self._committed(line, entries, appending.result())
-        self._advance(line)
+            self._committed(writer, entries, appending.result())
+        self._advance(writer)
 
-    def _committed(self, line: _TaskWriter, entries: Sequence[_Entry], first_seq: int) -> None:
-        line.task = entries[-1].after
+    def _committed(self, writer: _TaskWriter, entries: Sequence[_Entry], first_seq: int) -> None:
+        writer.task = entries[-1].after
         events = _events_of(entries)
-        line.durable = Update(first_seq + len(events) - 1, None, line.task)
-        # Those who wait run only after this function, so the listeners hear of it first.
+        writer.durable = Update(first_seq + len(events) - 1, None, writer.task)
+        # Waiting callers run only after this function, so the listeners are notified first.
         for entry in entries:
             entry.succeed()
-        listeners = [listener for listener, wants in self._listeners if wants(line.task_id)]
+        listeners = [listener for listener, wants in self._listeners if wants(writer.task_id)]
         if not listeners:
             return
         task = entries[0].before
@@ -367,8 +367,8 @@ class Journal:
             for listener in listeners:
                 listener(update)
 
-    def _failed(self, line: _TaskWriter, entries: Sequence[_Entry], error: BaseException) -> None:
-        line.forget()
+    def _failed(self, writer: _TaskWriter, entries: Sequence[_Entry], error: BaseException) -> None:
+        writer.forget()
         if isinstance(error, LeaseLost):
             self._lose(error)
         first = entries[0]
@@ -377,11 +377,11 @@ class Journal:
         if is_late or is_one_of_many:
             for entry in entries:
                 entry.is_second_try = True
-            line.waiting[:0] = entries
+            writer.waiting[:0] = entries
         else:
-            # What was recorded behind it took it for granted.
-            _fail([*entries, *line.waiting], error)
-            line.waiting.clear()
+            # The entries behind it relied on it.
+            _fail([*entries, *writer.waiting], error)
+            writer.waiting.clear()
 
     def _require_lease(self) -> Lease:
         if self._lease is None:
@@ -389,37 +389,37 @@ class Journal:
         return self._lease
 
     def _lose(self, loss: LeaseLost) -> None:
-        """Record nothing more: a successor writes the inbox."""
+        """Refuse all further records: a successor writes the inbox."""
         if self._loss is None:
             self._loss = loss
             self._lost.set()
             log.error("lease_lost", extra={"inbox": self._lease.inbox if self._lease else ""})
 
-    def _read(self, line: _TaskWriter) -> None:
-        line.pending = asyncio.ensure_future(self._store.load(line.task_id))
-        line.pending.add_done_callback(partial(self._take_in, line))
+    def _read(self, writer: _TaskWriter) -> None:
+        writer.pending = asyncio.ensure_future(self._store.load(writer.task_id))
+        writer.pending.add_done_callback(partial(self._on_read, writer))
 
-    def _take_in(self, line: _TaskWriter, reading: asyncio.Future[Task]) -> None:
-        """The store has answered what the task is; go on with what waited for that."""
-        line.pending = None
+    def _on_read(self, writer: _TaskWriter, reading: asyncio.Future[Task]) -> None:
+        """Take the task that the store has read, and go on with the waiting entries."""
+        writer.pending = None
         if error := _error_of(reading):
-            _fail(line.waiting, error)
-            line.waiting.clear()
+            _fail(writer.waiting, error)
+            writer.waiting.clear()
         else:
-            line.task = reading.result()
-        self._advance(line)
+            writer.task = reading.result()
+        self._advance(writer)
 
-    def _retire(self, line: _TaskWriter) -> None:
-        """Nothing is on its way: let a line leave memory when the task is finished, or not known to be true."""
-        if self._lines.get(line.task_id) is not line:
+    def _retire(self, writer: _TaskWriter) -> None:
+        """Remove an idle writer whose task is finished or no longer known."""
+        if self._writers.get(writer.task_id) is not writer:
             return
-        if line.durable is None:
-            del self._lines[line.task_id]
-        elif line.durable.task.state.is_terminal:
-            del self._lines[line.task_id]
-            if _letters(line.durable.task) > LARGEST_IN_MEMORY:
+        if writer.durable is None:
+            del self._writers[writer.task_id]
+        elif writer.durable.task.state.is_terminal:
+            del self._writers[writer.task_id]
+            if _length(writer.durable.task) > LARGEST_IN_MEMORY:
                 return
-            self._finished[line.task_id] = line.durable
+            self._finished[writer.task_id] = writer.durable
             if len(self._finished) > self._keep_finished:
                 self._finished.popitem(last=False)
 
@@ -428,13 +428,19 @@ def _events_of(entries: Sequence[_Entry]) -> Sequence[TaskEvent]:
     return entries[0].events if len(entries) == 1 else [event for entry in entries for event in entry.events]
 
 
-def _letters(task: Task) -> int:
-    said = [one.parts for one in task.history] + [one.parts for one in task.artifacts]
-    return sum([len(part.text) if isinstance(part, TextPart) else _size(part) for parts in said for part in parts])
+def _length(task: Task) -> int:
+    contents = [one.parts for one in task.history] + [one.parts for one in task.artifacts]
+    return sum([_part_length(part) for parts in contents for part in parts])
 
 
-def _size(part: FilePart | DataPart) -> int:
-    return len(part.content or b"") if isinstance(part, FilePart) else len(repr(part.data))
+def _part_length(part: Part) -> int:
+    match part:
+        case TextPart():
+            return len(part.text)
+        case FilePart():
+            return len(part.content or b"")
+        case DataPart():
+            return len(repr(part.data))
 
 
 def _fail(entries: Iterable[_Entry], error: BaseException) -> None:
@@ -443,10 +449,10 @@ def _fail(entries: Iterable[_Entry], error: BaseException) -> None:
 
 
 def _as_future(appending: Awaitable[T]) -> asyncio.Future[T]:
-    # Stores that write in a thread of their own give a future; to find that out costs less than `ensure_future` does.
+    # Stores that write in their own thread return a future; this check costs less than `ensure_future`.
     return appending if isinstance(appending, asyncio.Future) else asyncio.ensure_future(appending)
 
 
 def _error_of(future: asyncio.Future[Any]) -> BaseException | None:
-    # A store that is cancelled, at shutdown, has not done it; for those who wait that is a failure like any other.
+    # A store that is cancelled at shutdown has not done it; for waiting callers that is a failure like any other.
     return StoreFailed("the store stopped before it was done") if future.cancelled() else future.exception()

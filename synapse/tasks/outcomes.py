@@ -1,4 +1,4 @@
-"""What a turn's events mean for its task: which facts are to be recorded. Pure."""
+"""Translates what happens to a task (a turn's events, its end) into the task events to record. Pure."""
 
 from __future__ import annotations
 
@@ -42,18 +42,28 @@ AGENT_EXITED: Final = "agent_exited"
 EXPIRED: Final = "expired"
 EXPLICIT_REPLY: Final = "reply"
 PARTIAL: Final = "partial"
-"""Marks the text of an answer that has not come to its end."""
+"""Metadata key that marks the text of an unfinished answer."""
 _SCREEN: Final = "screen"
 _OWN_WORDS: Final = frozenset({EXPLICIT_REPLY, "script", "a2a"})
+"""Sources whose text the agent itself declared to be the answer; the text of all others is inferred."""
+_QUESTION_CLOSED: Final = "the question was closed"
+_FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
+    EXPIRED: ReceiptStep.EXPIRED,
+    TaskState.FAILED: ReceiptStep.FAILED,
+    TaskState.REJECTED: ReceiptStep.FAILED,
+    TaskState.CANCELED: ReceiptStep.CANCELED,
+    # Completed by request, not by an answer: the message is no longer to be answered.
+    TaskState.COMPLETED: ReceiptStep.CANCELED,
+}
 
 
 def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, ...]:  # noqa: C901, PLR0911, PLR0912 - a case each
-    """Return what is to be recorded for `event`; nothing when it concerns no task."""
+    """Return the events to record for an event of the task's turn."""
     match event:
-        case Answered():  # of every turn one, so it stands first
+        case Answered():  # every turn has one, so it is tested first
             return answered(task, now, event)
         case Deferred(why=why):
-            return _taken_back(task, now, why)
+            return _deferred(task, now, why)
         case Typing():
             return (_step(task, now, ReceiptStep.TYPED, "journal", "the intent to type was recorded"),)
         case Submitted(source=source, evidence=evidence):
@@ -65,15 +75,17 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
         case Progress(text=text):
             return () if open_question(task) else (_state(task, now, TaskState.WORKING, note=text),)
         case PartialAnswer(text=text, source=source):
-            return _said(task, now, text, source)
+            return _partial_answer(task, now, text, source)
         case ArtifactProduced(artifact=artifact, append=append, last_chunk=last):
             return (ArtifactAdded(task_id=task.id, at=now, artifact=artifact, append=append, last_chunk=last),)
         case QuestionRaised(question=question):
-            return _questioned(task, now, question)
+            return _question_raised(task, now, question)
         case Resumed(by=by):
-            return question_closed(task, now, TaskState.WORKING, f"answered: {by}")
+            return close_question(task, now, TaskState.WORKING, f"answered: {by}")
         case InputRequested(parts=parts, authorization=authorization):
-            return _asked(task, now, parts, TaskState.AUTH_REQUIRED if authorization else TaskState.INPUT_REQUIRED)
+            return _input_requested(
+                task, now, parts, TaskState.AUTH_REQUIRED if authorization else TaskState.INPUT_REQUIRED
+            )
         case Refused(note=note):
             return ended(task, now, TaskState.REJECTED, "rejected", note)
         case Failed(reason=reason, note=note):
@@ -83,25 +95,36 @@ def events_for(task: Task, event: TurnEvent, now: datetime) -> tuple[TaskEvent, 
 
 
 def answered(task: Task, now: datetime, answer: Answered) -> tuple[TaskEvent, ...]:
-    """The task is done; its answer becomes an artifact that says where the text was taken from."""
-    told = [*close_question(task, now)]
+    """Return the events that complete the task; the answer becomes an artifact that names the source of its text."""
+    events = [*close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)]
     if answer.parts:
-        told.append(ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)))
-    told.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"))
-    told.append(_state(task, now, TaskState.COMPLETED, reason="direct_message" if answer.direct else ""))
-    return tuple(told)
+        events.append(ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, answer.parts, answer.source)))
+    events.append(_step(task, now, ReceiptStep.ANSWERED, answer.source, "the turn ended"))
+    events.append(_state(task, now, TaskState.COMPLETED, reason="direct_message" if answer.direct else ""))
+    return tuple(events)
+
+
+def replied(
+    task: Task, now: datetime, message: Message, *, failed: bool, inferred: bool = False
+) -> tuple[TaskEvent, ...]:
+    """Return the events that end the task with a reply; `failed` means that the agent could not do it."""
+    if failed:
+        note = message.text or "the agent replied that it failed"
+        return ended(task, now, TaskState.FAILED, "replied_failed", note)
+    return answered(task, now, Answered(parts=message.parts, source="inferred" if inferred else EXPLICIT_REPLY))
 
 
 def is_whole(event: TurnEvent) -> bool:
-    """Whether a turn that was interrupted ended by itself all the same: the interrupt came too late for it.
+    """Return whether an interrupted turn still ended by itself, because the interrupt came too late.
 
-    An agent that tells how its turn ended says so of one that was cut short; what its screen shows may be cut.
+    An agent that reports how its turn ended also reports when it was cut short; an answer read from the screen may be
+    cut.
     """
     return isinstance(event, InputRequested | Refused) or (isinstance(event, Answered) and event.source != _SCREEN)
 
 
 def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent, ...]:
-    """The turn ended because a more urgent message interrupted it; what it had said so far is kept."""
+    """Return the events that end a turn interrupted by a more urgent message; they keep the answer so far."""
     kept: tuple[TaskEvent, ...] = ()
     if isinstance(event, Answered) and event.parts:
         kept = (ArtifactAdded(task_id=task.id, at=now, artifact=_answer(task, event.parts, event.source)),)
@@ -109,64 +132,57 @@ def interrupted(task: Task, now: datetime, event: TurnEvent) -> tuple[TaskEvent,
 
 
 def ended(task: Task, now: datetime, state: TaskState, reason: str, note: str) -> tuple[TaskEvent, ...]:
-    """The task ends without an answer. One that only waited for a reply has no receipt to close."""
+    """Return the events that end the task without an answer. A task that only waits for a reply has no receipt."""
     step = _FINAL_STEPS[EXPIRED if reason == EXPIRED else state]
     receipt = (_step(task, now, step, "journal", note),) if task.queued else ()
-    return (*close_question(task, now), *receipt, _state(task, now, state, reason=reason, note=note))
+    closed = close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED)
+    return (*closed, *receipt, _state(task, now, state, reason=reason, note=note))
 
 
-def question_closed(task: Task, now: datetime, state: TaskState, note: str = "") -> tuple[TaskEvent, ...]:
-    """Nothing is asked any more, and the task goes on in `state`; nothing when nothing was asked.
+def close_question(task: Task, now: datetime, state: TaskState, note: str = "") -> tuple[TaskEvent, ...]:
+    """Return the events that close the task's open question, if any, and continue the task in `state`.
 
-    The state comes first: nobody shall see a task that waits for input without a question.
+    The state comes first, so that no reader sees a task that waits for input without a question.
     """
     if open_question(task) is None:
         return ()
     return (_state(task, now, state, note=note), MetadataChanged(task_id=task.id, at=now, metadata={QUESTION: None}))
 
 
+def agent_exited(task: Task, now: datetime, note: str) -> tuple[TaskEvent, ...]:
+    """Return the events that fail the task because the agent, or the program that worked on it, is gone."""
+    return ended(task, now, TaskState.FAILED, AGENT_EXITED, note)
+
+
 def expired(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """The deadline came before there was proof that the agent has the message."""
+    """Return the events that fail the task because its deadline passed without proof that the agent has the message."""
     return ended(task, now, TaskState.FAILED, EXPIRED, "its deadline passed before it was delivered")
 
 
-_FINAL_STEPS: Final[Mapping[Any, ReceiptStep]] = {
-    EXPIRED: ReceiptStep.EXPIRED,
-    TaskState.FAILED: ReceiptStep.FAILED,
-    TaskState.REJECTED: ReceiptStep.FAILED,
-    TaskState.CANCELED: ReceiptStep.CANCELED,
-    # Somebody else ended it well: its message needs no answer any more.
-    TaskState.COMPLETED: ReceiptStep.CANCELED,
-}
-
-
-def _taken_back(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
-    """An intent that came to nothing must not look like a message in doubt after a crash."""
-    closed = question_closed(task, now, TaskState.SUBMITTED)
+def _deferred(task: Task, now: datetime, why: str) -> tuple[TaskEvent, ...]:
+    """Return the events that withdraw an intent to type, which after a crash would look like a message in doubt."""
+    closed = close_question(task, now, TaskState.SUBMITTED)
     if task.receipt is None or task.receipt.step is not ReceiptStep.TYPED:
         return closed
-    return (
-        *closed,
-        _step(task, now, ReceiptStep.QUEUED, "journal", f"nothing was typed: {why}"),
-    )
+    return (*closed, _step(task, now, ReceiptStep.QUEUED, "journal", f"nothing was typed: {why}"))
 
 
 def _submitted(task: Task, now: datetime, source: str, evidence: str) -> tuple[TaskEvent, ...]:
     if task.receipt is not None and task.receipt.step in (ReceiptStep.SUBMITTED, ReceiptStep.TURN_STARTED):
-        return ()  # a person has said so already, or it was submitted before a restart
+        return ()  # a person has confirmed it already, or it was submitted before a restart
     cleared: tuple[TaskEvent, ...] = ()
     if task.attention:
         cleared = (AttentionChanged(task_id=task.id, at=now, attention=""),)
     return (
         *cleared,
         _step(task, now, ReceiptStep.SUBMITTED, source, evidence),
-        # What is asked stays asked: proof that the message was taken may come later than the question.
+        # A question stays open: proof that the agent took the message may come later than its question.
         *(() if open_question(task) else (_state(task, now, TaskState.WORKING),)),
     )
 
 
-def _questioned(task: Task, now: datetime, question: Question) -> tuple[TaskEvent, ...]:
-    """The state comes last: whoever hears of it finds the question."""
+def _question_raised(task: Task, now: datetime, question: Question) -> tuple[TaskEvent, ...]:
+    """The state comes last, so that a reader of the new state finds the question."""
     asked_at = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     fields = {**question_fields(question), "asked_at": asked_at}
     return (
@@ -175,23 +191,18 @@ def _questioned(task: Task, now: datetime, question: Question) -> tuple[TaskEven
     )
 
 
-def close_question(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
-    """The turn ends, or the task does: what was asked is asked no more."""
-    return question_closed(task, now, TaskState.WORKING, "what was asked is asked no more")
-
-
-def _asked(task: Task, now: datetime, parts: tuple[Part, ...], state: TaskState) -> tuple[TaskEvent, ...]:
+def _input_requested(task: Task, now: datetime, parts: tuple[Part, ...], state: TaskState) -> tuple[TaskEvent, ...]:
     question = Message(message_id=MessageId(f"{task.id}.{task.version + 1}"), role=Role.AGENT, parts=parts)
     return (
-        *close_question(task, now),
+        *close_question(task, now, TaskState.WORKING, _QUESTION_CLOSED),
         MessageAdded(task_id=task.id, at=now, message=question),
         _step(task, now, ReceiptStep.ANSWERED, "driver", "the agent asked for input"),
         _state(task, now, state, note=question.text),
     )
 
 
-def _said(task: Task, now: datetime, text: str, source: str) -> tuple[TaskEvent, ...]:
-    """The answer so far, as an artifact that the whole answer will replace. Only what is new of it is recorded."""
+def _partial_answer(task: Task, now: datetime, text: str, source: str) -> tuple[TaskEvent, ...]:
+    """Return the answer so far as an artifact that the whole answer will replace; only its new text is recorded."""
     whole = _answer(task, (TextPart(text=text),), source)
     whole = replace(whole, metadata={**whole.metadata, PARTIAL: True})
     known = next((one for one in task.artifacts if one.artifact_id == whole.artifact_id), None)

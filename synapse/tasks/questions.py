@@ -1,10 +1,10 @@
-"""What an agent's program asks in the middle of its work, and who may answer it.
+"""Answers the questions that an agent's program asks in the middle of its work, and decides who may answer them.
 
     asked ─► answered here (one answer at a time) ─► the program goes on
-        └──► answered at the terminal first ───────► whoever comes later is told
+        └──► answered at the terminal first ───────► later answers get QuestionGone
 
-What is asked stands in the task, and only the turn that is followed writes or removes it there. An answer is handed to
-the driver, and it counts once the program is seen to go on.
+The open question stands in the task; only the turn that is followed writes or removes it there. An answer goes to the
+driver, and counts once the program is seen to go on.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from synapse.tasks.worker import AgentWorker
 log = logging.getLogger(__name__)
 
 FindMessage = Callable[[Message, str, str], Awaitable[Task | None]]
-"""Returns the task of this scope that has the message already, if its content is the same."""
+"""Returns the task of this scope that contains the message already, if its content is the same."""
 RECORD_SECONDS: Final = 5.0
-"""How long the record may take to say what the driver has seen."""
+"""How long the task may take to show a question that the driver has seen."""
 
 
 class Questions:
-    """Answers what one agent asks."""
+    """Answers the questions of one agent."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Questions:
         self._answering = asyncio.Lock()
 
     async def asking(self, question: Question | None) -> Task | None:
-        """The task in whose turn the agent asks `question`, which its driver saw; the task may say so a moment later.
+        """Return the task in whose turn the agent asks `question`, which its driver saw; the task may not show it yet.
 
-        A question that the task still has, and the driver saw no more, counts too: its end is just being recorded.
+        A question that the task still has, but the driver no longer sees, counts too: its end is being recorded.
         """
         current = self._worker.current
         task = await self._journal.load(current) if current else None
@@ -79,19 +79,19 @@ class Questions:
         return task if open_question(task) or question else None
 
     async def answer(self, request: AnswerQuestion, task: Task | None, caller: Caller) -> Task | None:
-        """Answer what is asked in `task`, or without one by the agent itself; return the task as it goes on.
+        """Answer the open question of `task`, or of the agent outside of a task; return the task after it.
 
         Raises:
-            NothingAsked: nobody is asked anything there.
-            PersonRequired: the caller may not answer that.
-            InvalidChoice: no such answer is offered.
-            QuestionGone: somebody answered first.
+            NothingAsked: there is no open question.
+            PersonRequired: the caller may not answer it.
+            InvalidChoice: the question does not offer this answer.
+            QuestionGone: it was answered before.
         """
         if task is not None:
             task = await self._recorded(task)
         question = self._question(task)
         if question is None:
-            raise NothingAsked(f"{_name(task) or self._me.agent_id} asks nothing now")
+            raise NothingAsked(f"{_name(task) or self._me.agent_id} has no open question")
         if request.question_id not in ("", question.id):
             raise _gone(question)
         self._require_right(question, task, caller)
@@ -100,15 +100,15 @@ class Questions:
             return await self._give(question, choice, task, caller)
 
     async def answer_with(self, message: Message, task: Task, caller: Caller, digest: str, find: FindMessage) -> Task:
-        """Answer what is asked in `task` with a message; the task keeps it, and it is never typed as a prompt.
+        """Answer the open question of `task` with a message; the task keeps it, and it is never typed as a prompt.
 
-        A message with a `digest` answers once: `find` finds the task that has it already.
+        A message with a `digest` answers once: `find` returns the task that contains it already.
 
-        Raises as `answer` does.
+        Raises what `answer` raises.
         """
         question = self._question(task)
         if question is None:
-            raise NothingAsked(f"{_name(task)} asks nothing now")
+            raise NothingAsked(f"{_name(task)} has no open question")
         self._require_right(question, task, caller)
         choice = chosen_in_words(question, message.text)
         async with self._answering:
@@ -116,13 +116,13 @@ class Questions:
                 return known
             await self._require_open(question, task)
             # The intent first: an answer that is sent again after a crash must not answer the next question.
-            said = replace(message, metadata={**message.metadata, ANSWERS: question.id})
-            added = MessageAdded(task_id=task.id, at=self._clock.now(), message=said)
+            marked = replace(message, metadata={**message.metadata, ANSWERS: question.id})
+            added = MessageAdded(task_id=task.id, at=self._clock.now(), message=marked)
             await self._journal.record(added, digest=digest)
             return await self._give(question, choice, task, caller) or task
 
-    async def turn_down(self) -> bool:
-        """Say no to what is asked now, because its task was canceled; False when it stays open for a person."""
+    async def deny(self) -> bool:
+        """Deny the open question, because its task was canceled; return False when it stays open for a person."""
         question = self._worker.question
         if question is None:
             return True
@@ -139,9 +139,9 @@ class Questions:
         return True
 
     async def _recorded(self, task: Task) -> Task:
-        """The task once it says itself what its program is seen to ask: that is just being recorded."""
+        """Return the task once it shows the question that its driver has seen, which is being recorded."""
         is_asked = task.id == self._worker.current and self._worker.question is not None
-        # Before there is proof that the program has the message, nothing is recorded but that.
+        # Before there is proof that the program has the message, questions are not recorded.
         if is_asked and open_question(task) is None and not is_in_doubt(task):
             await self._until(task, lambda asked: asked is not None)
         return await self._journal.load(task.id)
@@ -152,9 +152,9 @@ class Questions:
             return live
         asked = open_question(task)
         if asked is None and task.id == self._worker.current and not task.state.is_terminal:
-            # It asks before there is proof that it has the message: its dialog may hide that.
+            # It asks before there is proof that it has the message: its dialog may hide the proof.
             return live
-        # The program's own words, where it still asks the same.
+        # The driver's version is the program's own text, while it still asks this question.
         return live if asked is not None and live is not None and live.id == asked.id else asked
 
     def _require_right(self, question: Question, task: Task | None, caller: Caller) -> None:
@@ -163,25 +163,24 @@ class Questions:
         if self._keys_may_answer and caller.actions is not None and APPROVE in caller.actions:
             return
         if question.kind is not QuestionKind.CHOICE or task is None:
-            raise PersonRequired("only a person answers that", hint=self._hint(task, caller))
-        # A process of which nobody can tell whose it is may be the agent's own.
+            raise PersonRequired("only a person may answer this", hint=self._hint(task, caller))
+        # A process that cannot be attributed may be the agent's own.
         if self._me.agent_id in (caller.agent_id, caller.named_agent) or (caller.via_socket and caller.doubt):
-            raise PersonRequired("an agent does not answer its own question", hint=self._hint(task, caller))
+            raise PersonRequired("an agent may not answer its own question", hint=self._hint(task, caller))
 
     def _hint(self, task: Task | None, caller: Caller) -> str:
         target = task.short_id if task is not None else self._me.agent_id
         why = f"{caller.objection}; " if caller.objection else ""
-        return f"{why}a person types `synapse approve {target}` or `synapse deny {target}` in a shell of their own"
+        return f"{why}run `synapse approve {target}` or `synapse deny {target}` in a shell of your own"
 
     async def _give(self, question: Question, choice: Choice, task: Task | None, caller: Caller) -> Task | None:
         await self._require_open(question, task)
-        # No record precedes the keys, so nothing else would stop a host that another one has replaced.
+        # No record precedes these keys, so nothing else would stop a host that was replaced.
         await self._journal.verify_lease()
-        if task is None:
-            await self._worker.answer(question.id, choice)
-            return None
         how = await self._worker.answer(question.id, choice)
-        # Only when the task says no more that this is asked, its next state can be waited for.
+        if task is None:
+            return None
+        # The task's next state can be awaited only once this question is gone from it.
         await self._until(task, lambda now: now is None or now.id != question.id)
         answered = {"question": question.title, "choice": label_of(question, choice), "by": _who(caller), "how": how}
         await self._note(task, answered)
@@ -193,14 +192,14 @@ class Questions:
             raise _gone(question)
 
     async def _until(self, task: Task, holds: Callable[[Question | None], bool]) -> None:
-        """Wait until that holds for what the task asks, but not for ever."""
+        """Wait until `holds` is true of the task's open question, at most RECORD_SECONDS."""
         reached = asyncio.Event()
 
-        def hear(update: Update) -> None:
+        def on_update(update: Update) -> None:
             if holds(open_question(update.task)):
                 reached.set()
 
-        stop = self._journal.listen(hear, task.id.__eq__)
+        stop = self._journal.listen(on_update, task.id.__eq__)
         try:
             if not holds(open_question(await self._journal.load(task.id))):
                 async with asyncio.timeout(RECORD_SECONDS):
@@ -215,7 +214,7 @@ class Questions:
             noted = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={ANSWERED: answered})
             await self._journal.record(noted)
         except StoreFailed as failure:
-            # It is answered all the same.
+            # The question is answered nonetheless.
             log.warning("answer_not_noted", extra={"task": task.id, "error": failure.code})
 
 

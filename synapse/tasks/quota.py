@@ -1,7 +1,7 @@
-"""How much may be kept for one agent, or for one key of a gateway: messages, the files in them, and the answers.
+"""Limits how many bytes are stored for one agent, or for one key of a gateway: messages, their files, and answers.
 
-The store counts what is kept, across restarts, and counts less when old tasks are forgotten. It is asked only now and
-then: what was let in since is added here, and near the limit the store is asked each time.
+The store measures the stored bytes, across restarts; they shrink when old tasks are pruned. It is asked only now and
+then: sizes accepted since are added here, and near the limit the store is asked each time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from synapse.core.requests import ChangeTask, CreateTask, ForAgent, Request, Sen
 from synapse.core.types import Clock
 
 REMEMBERED_SECONDS: Final = 5.0
-"""How long a count is believed: answers come in, too, and others may write for the same key."""
+"""How long a measurement is used: answers are stored too, and other processes may write for the key."""
 _NEAR: Final = 0.9
 _MOST_REMEMBERED: Final = 4096
 _UNITS: Final = ("bytes", "KB", "MB", "GB")
 
 Measure = Callable[[], Awaitable[int]]
-"""Asks the store how many bytes are kept now; raises StoreFailed."""
+"""Asks the store how many bytes are stored now. Raises StoreFailed."""
 
 
 class Quota:
-    """Refuses what would not fit. `whose` names in the error who has the quota, `setting` what raises it."""
+    """Refuses what exceeds the limit. The error names `whose` quota it is, and the `setting` that raises it."""
 
     def __init__(self, limit: int, measure: Measure, clock: Clock, *, whose: str, setting: str) -> None:
-        """A `limit` of 0 means that there is none."""
+        """A `limit` of 0 means no limit."""
         self._limit = limit
         self._measure = measure
         self._clock = clock
@@ -40,7 +40,7 @@ class Quota:
         self._measured = float("-inf")
 
     async def take(self, size: int) -> None:
-        """Count `size` bytes that are to be kept. Raises QuotaExceeded when there is no room for them."""
+        """Count `size` bytes that are to be stored. Raises QuotaExceeded when they exceed the limit."""
         if not self._limit:
             return
         is_old = self._clock.monotonic() - self._measured > REMEMBERED_SECONDS
@@ -57,7 +57,7 @@ class Quota:
 
 
 class KeyQuotas:
-    """The quotas of all callers of a gateway: each scope has its own, and the gateway's own user none."""
+    """The quotas of a gateway's callers: one for each scope; the gateway's own user has none."""
 
     def __init__(self, limit: int, measure: Callable[[str], Awaitable[int]], clock: Clock) -> None:
         """`measure` asks the store how many bytes a scope has."""
@@ -67,15 +67,15 @@ class KeyQuotas:
         self._quotas: dict[str, Quota] = {}
 
     async def take(self, request: Request[object], caller: Caller) -> None:
-        """Count what `request` asks to be kept for `caller`. Raises QuotaExceeded."""
+        """Count the bytes that `request` stores for `caller`. Raises QuotaExceeded."""
         size = _size_asked(request)
-        # Who shares the scope of this machine's user shares what that user keeps, which only agents' quotas bound.
+        # Callers in the scope of this machine's user share that user's storage, which only agents' quotas limit.
         if not size or not self._limit or caller.is_own_user or caller.scope == LOCAL_SCOPE:
             return
         quota = self._quotas.get(caller.scope)
         if quota is None:
             if len(self._quotas) >= _MOST_REMEMBERED:
-                self._quotas.clear()  # what they know is in the store
+                self._quotas.clear()  # they are measured again from the store
             whose, setting = f"the key '{caller.name}'", "rate_limit.stored_bytes_per_key"
             measure = partial(self._measure, caller.scope)
             quota = self._quotas[caller.scope] = Quota(self._limit, measure, self._clock, whose=whose, setting=setting)
@@ -83,13 +83,13 @@ class KeyQuotas:
 
 
 def message_in(request: Request[object]) -> Message | None:
-    """The message that a request asks to be kept, if it asks for that."""
+    """Return the message that a request asks to be stored, if any."""
     asked = _innermost(request)
     return asked.message if isinstance(asked, SendMessage | CreateTask) else None
 
 
 def _size_asked(request: Request[object]) -> int:
-    """How many bytes the request leaves in the store; 0 when it only reads or ends something."""
+    """Return about how many bytes the request stores; 0 when it only reads or ends a task."""
     match asked := _innermost(request):
         case SendMessage() | CreateTask():
             return size_of(asked.message, asked.metadata)
@@ -110,9 +110,9 @@ def _innermost(request: Request[object]) -> Request[object]:
 
 
 def size_of(message: Message, metadata: Json) -> int:
-    """About as many bytes as a message takes in the store; files are kept as base64."""
-    told = sum(len(repr(one)) for one in (message.metadata, metadata) if one)
-    return told + sum(map(_size_of_part, message.parts))
+    """Return about how many bytes a message takes in the store; files are stored as base64."""
+    described = sum(len(repr(one)) for one in (message.metadata, metadata) if one)
+    return described + sum(map(_size_of_part, message.parts))
 
 
 def _size_of_part(part: Part) -> int:
@@ -127,7 +127,7 @@ def _size_of_part(part: Part) -> int:
 
 
 def _shown(size: int) -> str:
-    """`1.5 GB`: in the unit that says it shortest."""
+    """Return the size in the shortest unit, such as `1.5 GB`."""
     amount, units = float(size), list(_UNITS)
     while amount >= 1024 and len(units) > 1:
         amount /= 1024

@@ -1,8 +1,8 @@
-"""How answers find their way back.
+"""Replies to the senders that wait for an answer of this agent.
 
-Three ways lead to the sender's waiting task: an explicit reply of the agent (`synapse reply`, through this host), a
-reply sent straight to the sender's host (`--reply-to`), and the inferred one: a turn that ended without a reply
-answers with its final text.
+A sender's waiting task is answered in one of three ways: by an explicit reply of the agent (`synapse reply`, through
+this host), by a reply sent straight to the sender's host (`--reply-to`), or by an inferred reply: a turn that ended
+without a reply answers with its final text.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import asyncio
 import logging
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from synapse.core.agent import AgentEntry
-from synapse.core.driver import Answered
 from synapse.core.errors import SynapseError, TaskNotFound
 from synapse.core.events import MetadataChanged
 from synapse.core.message import Part, TextPart
@@ -29,92 +28,92 @@ from synapse.tasks.journal import Journal
 
 log = logging.getLogger(__name__)
 
-REPLIED = "replied"
-"""The task's metadata key that says how its sender was answered: `explicit` or `inferred`."""
+REPLIED: Final = "replied"
+"""Metadata key of a task: how its sender was answered, `explicit` or `inferred`."""
 
 
 class ReplyDelivery(Protocol):
-    """The part of `core.registry.HostClient` that brings replies to the agents that wait for them."""
+    """The part of `core.registry.HostClient` that delivers replies to the agents that wait for them."""
 
     async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
-        """Raises TaskNotFound when nobody waits (any more), AgentNotFound or AgentNotResponding when it is gone."""
+        """Raises TaskNotFound when no task waits for it, AgentNotFound or AgentNotResponding when the agent is gone."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Owed:
+class _OwedReply:
     task: Task
     parts: tuple[Part, ...]
     failed: bool
 
 
 class Replies:
-    """Answers the senders of this agent's requests."""
+    """Replies to the senders of this agent's requests."""
 
     def __init__(self, me: AgentEntry, journal: Journal, hosts: ReplyDelivery, clock: Clock) -> None:
         self._me = Sender(sender_id=me.agent_id, sender_type=me.agent_type, sender_endpoint=me.endpoint)
         self._journal = journal
         self._hosts = hosts
         self._clock = clock
-        self._owed: asyncio.Queue[_Owed] = asyncio.Queue()
+        self._owed: asyncio.Queue[_OwedReply] = asyncio.Queue()
         self._requests: dict[str, Task] = {}
 
     def expect(self, task: Task) -> None:
-        """Remember a request that its sender waits for."""
+        """Remember a request whose sender waits for a reply."""
         if awaits_reply(task):
             self._requests[task.id] = task
 
     def turn_ended(self, task: Task) -> None:
-        """A turn is over: when its sender waits and has no reply yet, it gets the final text."""
+        """Reply with the final text of an ended task, if its sender waits and has no reply yet."""
         if not task.state.is_terminal:
             return
         known = self._requests.pop(task.id, None)
         if known is not None and sender_task_id(task) and REPLIED not in task.metadata:
-            self._owed.put_nowait(_Owed(task, final_words(task), failed=task.state is not TaskState.COMPLETED))
+            self._owed.put_nowait(_OwedReply(task, reply_parts(task), failed=task.state is not TaskState.COMPLETED))
 
-    def leave(self, why: str, resumable: Container[TaskId] = ()) -> None:
-        """Tell every waiter that the agent ends, though its message stays queued for the next start.
+    def agent_exits(self, why: str, resumable: Container[TaskId] = ()) -> None:
+        """Reply to every waiting sender that the agent exits, though its message stays queued for the next start.
 
-        The answers of `resumable` tasks arrive with the next start, so nobody is told to stop waiting for them.
+        The answers of `resumable` tasks arrive after the next start, so their senders keep waiting.
         """
         for task in self._requests.values():
             if sender_task_id(task) and task.id not in resumable:
-                self._owed.put_nowait(_Owed(task, (TextPart(text=why),), failed=True))
+                self._owed.put_nowait(_OwedReply(task, (TextPart(text=why),), failed=True))
         self._requests.clear()
 
-    def owe(self, finished: Task) -> None:
-        """Carry what an earlier host still owed: it ended between the end of the turn and the reply."""
+    def resume(self, finished: Task) -> None:
+        """Send the reply that an earlier host still owed: it stopped between the end of the turn and the reply."""
         self.expect(finished)
         self.turn_ended(finished)
 
     async def run(self) -> None:
-        """Carry inferred replies until cancelled; a sender that does not answer delays nobody else's."""
+        """Deliver owed replies until cancelled; a sender that does not respond delays no other reply."""
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task(self._infer(await self._owed.get()))
+                group.create_task(self._deliver_inferred(await self._owed.get()))
 
     async def drain(self, seconds: float) -> None:
-        """Wait until the owed replies are carried, but not longer than `seconds`."""
+        """Wait until the owed replies are delivered, at most for `seconds`."""
         try:
             await asyncio.wait_for(self._owed.join(), seconds)
         except TimeoutError:
             log.warning("replies_not_carried", extra={"count": self._owed.qsize()})
 
     async def reply(self, request: Reply, current: str | None) -> Replied:
-        """Answer the request that `request` names: by id, else the one of the running turn, else the last one.
+        """Reply to the request that `request` names by id, else to that of the running turn, else to the last one.
 
         Raises:
             TaskNotFound: no request waits for a reply.
         """
         task = self._find(request.task_id, current)
         try:
-            await self._carry(task, request.message.parts, failed=request.failed, inferred=False)
+            await self._deliver(task, request.message.parts, failed=request.failed, inferred=False)
         except SynapseError:
-            # Who is not proven may wait nowhere else than at this task, which has the answer in any case.
+            # An unproven sender may wait only at this task, which gets the answer in any case.
             if task.metadata.get("sender_verified") is True:
                 raise
         finally:
-            # A sender that is gone does not make the answer go away.
+            # The answer is recorded even when the sender is gone.
             await self._settle(task, request)
             self._requests.pop(task.id, None)
         return Replied(task_id=task.id, to=typed_sender(task.metadata))
@@ -132,28 +131,22 @@ class Replies:
         return next(reversed(self._requests.values()))
 
     async def _settle(self, task: Task, request: Reply) -> None:
-        """The explicit reply is the task's answer, whatever the screen shows later."""
+        """Record the explicit reply as the task's answer, whatever the screen shows later."""
         now = self._clock.now()
         task = await self._journal.load(task.id)
         if task.state.is_terminal:
             return
         replied = MetadataChanged(task_id=task.id, at=now, metadata={REPLIED: "explicit"})
-        if request.failed:
-            note = request.message.text or "the agent replied that it failed"
-            facts = outcomes.ended(task, now, TaskState.FAILED, "replied_failed", note)
-        else:
-            answer = Answered(parts=request.message.parts, source=outcomes.EXPLICIT_REPLY)
-            facts = outcomes.answered(task, now, answer)
-        await self._journal.record(replied, *facts)
+        await self._journal.record(replied, *outcomes.replied(task, now, request.message, failed=request.failed))
 
-    async def _infer(self, owed: _Owed) -> None:
+    async def _deliver_inferred(self, owed: _OwedReply) -> None:
         task = owed.task
         try:
-            await self._carry(task, owed.parts, failed=owed.failed, inferred=True)
+            await self._deliver(task, owed.parts, failed=owed.failed, inferred=True)
         except TaskNotFound:
             log.debug("reply_not_needed", extra={"task": task.id})
         except SynapseError as error:
-            # The sender is gone; its answer stays readable on our task.
+            # The sender is gone; the answer can still be read from our task.
             log.warning("reply_not_carried", extra={"task": task.id, "error": error.code})
         else:
             await self._note_replied(task)
@@ -165,19 +158,19 @@ class Replies:
         try:
             await self._journal.record(noted)
         except SynapseError as error:
-            # At worst the next host carries it once more, and the sender has no use for it.
+            # At worst the next host delivers it once more, and the sender refuses it.
             log.warning("reply_not_noted", extra={"task": task.id, "error": error.code})
 
-    async def _carry(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
-        """Bring the reply to the sender's host; a sender without one follows our own task."""
+    async def _deliver(self, task: Task, parts: tuple[Part, ...], *, failed: bool, inferred: bool) -> None:
+        """Deliver the reply to the sender's host; a sender without a waiting task follows ours."""
         waiting = sender_task_id(task)
         if waiting:
             reply = AgentReply(sender=self._me, in_reply_to=waiting, parts=parts, failed=failed, inferred=inferred)
             await self._hosts.deliver_reply(sender_in(task.metadata), reply)
 
 
-def final_words(task: Task) -> tuple[Part, ...]:
-    """What the sender is told: the last artifact, or why there is none."""
+def reply_parts(task: Task) -> tuple[Part, ...]:
+    """Return the text of an inferred reply: the last artifact, or why there is none."""
     if task.state is TaskState.COMPLETED and task.artifacts:
         return task.artifacts[-1].parts
     return (TextPart(text=task.note or task.reason or "the turn ended without an answer"),)

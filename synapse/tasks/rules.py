@@ -1,4 +1,4 @@
-"""Rules that all task services share: which tasks a caller sees, and what may be done to a task."""
+"""Rules that all task services share: which tasks a caller sees, and which requests a task allows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from synapse.core.errors import (
 )
 from synapse.core.events import TaskEvent
 from synapse.core.message import Message
-from synapse.core.requests import GetMessage, Request, SendMessage
-from synapse.core.store import TaskStore
+from synapse.core.requests import GetMessage, ListTasks, Request, SendMessage
+from synapse.core.store import TaskQuery, TaskStore
 from synapse.core.task import Task, TaskId, TaskState
 from synapse.core.types import Clock, Deadline, deadline_after, deadline_at
 from synapse.tasks import outcomes
+from synapse.tasks.admission import USER
 
 
 def unsupported(who: str, request: Request[object]) -> UnsupportedOperation:
-    """Return the error for a request that a service does not do."""
-    return UnsupportedOperation(f"{who} does not do {type(request).__name__}")
+    """Return the error for a request that a service does not support."""
+    return UnsupportedOperation(f"{who} does not support {type(request).__name__}")
 
 
 def visible_scope(caller: Caller) -> str:
@@ -33,15 +34,31 @@ def visible_scope(caller: Caller) -> str:
     return "" if caller.sees_all else caller.scope
 
 
+def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
+    """Return the store query for ListTasks, limited to what the caller sees; an empty inbox means all agents."""
+    return TaskQuery(
+        inbox=inbox,
+        scope=visible_scope(caller),
+        states=request.states,
+        context_id=request.context_id,
+        parent_id=request.parent_id,
+        updated_after=request.updated_after,
+        metadata={**request.metadata, **({USER: request.user} if request.user else {})},
+        expired=request.expired,
+        limit=request.limit,
+        cursor=request.cursor,
+    )
+
+
 def require_visible(task: Task, caller: Caller, wanted: str) -> Task:
-    """Return the task. Raises TaskNotFound(wanted) when it is deleted, or the caller must not see it."""
+    """Return the task. Raises TaskNotFound(wanted) when it is deleted or not visible to the caller."""
     if task.hidden or not caller.sees(task.scope):
         raise TaskNotFound(wanted)
     return task
 
 
 async def find_message(request: GetMessage, caller: Caller, store: TaskStore, inbox: str = "") -> TaskId:
-    """Return the id of the task that has the message; an empty inbox means any. Raises NotFound."""
+    """Return the id of the task that contains the message; an empty inbox means any. Raises NotFound."""
     known = await store.find_message(inbox, visible_scope(caller), request.message_id)
     if known is None:
         raise NotFound(f"no message '{request.message_id}'")
@@ -49,9 +66,9 @@ async def find_message(request: GetMessage, caller: Caller, store: TaskStore, in
 
 
 async def find_repeated(message: Message, digest: str, scope: str, inbox: str, store: TaskStore) -> TaskId | None:
-    """Return the task that the same message made before, if it came before.
+    """Return the task that an earlier copy of this message opened, or None.
 
-    Raises MessageIdReused when its id came before with other content.
+    Raises MessageIdReused when the id was used before with other content.
     """
     known = await store.find_message(inbox, scope, message.message_id)
     if known is None:
@@ -62,7 +79,7 @@ async def find_repeated(message: Message, digest: str, scope: str, inbox: str, s
 
 
 def require_room_in_queue(waiting: int, limit: int, agent: str) -> None:
-    """Raises QueueFull when as many messages wait for `agent` as may."""
+    """Raises QueueFull when the queue of `agent` has reached its limit."""
     if waiting >= limit:
         raise QueueFull(
             f"{agent} has {waiting} messages waiting",
@@ -71,7 +88,7 @@ def require_room_in_queue(waiting: int, limit: int, agent: str) -> None:
 
 
 def deadline_of(request: SendMessage, default_seconds: float | None, clock: Clock) -> Deadline | None:
-    """Return when the message expires: as it says itself, else after the default. Raises InvalidRequest."""
+    """Return when the message expires: at its own deadline or ttl, else after the default. Raises InvalidRequest."""
     if request.deadline is not None:
         return deadline_at(request.deadline, clock)
     seconds = request.metadata.get("ttl")
@@ -85,7 +102,7 @@ def deadline_of(request: SendMessage, default_seconds: float | None, clock: Cloc
 def require_updates(task: Task, after: int | None) -> None:
     """Raises UnsupportedOperation for a task that has ended, unless its stream is resumed `after` a seq."""
     if task.state.is_terminal and after is None:
-        raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; nothing more comes of it")
+        raise UnsupportedOperation(f"task {task.short_id} is {task.state.value}; it has no more updates")
 
 
 def cancellation(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
@@ -96,5 +113,5 @@ def cancellation(task: Task, now: datetime) -> tuple[TaskEvent, ...]:
 
 
 def is_settled(state: TaskState) -> bool:
-    """Whether a task in this state has ended or waits for somebody, so that nothing more comes by itself."""
+    """Return whether a task in this state has ended or waits for input, so that it does not change by itself."""
     return state.is_terminal or state.is_interrupted

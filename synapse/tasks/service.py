@@ -1,15 +1,7 @@
-"""The tasks of one running agent: a method for each request, and `handle` for callers that only carry requests.
+"""The task service of one running agent: a method for each request, and `handle` to dispatch a request to its method.
 
-Sending a message and staying with its task until it settles: it has ended, or waits for somebody.
-
-    sent ─► submitted ─► working ─► settled      (a question, an authorization, or an end)
-
-Whoever sends is with the task from its first state. An urgent message interrupts between its record and the joining,
-and the task may end meanwhile: so what is joined is the task as it is by then.
-
-Turns ListTasks into a query of the store, limited to what the caller sees.
-
-What hooks of the agent's own CLI report to the host, and who may.
+`AgentTasks` joins the other modules of this package. Beside it stand `TaskWaiter`, which waits for a task that was just
+sent, and `HookReports`, which accepts the reports of the CLI's own hooks.
 """
 
 from __future__ import annotations
@@ -36,7 +28,6 @@ from synapse.core.errors import (
 from synapse.core.events import MetadataChanged, StateChanged, Update
 from synapse.core.message import Json, Message
 from synapse.core.push import PushConfig, PushService
-from synapse.core.question import Question
 from synapse.core.requests import (
     AddExternal,
     AnswerQuestion,
@@ -77,107 +68,32 @@ from synapse.core.requests import (
     TaskStream,
 )
 from synapse.core.service import ExternalAgents, method_for
-from synapse.core.store import TaskPage, TaskQuery, TaskStore
+from synapse.core.store import TaskPage, TaskStore
 from synapse.core.task import Task, TaskId
 from synapse.core.types import Clock
-from synapse.tasks.admission import USER
 from synapse.tasks.changes import TaskChanges
 from synapse.tasks.feed import Feed, follow_status
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.questions import Questions
 from synapse.tasks.replies import Replies
-from synapse.tasks.rules import find_message, is_settled, require_updates, require_visible, unsupported, visible_scope
+from synapse.tasks.rules import find_message, is_settled, query_of, require_updates, require_visible, unsupported
 from synapse.tasks.unfinished import InDoubt
 from synapse.tasks.waits import WAITER_LEFT
 from synapse.tasks.worker import AgentWorker
 
-
-def never(_message: Message) -> bool:
-    """For agents that answer with tasks only."""
-    return False
-
-
-class TaskWaiter:
-    """Stays with tasks. `answers_directly` tells of a message whether the agent will answer it with a plain message."""
-
-    def __init__(
-        self, intake: Intake, journal: Journal, feed: Feed, answers_directly: Callable[[Message], bool]
-    ) -> None:
-        self._intake = intake
-        self._journal = journal
-        self._feed = feed
-        self._answers_directly = answers_directly
-        self._waiting: dict[TaskId, set[asyncio.Future[Task]]] = {}
-        journal.listen(self._hear, self._waiting.__contains__)
-
-    async def wait(self, request: SendAndWait, caller: Caller) -> PendingTask:
-        """Send; return the task, with a way to wait for it unless it has settled.
-
-        Raises what `Intake.send` raises.
-        """
-        task = await self._intake.send(request.send, caller, waits_for_end=True)
-        return PendingTask(task) if is_settled(task.state) else PendingTask(task, self._settled(task))
-
-    async def follow(self, request: SendAndFollow, caller: Caller) -> TaskStream:
-        """Send; yield the task as it was then, and each update until it has settled.
-
-        An agent that answers with a plain message has no task to show: then only the end is told, as a snapshot.
-
-        Raises what `Intake.send` raises.
-        """
-        task = await self._intake.send(request.send, caller)
-        if self._answers_directly(request.send.message):
-            return self._end_of(self._settled(task))
-        updates = self._feed.follow(task.id)
-        return _until_settled(await anext(updates), updates)
-
-    def _settled(self, task: Task) -> asyncio.Future[Task]:
-        future: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
-        task = self._journal.known(task.id) or task
-        if is_settled(task.state):
-            future.set_result(task)
-            return future
-        self._waiting.setdefault(task.id, set()).add(future)
-        future.add_done_callback(partial(self._forget, task.id))
-        return future
-
-    def _hear(self, update: Update) -> None:
-        waiting = self._waiting.get(update.task.id)
-        if waiting and is_settled(update.task.state):
-            for future in waiting:
-                if not future.done():
-                    future.set_result(update.task)
-
-    def _forget(self, task_id: TaskId, future: asyncio.Future[Task]) -> None:
-        waiting = self._waiting[task_id]
-        waiting.discard(future)
-        if not waiting:
-            del self._waiting[task_id]
-
-    async def _end_of(self, settled: asyncio.Future[Task]) -> AsyncGenerator[Update, None]:
-        task = await settled
-        yield Update((await self._journal.snapshot(task.id)).seq, None, task)
-
-
-async def _until_settled(first: Update, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
-    async with aclosing(updates):
-        yield first
-        if is_settled(first.task.state):
-            return
-        async for update in updates:
-            yield update
-            if isinstance(update.event, StateChanged) and is_settled(update.event.state):
-                return
-
-
 R = TypeVar("R")
 
 
-class AgentTasks:
-    """TaskService for one agent that runs in this process; as a Handler, also what only its host is asked."""
+def never(_message: Message) -> bool:
+    """Return False: the default, for agents that answer with tasks only."""
+    return False
 
-    def __init__(  # noqa: PLR0913 - it joins the parts; each is used by some request
+
+class AgentTasks:
+    """TaskService for an agent that runs in this process; its `handle` also serves the requests that only hosts get."""
+
+    def __init__(  # noqa: PLR0913 - it joins the parts; each serves some request
         self,
         me: AgentEntry,
         *,
@@ -187,7 +103,7 @@ class AgentTasks:
         intake: Intake,
         worker: AgentWorker,
         replies: Replies,
-        doubts: InDoubt,
+        in_doubt: InDoubt,
         questions: Questions,
         externals: ExternalAgents,
         driver: Driver,
@@ -203,7 +119,7 @@ class AgentTasks:
         self._intake = intake
         self._worker = worker
         self._replies = replies
-        self._doubts = doubts
+        self._in_doubt = in_doubt
         self._questions = questions
         self._externals = externals
         self._driver = driver
@@ -212,10 +128,10 @@ class AgentTasks:
         self._push_configs = push_configs
         self._answers_directly = answers_directly
         self._changes = TaskChanges(journal, worker, questions, replies, clock)
-        self._settling = TaskWaiter(intake, journal, feed, answers_directly)
+        self._waiter = TaskWaiter(intake, journal, feed, answers_directly)
 
     def handle(self, request: Request[R], caller: Caller) -> Awaitable[R]:
-        """Do `request` for `caller`. Raises a SynapseError, at once or when it is awaited."""
+        """Call the method for `request`. Raises a SynapseError, at once or when the result is awaited."""
         method = method_for(self, request)
         if method is None:
             raise unsupported("this agent", request)
@@ -227,11 +143,11 @@ class AgentTasks:
 
     def send_and_wait(self, request: SendAndWait, caller: Caller) -> Awaitable[PendingTask]:
         """Raises what `Intake.send` raises."""
-        return self._settling.wait(request, caller)
+        return self._waiter.wait(request, caller)
 
     def send_and_follow(self, request: SendAndFollow, caller: Caller) -> Awaitable[TaskStream]:
         """Raises what `Intake.send` raises."""
-        return self._settling.follow(request, caller)
+        return self._waiter.follow(request, caller)
 
     def create(self, request: CreateTask, caller: Caller) -> Awaitable[Task]:
         """Raises QuotaExceeded."""
@@ -257,11 +173,11 @@ class AgentTasks:
         return await self._changes.delete(await self._find(request.task_id, caller))
 
     async def resolve(self, request: ResolveTask, caller: Caller) -> Task:
-        return await self._doubts.resolve(request, await self._find(request.task_id, caller), caller)
+        return await self._in_doubt.resolve(request, await self._find(request.task_id, caller), caller)
 
     async def answer(self, request: AnswerQuestion, caller: Caller) -> Task | None:
         if request.task_id:
-            # Who asks through a gateway may have read the question in the store before we were told that it is there.
+            # A caller of a gateway may have read the question in the store before this process learns it is durable.
             task: Task | None = await self._journal.load_latest((await self._find(request.task_id, caller)).id)
         else:
             task = await self._questions.asking(self._driver.view().question)
@@ -281,51 +197,23 @@ class AgentTasks:
     async def delete_push(self, request: DeletePushConfig, caller: Caller) -> None:
         await self._pushes().delete(await self._find(request.task_id, caller, exact=True), request.config_id)
 
-    def _pushes(self) -> PushService:
-        if self._push_configs is None:
-            raise PushNotSupported
-        return self._push_configs
-
     async def subscribe(self, request: SubscribeTask, caller: Caller) -> TaskStream:
-        return self._followed(await self._find(request.task_id, caller), request.after)
+        return self._stream(await self._find(request.task_id, caller), request.after)
 
     async def follow(self, request: FollowTask, caller: Caller) -> TaskStream:
         task = await self._find(request.task_id, caller, exact=True)
         require_updates(task, request.after)
-        return self._followed(task, request.after)
-
-    def _followed(self, task: Task, after: int | None) -> TaskStream:
-        updates = self._feed.follow(task.id, after)
-        return updates if task.queued else self._noting_when_the_waiter_leaves(task, updates)
-
-    async def _noting_when_the_waiter_leaves(
-        self, task: Task, updates: AsyncGenerator[Update, None]
-    ) -> AsyncGenerator[Update, None]:
-        """Follow a task that waits for a reply; a waiter that gives up no longer counts as waiting."""
-        try:
-            async with aclosing(updates):
-                await self._note_waiter(task, left=None)
-                async for update in updates:
-                    yield update
-        finally:
-            if not self._feed.is_followed(task.id):
-                await self._note_waiter(task, left=True)
-
-    async def _note_waiter(self, task: Task, *, left: bool | None) -> None:
-        now = await self._journal.load(task.id)
-        if not now.state.is_terminal and now.metadata.get(WAITER_LEFT) is not left:
-            note = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: left})
-            await self._journal.record(note)
+        return self._stream(task, request.after)
 
     async def status(self, _request: GetStatus, _caller: Caller) -> HostStatus:
-        # The task is found by the same look: a question that goes or comes meanwhile must not stand without its task.
+        # One view for question and task: a question that opens or closes meanwhile must not be shown without its task.
         view, current = self._driver.view(), self._worker.current
-        asking = await self._asking(view.question)
-        queue = [await self._read(task_id) for task_id in self._worker.waiting]
+        asking = await _none_if_store_fails(self._questions.asking(view.question))
+        queue = [await _none_if_store_fails(self._journal.load(task_id)) for task_id in self._worker.waiting]
         return HostStatus(
             entry=self._me,
             view=view,
-            current=await self._read(current) if current else None,
+            current=await _none_if_store_fails(self._journal.load(current)) if current else None,
             asking=asking,
             queue=tuple(task for task in queue if task is not None),
             held=self._worker.held(),
@@ -334,26 +222,13 @@ class AgentTasks:
         )
 
     async def follow_status(self, _request: FollowStatus, _caller: Caller) -> AsyncGenerator[AgentStatus, None]:
-        """Return what the agent does now, then each change of its state."""
+        """Return a stream of the agent's status, then each change of its state."""
         return follow_status(self._driver)
 
-    async def _read(self, task_id: TaskId) -> Task | None:
-        """The task, or None when the store fails: what an agent does can be told without it."""
-        try:
-            return await self._journal.load(task_id)
-        except StoreFailed:
-            return None
-
-    async def _asking(self, question: Question | None) -> Task | None:
-        try:
-            return await self._questions.asking(question)
-        except StoreFailed:
-            return None
-
     async def reply(self, request: Reply, caller: Caller) -> Replied:
-        # A process that the agent left behind may speak for it, though its ancestors prove nothing any more.
+        # A process that outlived the agent's shell may reply for it, though its ancestors no longer prove it.
         if not caller.is_person and self._me.agent_id not in (caller.agent_id, caller.named_agent):
-            raise PersonRequired(f"only {self._me.agent_id} itself or a person replies for it", hint=caller.objection)
+            raise PersonRequired(f"only {self._me.agent_id} itself or a person may reply for it", hint=caller.objection)
         return await self._replies.reply(request, self._worker.current)
 
     def report_signal(self, request: ReportSignal, caller: Caller) -> Awaitable[Pending[Json | None]]:
@@ -361,13 +236,16 @@ class AgentTasks:
         return self._hook_reports.take(request, caller)
 
     async def on_behalf_of(self, request: OnBehalfOf, caller: Caller) -> CommandResult:
-        """Do what a gateway asks for a caller that it has admitted; that caller does not become a person by it."""
-        # Not `may_decide`: a gateway in the background has no terminal. What a key may not do is refused by the key.
+        """Handle a request that a gateway sends for its caller; the caller does not gain a person's rights.
+
+        Raises PersonRequired when the gateway is not run by this user, or what `handle` raises.
+        """
+        # Not `may_decide`: a gateway in the background has no terminal. Rights that a key lacks are refused by the key.
         if not caller.is_person:
-            raise PersonRequired("only the user's own gateway asks for others", hint=caller.objection)
+            raise PersonRequired("only the user's own gateway may send requests for others", hint=caller.objection)
         command = request.request
         if not isinstance(command, HostCommand):
-            raise UnsupportedOperation(f"a gateway does not ask an agent for {type(command).__name__}")
+            raise UnsupportedOperation(f"a gateway cannot send {type(command).__name__} to an agent")
         result = await self.handle(command, request.caller)
         if isinstance(result, Task):
             direct = isinstance(command, SendMessage) and self._answers_directly(command.message)
@@ -392,62 +270,162 @@ class AgentTasks:
         """Return the task that the caller means. Raises TaskNotFound or AmbiguousTask."""
         return require_visible(await self._journal.find(wanted, self._me.inbox, exact=exact), caller, wanted)
 
+    def _pushes(self) -> PushService:
+        if self._push_configs is None:
+            raise PushNotSupported
+        return self._push_configs
+
+    def _stream(self, task: Task, after: int | None) -> TaskStream:
+        updates = self._feed.follow(task.id, after)
+        return updates if task.queued else self._stream_to_waiter(task, updates)
+
+    async def _stream_to_waiter(
+        self, task: Task, updates: AsyncGenerator[Update, None]
+    ) -> AsyncGenerator[Update, None]:
+        """Follow a task that waits for a reply; record when its last reader leaves, so that it no longer counts."""
+        try:
+            async with aclosing(updates):
+                await self._note_waiter(task, left=None)
+                async for update in updates:
+                    yield update
+        finally:
+            if not self._feed.is_followed(task.id):
+                await self._note_waiter(task, left=True)
+
+    async def _note_waiter(self, task: Task, *, left: bool | None) -> None:
+        now = await self._journal.load(task.id)
+        if not now.state.is_terminal and now.metadata.get(WAITER_LEFT) is not left:
+            note = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: left})
+            await self._journal.record(note)
+
+
+async def _none_if_store_fails(reading: Awaitable[Task | None]) -> Task | None:
+    """Return the task, or None when the store fails: a status is useful without it."""
+    try:
+        return await reading
+    except StoreFailed:
+        return None
+
 
 def _refuse_agents(caller: Caller) -> None:
-    """An agent does not choose the addresses that this host calls. Raises PersonRequired."""
+    """Raises PersonRequired for an agent: it must not choose the addresses that this host connects to."""
     if caller.via_socket and not caller.may_decide:
         raise PersonRequired(
-            "agents elsewhere are added and removed by a person",
-            hint="a person types `synapse external add URL` or `synapse external remove ALIAS` in a shell of their own",
+            "only a person may add and remove external agents",
+            hint="run `synapse external add URL` or `synapse external remove ALIAS` in a shell of your own",
         )
 
 
-def query_of(request: ListTasks, caller: Caller, inbox: str = "") -> TaskQuery:
-    """Return the query for the tasks of one inbox; without an inbox, of all agents."""
-    return TaskQuery(
-        inbox=inbox,
-        scope=visible_scope(caller),
-        states=request.states,
-        context_id=request.context_id,
-        parent_id=request.parent_id,
-        updated_after=request.updated_after,
-        metadata={**request.metadata, **({USER: request.user} if request.user else {})},
-        expired=request.expired,
-        limit=request.limit,
-        cursor=request.cursor,
-    )
+class TaskWaiter:
+    """Sends a message and waits until its task settles: it has ended, or waits for input.
+
+        sent ─► submitted ─► working ─► settled      (a question, an authorization, or an end)
+
+    A message may interrupt a turn after it is recorded, and its task may end before the wait starts, so each wait
+    starts with the task's current state. `answers_directly` says whether the agent will answer a message with a plain
+    message.
+    """
+
+    def __init__(
+        self, intake: Intake, journal: Journal, feed: Feed, answers_directly: Callable[[Message], bool]
+    ) -> None:
+        self._intake = intake
+        self._journal = journal
+        self._feed = feed
+        self._answers_directly = answers_directly
+        self._waiting: dict[TaskId, set[asyncio.Future[Task]]] = {}
+        journal.listen(self._on_update, self._waiting.__contains__)
+
+    async def wait(self, request: SendAndWait, caller: Caller) -> PendingTask:
+        """Send a message; return its task, which can be awaited unless it has settled.
+
+        Raises what `Intake.send` raises.
+        """
+        task = await self._intake.send(request.send, caller, waits_for_end=True)
+        return PendingTask(task) if is_settled(task.state) else PendingTask(task, self._settled(task))
+
+    async def follow(self, request: SendAndFollow, caller: Caller) -> TaskStream:
+        """Send a message; return a stream of its task as it is now, then each update until it has settled.
+
+        For an agent that answers with a plain message, which shows no task, the stream has only the settled task.
+
+        Raises what `Intake.send` raises.
+        """
+        task = await self._intake.send(request.send, caller)
+        if self._answers_directly(request.send.message):
+            return self._only_end(self._settled(task))
+        updates = self._feed.follow(task.id)
+        return _until_settled(await anext(updates), updates)
+
+    def _settled(self, task: Task) -> asyncio.Future[Task]:
+        future: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
+        task = self._journal.known(task.id) or task
+        if is_settled(task.state):
+            future.set_result(task)
+            return future
+        self._waiting.setdefault(task.id, set()).add(future)
+        future.add_done_callback(partial(self._forget, task.id))
+        return future
+
+    def _on_update(self, update: Update) -> None:
+        waiting = self._waiting.get(update.task.id)
+        if waiting and is_settled(update.task.state):
+            for future in waiting:
+                if not future.done():
+                    future.set_result(update.task)
+
+    def _forget(self, task_id: TaskId, future: asyncio.Future[Task]) -> None:
+        waiting = self._waiting[task_id]
+        waiting.discard(future)
+        if not waiting:
+            del self._waiting[task_id]
+
+    async def _only_end(self, settled: asyncio.Future[Task]) -> AsyncGenerator[Update, None]:
+        task = await settled
+        yield Update((await self._journal.snapshot(task.id)).seq, None, task)
+
+
+async def _until_settled(first: Update, updates: AsyncGenerator[Update, None]) -> AsyncGenerator[Update, None]:
+    async with aclosing(updates):
+        yield first
+        if is_settled(first.task.state):
+            return
+        async for update in updates:
+            yield update
+            if isinstance(update.event, StateChanged) and is_settled(update.event.state):
+                return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookEndpoint:
-    """Where reports go, and the secret of the launch that they bring."""
+    """Where hook reports go, and the secret that the launch gave to the hooks."""
 
     secret: str
     receive: Callable[[Json], asyncio.Future[Json] | None]
-    """Takes a report; returns what its hook is answered, where it waits for that."""
+    """Accepts a report; returns the answer to come for a hook that waits for one, else None."""
 
 
 class HookReports:
-    """Takes reports for one agent. Without a door its CLI has no hooks."""
+    """Accepts the reports of hooks of the agent's own CLI. Without an endpoint the CLI has no hooks."""
 
-    def __init__(self, me: AgentEntry, door: HookEndpoint | None) -> None:
+    def __init__(self, me: AgentEntry, endpoint: HookEndpoint | None) -> None:
         self._me = me
-        self._door = door
+        self._endpoint = endpoint
 
     async def take(self, request: ReportSignal, caller: Caller) -> Pending[Json | None]:
-        """Pass a report on; return the answer for its hook, which may still have to come.
+        """Pass on a report; return the answer for its hook, which may still be pending.
 
         Raises:
-            UnsupportedOperation: nobody listens.
-            AccessDenied: it does not come from the agent's own CLI.
+            UnsupportedOperation: the CLI has no hooks.
+            AccessDenied: the report is not from the agent's own CLI.
         """
-        if self._door is None:
-            raise UnsupportedOperation("this agent's CLI reports nothing by hooks")
+        if self._endpoint is None:
+            raise UnsupportedOperation("this agent's CLI has no hooks")
         # On the Unix socket the kernel proves the agent; a connection on the port proves only the user.
         is_own = caller.agent_id == self._me.agent_id or self._brings_secret(request.secret)
         if not is_own:
-            raise AccessDenied("only the agent's own CLI reports here")
-        return Pending(None, self._door.receive(request.payload))
+            raise AccessDenied("only the agent's own CLI may report here")
+        return Pending(None, self._endpoint.receive(request.payload))
 
     def _brings_secret(self, given: str) -> bool:
-        return self._door is not None and hmac.compare_digest(given.encode(), self._door.secret.encode())
+        return self._endpoint is not None and hmac.compare_digest(given.encode(), self._endpoint.secret.encode())

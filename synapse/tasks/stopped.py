@@ -1,7 +1,7 @@
-"""The tasks of agents that do not run, straight in the store: queue a message for one, read, cancel, change.
+"""The task service of agents that are not running: queues messages, and reads and changes tasks in the store.
 
-Only the holder of an inbox's lease writes its tasks, so each write takes the lease for a moment. When an agent holds
-it, that agent runs after all, and has to be asked itself.
+Only the holder of an inbox's lease writes its tasks, so each write acquires the lease for a moment. When an agent holds
+it, that agent is running after all, and the request has to go to its host.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ from synapse.tasks.rules import (
     deadline_of,
     find_message,
     find_repeated,
+    query_of,
     require_room_in_queue,
     require_visible,
     unsupported,
     visible_scope,
 )
-from synapse.tasks.service import query_of
 
 _LEASE_TRIES: Final = 50
 _LEASE_PAUSE: Final = 0.03
@@ -74,20 +74,20 @@ _PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseHolder:
-    """Who takes the leases: this process, and how it knows whether the holder of another one still lives."""
+    """How this process acquires leases: under which names, and how it checks whether another holder is alive."""
 
     new_name: Callable[[], str]
-    """A name that no other lease has, not even of this process: an agent that a gateway runs itself keeps its lease."""
+    """Returns a name that no other lease has, not even in this process, where in-process agents hold theirs."""
     is_alive: IsAlive
 
 
 class StoppedTasks:
-    """TaskService for agents that do not run; `of` narrows it to one inbox. Each write holds the inbox's lease.
+    """TaskService for agents that are not running; `of` narrows it to one inbox. Each write holds the inbox lease.
 
-    It refuses what needs a running agent with UnsupportedOperation: to wait, to follow, to answer, to tell webhooks.
+    Requests that need a running agent (wait, follow, answer, webhooks) raise UnsupportedOperation.
     """
 
-    def __init__(  # noqa: PLR0913 - what a host would have for its tasks
+    def __init__(  # noqa: PLR0913 - what a host has for its tasks
         self,
         store: TaskStore,
         *,
@@ -98,7 +98,7 @@ class StoppedTasks:
         new_task_id: Callable[[], str],
         new_context_id: Callable[[], str],
     ) -> None:
-        """`quota_of` returns the quota of an inbox, given also the agent's name for people."""
+        """`quota_of` returns the quota of an inbox; its second argument is the agent's name for error messages."""
         self._inbox = ""
         self._agent_id = ""
         self._store = store
@@ -112,25 +112,25 @@ class StoppedTasks:
         self._new_context_id = new_context_id
 
     def of(self, inbox: str, agent_id: str) -> StoppedTasks:
-        """Return the service for one inbox; `agent_id` names its agent as far as that is known."""
+        """Return the service for one inbox; `agent_id` is the id of its agent as far as it is known."""
         one = copy(self)
         one.__dict__.update(_inbox=inbox, _agent_id=agent_id)
         return one
 
     async def send(self, request: SendMessage, caller: Caller) -> Task:
-        """Queue a message, durably, for when its agent starts. A repeated one returns the task that it made.
+        """Queue a message, durably, for the next start of its agent. A repeated message returns its first task.
 
         Raises:
             Conflict: the agent has just started.
-            SenderMismatch: the message says that it is from the system itself.
-            MessageIdReused: the message id came before with other content.
-            QueueFull: as many wait as the settings allow.
-            QuotaExceeded: as much is kept for the agent as the settings allow.
-            UnsupportedOperation: the service is for no inbox, or the message is not the first of a task.
+            SenderMismatch: the message claims to be from Synapse itself.
+            MessageIdReused: the message id was used before with other content.
+            QueueFull: the queue has reached its limit.
+            QuotaExceeded: the agent's stored messages have reached their quota.
+            UnsupportedOperation: the service has no inbox, or the message is not the first of a task.
         """
         if not self._inbox or request.task_id or request.in_reply_to:
-            raise UnsupportedOperation("only a new message can be queued for an agent that does not run")
-        # No host is there to look who it is from; what only Synapse itself can say is refused here as there.
+            raise UnsupportedOperation("only a new message can be queued for an agent that is not running")
+        # No host verifies the sender here; a claim to be Synapse itself is refused as a host would.
         sender_of(sender_in(request.metadata), Caller(), ())
         opened = TaskOpened(
             task_id=TaskId(self._new_task_id()),
@@ -148,18 +148,6 @@ class StoppedTasks:
         async with self._lease(self._inbox) as journal:
             return await self._open(opened, journal)
 
-    async def _open(self, opened: TaskOpened, journal: Journal) -> Task:
-        message, inbox = opened.message, opened.inbox
-        digest = message_digest(message) if message.message_id else ""
-        if digest:
-            repeated = await find_repeated(message, digest, opened.scope, inbox, self._store)
-            if repeated is not None:
-                return await self._store.load(repeated)
-        waiting = len(await self._store.open_tasks(inbox))
-        require_room_in_queue(waiting, self._limits.queue, opened.agent_id)
-        await self._quota_of(inbox, opened.agent_id).take(size_of(message, opened.metadata))
-        return await journal.record(opened, digest=digest)
-
     async def get(self, request: GetTask, caller: Caller) -> Task:
         return await self._expire(await self._find(request.task_id, caller, exact=request.exact))
 
@@ -171,14 +159,14 @@ class StoppedTasks:
         return await self._store.list(query_of(request, caller, self._inbox))
 
     async def cancel(self, request: CancelTask, caller: Caller) -> Task:
-        """Raises TaskNotFound, TaskNotCancelable, or Conflict when the agent runs."""
+        """Raises TaskNotFound, TaskNotCancelable, or Conflict when the agent is running."""
         task = await self.get(GetTask(request.task_id, exact=request.exact), caller)
         canceled = cancellation(task, self._clock.now())
         async with self._lease(task.inbox) as journal:
             return await journal.record(*canceled)
 
     async def change(self, request: ChangeTask, caller: Caller) -> Task:
-        """Raises TaskNotFound, InvalidField, IllegalTransition, or Conflict when the agent runs."""
+        """Raises TaskNotFound, InvalidField, IllegalTransition, or Conflict when the agent is running."""
         task = await self._find(request.task_id, caller)
         changed = changes(request, task, self._clock.now())
         if not changed:
@@ -187,7 +175,7 @@ class StoppedTasks:
             return await journal.record(*changed)
 
     async def delete(self, request: DeleteTask, caller: Caller) -> Task:
-        """Raises TaskNotFound, or Conflict when the agent runs."""
+        """Raises TaskNotFound, or Conflict when the agent is running."""
         task = await self._find(request.task_id, caller)
         async with self._lease(task.inbox) as journal:
             return await journal.record(*deletion(task, self._clock.now()))
@@ -232,19 +220,19 @@ class StoppedTasks:
         raise _refused(request)
 
     async def last_inbox(self, agent_id: str) -> str:
-        """Return the inbox of the agent that last had this id, or an empty string: another may have its port by now."""
+        """Return the inbox of the agent that last had this id, or an empty string; another may have its port by now."""
         page = await self._store.list(TaskQuery(agent_id=agent_id, limit=1))
         return page.tasks[0].inbox if page.tasks else ""
 
     async def waiting(self, caller: Caller) -> tuple[Task, ...]:
-        """Return what waits in any queue, of running agents too, in the order of delivery."""
+        """Return the queued tasks of all agents, running ones too, in order of delivery."""
         query = TaskQuery(scope=visible_scope(caller), states=frozenset({TaskState.SUBMITTED}), limit=_PAGE)
         tasks = [await self._expire(task) async for task in self._each(query)]
         waiting = (task for task in tasks if is_waiting_in_queue(task) and not is_instruction(task))
         return tuple(sorted(waiting, key=lambda task: (task.inbox, -task.priority, task.created_at)))
 
     async def recent(self, limit: int, is_wanted: Callable[[Task], bool], caller: Caller) -> tuple[Task, ...]:
-        """Return the tasks that changed last, those of running agents too, the latest first."""
+        """Return the last `limit` wanted tasks of all agents, running ones too, latest change first."""
         found = list[Task]()
         if limit:
             async for task in self._each(TaskQuery(scope=visible_scope(caller), limit=_PAGE)):
@@ -254,17 +242,29 @@ class StoppedTasks:
                     break
         return tuple(found)
 
+    async def _open(self, opened: TaskOpened, journal: Journal) -> Task:
+        message, inbox = opened.message, opened.inbox
+        digest = message_digest(message) if message.message_id else ""
+        if digest:
+            repeated = await find_repeated(message, digest, opened.scope, inbox, self._store)
+            if repeated is not None:
+                return await self._store.load(repeated)
+        waiting = len(await self._store.open_tasks(inbox))
+        require_room_in_queue(waiting, self._limits.queue, opened.agent_id)
+        await self._quota_of(inbox, opened.agent_id).take(size_of(message, opened.metadata))
+        return await journal.record(opened, digest=digest)
+
     async def _find(self, wanted: str, caller: Caller, *, exact: bool = False) -> Task:
-        """Return the task that the caller means, of this inbox if there is one. Raises TaskNotFound, AmbiguousTask."""
+        """Return the task that `wanted` names, in this inbox if there is one. Raises TaskNotFound, AmbiguousTask."""
         task_id = TaskId(wanted) if exact else await self._reader.resolve_id(wanted, self._inbox)
-        # From the store: a host may have written it since this process did.
+        # From the store, not from memory: a host may have written it since.
         task = require_visible(await self._store.load(task_id), caller, wanted)
         if self._inbox not in ("", task.inbox):
             raise TaskNotFound(wanted)
         return task
 
     async def _each(self, query: TaskQuery) -> AsyncGenerator[Task]:
-        """Yield all tasks that fit, page by page."""
+        """Yield all tasks that match the query, page by page."""
         page = await self._store.list(query)
         for task in page.tasks:
             yield task
@@ -274,13 +274,13 @@ class StoppedTasks:
                 yield task
 
     async def _expire(self, task: Task) -> Task:
-        """Return the task, expired if its deadline has passed: no host does that for an agent that does not run."""
+        """Return the task, expired if its deadline has passed: no host expires it while the agent is not running."""
         now = self._clock.now()
         if not is_waiting_in_queue(task) or not task.is_overdue(self._clock):
             return task
         lease = await self._store.acquire(task.inbox, self._holder.new_name(), self._holder.is_alive)
         if lease is None:
-            return task  # its agent runs, and ends it
+            return task  # its agent is running, and expires it
         try:
             return await Journal(self._store, lease).record(*outcomes.expired(task, now))
         except Conflict:
@@ -290,24 +290,24 @@ class StoppedTasks:
 
     @asynccontextmanager
     async def _lease(self, inbox: str) -> AsyncGenerator[Journal]:
-        """Hold the lease of the inbox, and yield a journal that writes with it. Raises Conflict when its agent runs."""
-        # Callers of one gateway queue here, and need not look again and again.
+        """Hold the inbox lease; yield a journal that writes with it. Raises Conflict when the agent is running."""
+        # Callers of one gateway wait here for each other instead of polling for the lease.
         async with self._acquiring.setdefault(inbox, asyncio.Lock()):
-            lease = await self._acquire_patiently(inbox)
+            lease = await self._acquire(inbox)
             try:
                 yield Journal(self._store, lease)
             finally:
                 await self._store.release(lease)
 
-    async def _acquire_patiently(self, inbox: str) -> Lease:
+    async def _acquire(self, inbox: str) -> Lease:
         name = self._holder.new_name()
-        # Another command may hold it for a moment.
+        # Another command may hold the lease for a moment.
         for _ in range(_LEASE_TRIES):
             if lease := await self._store.acquire(inbox, name, self._holder.is_alive):
                 return lease
             await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=_LEASE_PAUSE)
-        raise Conflict(f"the agent of '{inbox}' runs", hint="try again without --queue  (synapse list)")
+        raise Conflict(f"the agent of '{inbox}' is running", hint="try again without --queue  (synapse list)")
 
 
 def _refused(request: Request[object]) -> UnsupportedOperation:
-    return unsupported("an agent that does not run", request)
+    return unsupported("an agent that is not running", request)

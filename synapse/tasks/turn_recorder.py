@@ -1,11 +1,9 @@
-"""The ends of turns on their way to the store, while the agent goes on with its next message.
+"""Records the ends of turns in the background, while the agent starts its next turn; retries while the store fails.
 
-    added ─► on its way ─durable─► told
-                  └─ failed ─► recorded once more, until the store lets it      (no turn begins meanwhile)
+    added ─► being stored ─durable─► reported to `finished`
+                  └─ failed ─► retried until the store works      (no turn starts meanwhile)
 
-Who waits for an answer hears of it when it is durable, as always: only the agent does not wait for that.
-
-Doing what must not be left undone, again and again while the store fails: an agent outlives a full disk.
+Callers that wait for an answer still get it only when it is durable; only the agent does not wait for the store.
 """
 
 from __future__ import annotations
@@ -27,123 +25,121 @@ from synapse.tasks.journal import Journal
 
 log = logging.getLogger(__name__)
 
-MOST_ON_THEIR_WAY: Final = 32
-"""More turns do not begin before the store has some of them: what it does not have is lost when the process dies."""
+MOST_PENDING: Final = 32
+"""How many ends may be pending before no further turn starts: a pending end is lost when the process dies."""
+INTERNAL: Final = ("internal", "a defect of Synapse ended the turn; the host's log has the details")
+"""Reason and note of a task that failed by an unexpected exception."""
+RETRY_SECONDS: Final = 0.5
+"""The pause before a failed store is tried again."""
+T = TypeVar("T")
 
 
-INTERNAL: Final = ("internal", "a defect of Synapse ended the turn; the host's log has it")
+class StoreRetry:
+    """Retries the operations of one agent while its store fails, as on a full disk, and knows whether it fails now."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.failure: StoreFailed | None = None
+        """The last failure, until the store works again."""
+        self.failing_since: datetime | None = None
+
+    async def retry_until_stored(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run `operation`; repeat it every RETRY_SECONDS while it raises StoreFailed."""
+        while True:
+            try:
+                result = await operation()
+            except StoreFailed as failure:
+                self.failing_since = self.failing_since or self._clock.now()
+                self.failure = failure
+                log.warning("store_failed", extra={"error": failure.code})
+            else:
+                self.failure = self.failing_since = None
+                return result
+            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=RETRY_SECONDS)
 
 
 class TurnRecorder:
-    """Records how turns ended, behind them. `finished` hears of each task once the end of its turn is durable."""
+    """Records how turns ended. Calls `finished` with each task once the end of its turn is durable."""
 
-    def __init__(self, journal: Journal, clock: Clock, finished: Callable[[Task], None], insisting: Insisting) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, finished: Callable[[Task], None], store_retry: StoreRetry
+    ) -> None:
         self._journal = journal
-        self._insisting = insisting
+        self._store_retry = store_retry
         self._clock = clock
         self._finished = finished
-        self._on_their_way = 0
+        self._pending = 0
         self._repairs: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._room.set()
         self._all_durable = asyncio.Event()
         self._all_durable.set()
 
-    def add(self, *facts: TaskEvent) -> None:
-        """Record `facts`, which end a turn."""
-        self._on_their_way += 1
+    def add(self, *events: TaskEvent) -> None:
+        """Record the events that end a turn, without waiting for the store."""
+        self._pending += 1
         self._all_durable.clear()
-        if self._on_their_way >= MOST_ON_THEIR_WAY:
+        if self._pending >= MOST_PENDING:
             self._room.clear()
-        self._journal.record_nowait(*facts).add_done_callback(partial(self._settle, facts))
+        self._journal.record_nowait(*events).add_done_callback(partial(self._on_recorded, events))
 
     @property
     def has_room(self) -> bool:
-        """Whether another turn may begin."""
+        """Whether another turn may start."""
         return self._room.is_set()
 
     async def wait_for_room(self) -> None:
-        """Return when another turn may begin."""
+        """Wait until another turn may start."""
         await self._room.wait()
 
     async def drain(self, seconds: float) -> None:
-        """Wait at most so long until all are durable."""
-        if self._on_their_way:
+        """Wait until all added ends are durable, at most for `seconds`."""
+        if self._pending:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_durable.wait(), seconds)
 
     async def close(self, seconds: float) -> None:
-        """The same, and then give up: a store that still fails will have a restart say what became of the turns."""
+        """Drain, then stop retrying: recovery at the next start decides about turns whose end was not stored."""
         try:
             await self.drain(seconds)
         finally:
             for repair in self._repairs:
                 repair.cancel()
 
-    def _settle(self, facts: Sequence[TaskEvent], recorded: asyncio.Future[Task]) -> None:
+    def _on_recorded(self, events: Sequence[TaskEvent], recorded: asyncio.Future[Task]) -> None:
         if not recorded.cancelled() and recorded.exception() is None:
-            self._leave()
+            self._remove_pending()
             self._finished(recorded.result())
             return
         self._room.clear()
-        repair = asyncio.ensure_future(self._repair(facts))
+        repair = asyncio.ensure_future(self._repair(events))
         self._repairs.add(repair)
-        repair.add_done_callback(self._repaired)
+        repair.add_done_callback(self._on_repaired)
 
-    async def _repair(self, facts: Sequence[TaskEvent]) -> None:
-        """Record what could not be recorded; when that can never be, say so."""
-        task_id = facts[0].task_id
+    async def _repair(self, events: Sequence[TaskEvent]) -> None:
+        """Record events that could not be recorded; fail the task when they never can be."""
+        task_id = events[0].task_id
+        retry = self._store_retry.retry_until_stored
         try:
-            await self._insisting.insist(lambda: self._journal.record(*facts))
+            await retry(lambda: self._journal.record(*events))
         except (IllegalTransition, TaskFinished):
-            pass  # it has ended meanwhile: canceled, or answered by a reply
+            pass  # the task has ended meanwhile: canceled, or answered by a reply
         except Exception:
             # As in a turn: an answer that cannot be stored must not end the agent, nor come back at its next start.
             log.exception("turn_end_not_recorded", extra={"task": task_id})
-            task = await self._insisting.insist(lambda: self._journal.load(task_id))
+            task = await retry(lambda: self._journal.load(task_id))
             failed = outcomes.ended(task, self._clock.now(), TaskState.FAILED, *INTERNAL)
             with suppress(Conflict):
-                await self._insisting.insist(lambda: self._journal.record(*failed))
-        self._finished(await self._insisting.insist(lambda: self._journal.load(task_id)))
+                await retry(lambda: self._journal.record(*failed))
+        self._finished(await retry(lambda: self._journal.load(task_id)))
 
-    def _repaired(self, repair: asyncio.Task[None]) -> None:
+    def _on_repaired(self, repair: asyncio.Task[None]) -> None:
         self._repairs.discard(repair)
-        self._leave()
+        self._remove_pending()
 
-    def _leave(self) -> None:
-        self._on_their_way -= 1
-        if not self._on_their_way:
+    def _remove_pending(self) -> None:
+        self._pending -= 1
+        if not self._pending:
             self._all_durable.set()
-        if self._on_their_way < MOST_ON_THEIR_WAY and not self._repairs:
+        if self._pending < MOST_PENDING and not self._repairs:
             self._room.set()
-
-
-T = TypeVar("T")
-
-STORE_PAUSE: Final = 0.5
-"""Seconds before a store that failed is asked again."""
-
-
-class Insisting:
-    """Retries for one agent, and knows whether its store fails now."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.trouble: StoreFailed | None = None
-        """How the store failed last, until it works again."""
-        self.since: datetime | None = None
-        """Since when it fails."""
-
-    async def insist(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Return what `act` does once the store lets it."""
-        while True:
-            try:
-                done = await act()
-            except StoreFailed as failure:
-                self.since = self.since or self._clock.now()
-                self.trouble = failure
-                log.warning("store_failed", extra={"error": failure.code})
-            else:
-                self.trouble = self.since = None
-                return done
-            await asyncio.wait((asyncio.get_running_loop().create_future(),), timeout=STORE_PAUSE)

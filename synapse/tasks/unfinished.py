@@ -1,6 +1,7 @@
-"""Messages that need a decision: in doubt, until a person decides, or past their deadline.
+"""Settles tasks that do not finish by themselves: messages in doubt or past their deadline, and missed replies.
 
-What an earlier host waited for: a reply that came meanwhile is taken from the task of the agent that was asked.
+A message in doubt was typed without proof that the agent took it; a person decides about it, or its deadline passes.
+A missed reply arrived while the asking agent had no host; it is read from the task of the agent that was asked.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from synapse.tasks.admission import sender_in
 from synapse.tasks.intake import Intake
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_in_doubt, is_waiting_in_queue, last_prompt
-from synapse.tasks.replies import REPLIED, Replies, final_words
+from synapse.tasks.replies import REPLIED, Replies, reply_parts
 from synapse.tasks.waits import WAITER_LEFT, WAITS_FOR_INBOX
 from synapse.tasks.worker import AgentWorker
 
-_TAKE_OUT_SECONDS: Final = 4.0
-"""How long a decision waits until the text that stands in the agent's input is taken out."""
+log = logging.getLogger(__name__)
+
+_CLEAR_SECONDS: Final = 4.0
+"""How long a decision waits for the text of the message to be cleared from the agent's input."""
 
 
 class InDoubt:
-    """Ends doubt: by a person's word, or by the deadline."""
+    """Settles messages in doubt by a person's decision, and ends messages whose deadline has passed."""
 
     def __init__(
         self, journal: Journal, worker: AgentWorker, replies: Replies, clock: Clock, *, agents_may_decide: bool
@@ -48,37 +51,36 @@ class InDoubt:
         self._deciding = asyncio.Lock()
 
     async def resolve(self, request: ResolveTask, task: Task, caller: Caller) -> Task:
-        """Do what a person decided about a task in doubt.
+        """Apply a person's decision about a task in doubt.
 
         Raises:
-            PersonRequired: no person asks.
+            PersonRequired: the caller is not a person.
             Conflict: the task is not in doubt.
         """
         if not (caller.may_decide or self._agents_may_decide):
             raise PersonRequired(
-                "only a person decides about a message in doubt",
-                hint=f"{caller.objection}; `synapse resolve {task.short_id}`, in a shell of your own",
+                "only a person may decide about a message in doubt",
+                hint=f"{caller.objection}; run `synapse resolve {task.short_id}` in a shell of your own",
             )
         async with self._deciding:
-            # Another decision, or proof, may have come first.
+            # Another decision, or proof, may have arrived first.
             task = await self._journal.load(task.id)
             if not is_in_doubt(task) or not task.attention:
                 raise Conflict(f"task {task.short_id} is not in doubt; it is {task.state.value}")
             return await self._decide(request.verdict, task)
 
     async def expire(self) -> None:
-        """End every message whose deadline has passed before there was proof that the agent took it."""
+        """Fail every message whose deadline passed without proof that the agent took it."""
         async with self._deciding:
             for task in self._journal.open_tasks():
                 if self._is_overdue(task):
-                    # What ended or was proven just now needs no end.
-                    with suppress(Conflict):
+                    with suppress(Conflict):  # it has just ended, or there is proof now
                         await self._end(task, outcomes.expired(task, self._clock.now()))
 
     def _is_overdue(self, task: Task) -> bool:
         if not task.is_overdue(self._clock):
             return False
-        # What is just being typed is not stopped half way: soon there is proof, or doubt.
+        # A message that is being typed is not stopped half way: soon there is proof, or doubt.
         return (is_waiting_in_queue(task) and task.id != self._worker.current) or (
             is_in_doubt(task) and bool(task.attention)
         )
@@ -86,7 +88,7 @@ class InDoubt:
     async def _decide(self, verdict: str, task: Task) -> Task:
         match verdict:
             case "delivered":
-                return await self._delivered(task)
+                return await self._confirm(task)
             case "retry":
                 return await self._retry(task)
             case "fail":
@@ -96,7 +98,7 @@ class InDoubt:
             case other:
                 raise InvalidRequest(f"verdict must be delivered, retry or fail, not {other!r}")
 
-    async def _delivered(self, task: Task) -> Task:
+    async def _confirm(self, task: Task) -> Task:
         now = self._clock.now()
         receipt = ReceiptChanged(
             task_id=task.id, at=now, step=ReceiptStep.SUBMITTED, source="person", evidence="a person saw it delivered"
@@ -107,56 +109,54 @@ class InDoubt:
             task = await self._journal.record(receipt, cleared, *(() if open_question(task) else (working,)))
             self._worker.confirm(task.id)
             return task
-        # Its turn is over, so nobody will see an answer any more.
+        # Its turn is over, so no answer will be seen.
         done = outcomes.answered(task, now, Answered(parts=(), source="person"))
         task = await self._journal.record(receipt, *done)
         self._replies.turn_ended(task)
         return task
 
     async def _retry(self, task: Task) -> Task:
-        await self._take_out(task)
-        await self._give_up_turn(task)
+        await self._clear_input(task)
+        await self._abandon_turn(task)
         now = self._clock.now()
-        facts: tuple[TaskEvent, ...] = (
-            *outcomes.question_closed(task, now, TaskState.SUBMITTED),
+        events: tuple[TaskEvent, ...] = (
+            *outcomes.close_question(task, now, TaskState.SUBMITTED),
             ReceiptChanged(
                 task_id=task.id, at=now, step=ReceiptStep.QUEUED, source="person", evidence="a person asked for a retry"
             ),
             AttentionChanged(task_id=task.id, at=now, attention=""),
         )
-        task = await self._journal.record(*facts)
+        task = await self._journal.record(*events)
         message = last_prompt(task)
         await self._worker.enqueue(task, message, first=message is task.message)
         return task
 
-    async def _take_out(self, task: Task) -> None:
-        """Have its text taken out of the input where Enter was not pressed yet, so that it can be typed again.
+    async def _clear_input(self, task: Task) -> None:
+        """Clear the message from the agent's input if Enter was not pressed yet, so that it can be typed again.
 
-        Only what is surely ours is cleared. Whatever stays in the input keeps the gate shut: the retry waits for it.
+        The driver clears only text that is certainly ours; other text in the input keeps the gate shut, and the retry
+        waits.
         """
         if self._worker.current == task.id and self._worker.drop():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._worker.settled(task.id), _TAKE_OUT_SECONDS)
+                await asyncio.wait_for(self._worker.settled(task.id), _CLEAR_SECONDS)
 
-    async def _end(self, task: Task, facts: tuple[TaskEvent, ...]) -> Task:
+    async def _end(self, task: Task, events: tuple[TaskEvent, ...]) -> Task:
         self._worker.withdraw(task.id)
-        # Its text may still be in the input: it is taken out, and the turn ends by itself.
+        # If its text is still in the input, the driver clears it and the turn ends by itself.
         if not (self._worker.current == task.id and self._worker.drop()):
-            await self._give_up_turn(task)
-        task = await self._journal.record(*facts)
+            await self._abandon_turn(task)
+        task = await self._journal.record(*events)
         self._replies.turn_ended(task)
         return task
 
-    async def _give_up_turn(self, task: Task) -> None:
+    async def _abandon_turn(self, task: Task) -> None:
         if not await self._worker.abandon(task.id):
-            raise Conflict(f"task {task.short_id} is no longer in doubt: there is proof that it was taken")
-
-
-log = logging.getLogger(__name__)
+            raise Conflict(f"task {task.short_id} is no longer in doubt: there is proof that the agent took it")
 
 
 class ReplyRecovery:
-    """Settles what waited for another agent's reply when an earlier host ended."""
+    """Settles tasks that waited for another agent's reply when an earlier host of this inbox ended."""
 
     def __init__(self, journal: Journal, store: TaskStore, intake: Intake, clock: Clock) -> None:
         self._journal = journal
@@ -165,44 +165,46 @@ class ReplyRecovery:
         self._clock = clock
 
     async def note_waiters_left(self, waiting: Iterable[Task]) -> None:
-        """Who waited is most likely gone with the program. To be called before anybody can come back and follow."""
+        """Record that the waiters of these tasks have left: most likely they ended with the program.
+
+        Call it before this host can be reached, so that a waiter that comes back is recorded after it.
+        """
         for task in waiting:
             left = MetadataChanged(task_id=task.id, at=self._clock.now(), metadata={WAITER_LEFT: True})
             await self._journal.record(left)
 
     async def take(self, waiting: Iterable[Task]) -> None:
-        """Answer those whose answer is there, and end those that the agent that was to be asked does not know of.
+        """Complete the tasks whose reply is in the store, and fail those that the agent asked never received.
 
-        To be called once this host can be found: a reply that comes later is then carried here.
+        Call it once this host is registered: later replies are then delivered to it.
         """
         for task in waiting:
             try:
                 await self._settle(task)
             except SynapseError as error:
-                # It was answered just now, or its answer stays where it is; the others are taken.
+                # It was answered just now, or its reply stays in the store; the other tasks are settled.
                 log.warning("reply_not_taken", extra={"task": task.id, "error": error.code})
 
     async def _settle(self, waiting: Task) -> None:
         asked = await self._asked(waiting)
         if asked is None:
             note = "the program that waited for it is gone"
-            facts = outcomes.ended(waiting, self._clock.now(), TaskState.FAILED, outcomes.AGENT_EXITED, note)
-            await self._journal.record(*facts)
+            await self._journal.record(*outcomes.agent_exited(waiting, self._clock.now(), note))
         elif asked.state.is_terminal:
-            await self._intake.take_missed(_reply(asked, waiting), Caller(agent_id=asked.agent_id))
+            await self._intake.take_missed_reply(_reply(asked, waiting), Caller(agent_id=asked.agent_id))
 
     async def _asked(self, waiting: Task) -> Task | None:
-        """The task that the agent that was asked has of it."""
+        """Return the task that the request opened at the agent that was asked, or None."""
         inbox = waiting.metadata[WAITS_FOR_INBOX]
         page = await self._store.list(TaskQuery(inbox=inbox, metadata={"sender_task_id": waiting.id}))
-        # Everybody can name our task as the one that waits; the sender's inbox is the registry's word.
+        # Any sender can name our task as the one that waits; the sender's inbox comes from the registry.
         return next((task for task in page.tasks if sender_in(task.metadata).inbox == waiting.inbox), None)
 
 
 def _reply(answered: Task, waiting: Task) -> SendMessage:
     marks = {"failed": answered.state is not TaskState.COMPLETED, "inferred": REPLIED not in answered.metadata}
     return SendMessage(
-        message=Message(message_id=MessageId(""), role=Role.AGENT, parts=final_words(answered)),
+        message=Message(message_id=MessageId(""), role=Role.AGENT, parts=reply_parts(answered)),
         dialect=waiting.dialect,
         sender=Sender(sender_id=answered.agent_id),
         in_reply_to=waiting.id,

@@ -1,6 +1,7 @@
-"""Who waits for whom. Agents in a circle would wait for ever, so the message that closes one is refused.
+"""Waits for replies: refuses a request that closes a cycle of waiting agents, and fails waits for agents that are lost.
 
-Waiting for an agent that is gone: who asked it is told, instead of waiting for ever.
+Agents in a cycle would wait for ever, so the request that closes it is refused. An agent whose host was killed never
+replies, so tasks that wait for it fail after a grace period.
 """
 
 from __future__ import annotations
@@ -20,18 +21,24 @@ from synapse.tasks import outcomes
 from synapse.tasks.admission import awaits_reply, sender_in, sender_task_id
 from synapse.tasks.journal import Journal
 
+WAITS_FOR: Final = "waits_for"
+"""Metadata key of a task that waits for a reply: the id of the agent that was asked."""
+WAITS_FOR_INBOX: Final = "waits_for_inbox"
+"""Metadata key beside it: the inbox of that agent, which stays when the agent restarts on another port."""
 WAITER_LEFT: Final = "waiter_left"
-"""Metadata of a waiting task whose `synapse send --response` is gone: nobody hangs on it any more."""
+"""Metadata key of a waiting task whose `synapse send --response` has ended, so no process blocks on it."""
+GRACE_SECONDS: Final = 10.0
+"""How long an agent may be missing, to restart; its new host then reports what became of the request."""
 _OPEN: Final = frozenset(state for state in TaskState if not state.is_terminal)
 _MOST_OPEN_TASKS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One side of a wait. Its id holds its port, and it may be started again at another; its inbox stays the same."""
+    """One side of a wait. An agent's id contains its port, which may change at a restart; its inbox stays."""
 
     key: str
-    """Its inbox, or its id where that is all that is known."""
+    """The agent's inbox, or its id where only that is known."""
     agent_id: str = field(compare=False)
 
     @classmethod
@@ -41,17 +48,17 @@ class Party:
 
 Wait = tuple[Party, Party]
 """(the agent that waits, the agent that it waits for)"""
-Circle = tuple[Party, ...]
-"""Each waits for the next one; the last one is the first one."""
+Cycle = tuple[Party, ...]
+"""Each party waits for the next one; the last one is the first one."""
 
 
-def circle(waits: Iterable[Wait], new: Wait) -> Circle:
-    """Return the circle that `new` would close, beginning with its waiter, or nothing."""
+def find_cycle(waits: Iterable[Wait], new: Wait) -> Cycle:
+    """Return the shortest cycle that `new` would close, starting with its waiter; empty if it closes none."""
     waiter, target = new
     ahead: dict[Party, set[Party]] = {}
     for one, other in waits:
         ahead.setdefault(one, set()).add(other)
-    paths: list[Circle] = [(waiter, target)]
+    paths: list[Cycle] = [(waiter, target)]
     seen = {target}
     while paths:
         path = paths.pop(0)
@@ -63,81 +70,63 @@ def circle(waits: Iterable[Wait], new: Wait) -> Circle:
     return ()
 
 
-async def circle_closed_by(new: Task, store: TaskStore) -> Circle:
-    """Return the circle that the wait for this task closes, over all agents of this store, or nothing."""
+async def cycle_closed_by(new: Task, store: TaskStore) -> Cycle:
+    """Return the cycle that waiting for this task closes among all agents of the store; empty if it closes none."""
     page = await store.list(TaskQuery(states=_OPEN, limit=_MOST_OPEN_TASKS))
-    waiting = [task for task in page.tasks if awaits_reply(task) and await _somebody_waits(store, task)]
+    waiting = [task for task in page.tasks if awaits_reply(task) and await _is_waited_for(task, store)]
     inboxes = {task.agent_id: task.inbox for task in (*waiting, new)}
-    return circle((_wait(task, inboxes) for task in waiting), _wait(new, inboxes))
+    return find_cycle((_wait(task, inboxes) for task in waiting), _wait(new, inboxes))
 
 
-def waits_for_one_of(parties: Circle, task: Task) -> bool:
-    """Whether the task waits for a reply of one of these agents; one that names nobody may."""
+def waits_for_one_of(parties: Cycle, task: Task) -> bool:
+    """Return whether the task may wait for one of these agents; a task that names no agent may."""
     asked = task.metadata.get(WAITS_FOR_INBOX) or task.metadata.get(WAITS_FOR)
     return asked is None or any(asked in (party.key, party.agent_id) for party in parties)
 
 
+def was_asked(task: Task, entry: AgentEntry) -> bool:
+    """Return whether the task waits for a reply of that agent."""
+    return entry.is_agent_of(task.metadata.get(WAITS_FOR_INBOX) or "", task.metadata[WAITS_FOR])
+
+
 def _wait(task: Task, inboxes: Mapping[str, str]) -> Wait:
-    """The wait for the end of a task; `inboxes` are those of known ids, for a waiter that told only its id."""
+    """Return the wait for the end of a task; `inboxes` gives the inbox of a waiter that sent only its id."""
     waiter = sender_in(task.metadata)
     inbox = waiter.inbox or inboxes.get(waiter.sender_id, "")
     return Party.of(waiter.sender_id, inbox), Party.of(task.agent_id, task.inbox)
 
 
-async def _somebody_waits(store: TaskStore, task: Task) -> bool:
-    waiting = sender_task_id(task)
-    if not waiting:
+async def _is_waited_for(task: Task, store: TaskStore) -> bool:
+    waiting_id = sender_task_id(task)
+    if not waiting_id:
         return False
     try:
-        asked = await store.load(TaskId(waiting))
+        waiting = await store.load(TaskId(waiting_id))
     except TaskNotFound:
         return False
-    return not asked.state.is_terminal and WAITER_LEFT not in asked.metadata
-
-
-WAITS_FOR: Final = "waits_for"
-"""Metadata of a task that waits for a reply: the agent that was asked."""
-WAITS_FOR_INBOX: Final = "waits_for_inbox"
-"""Beside it, the inbox of that agent: it has the same when it is started again at another port."""
-GRACE_SECONDS: Final = 10.0
-"""An agent may be away for so long, to be started again; its new host then tells what became of the request."""
-
-
-def was_asked(task: Task, entry: AgentEntry) -> bool:
-    """Whether the task waits for a reply of that agent."""
-    return entry.is_agent_of(task.metadata.get(WAITS_FOR_INBOX) or "", task.metadata[WAITS_FOR])
+    return not waiting.state.is_terminal and WAITER_LEFT not in waiting.metadata
 
 
 class LostAgents:
-    """Ends what waits for an agent whose host was killed; one that ends in order says so itself."""
+    """Fails tasks that wait for an agent whose host was killed; a host that stops in order notifies its waiters."""
 
     def __init__(self, journal: Journal, registry: Registry, clock: Clock) -> None:
         self._journal = journal
         self._registry = registry
         self._clock = clock
-        self._missed: dict[TaskId, float] = {}
-        """Since when the agent that a task waits for is not here."""
+        self._lost_since: dict[TaskId, float] = {}
 
-    async def give_up(self) -> None:
-        """Fail what has waited too long for an agent that is not here."""
-        now = self._clock.monotonic()
-        missing = await self._missing()
-        self._missed = {task.id: self._missed.get(task.id, now) for task in missing}
-        for task in missing:
-            if now - self._missed[task.id] >= GRACE_SECONDS:
-                await self._fail(task)
-
-    async def _missing(self) -> list[Task]:
+    async def fail_lost(self) -> None:
+        """Fail tasks that have waited GRACE_SECONDS for an agent that is not registered."""
         waiting = [task for task in self._journal.open_tasks() if not task.queued and task.metadata.get(WAITS_FOR)]
-        if not waiting:
-            return []
-        here = await self._registry.agents()
-        return [task for task in waiting if not any(was_asked(task, entry) for entry in here)]
-
-    async def _fail(self, task: Task) -> None:
-        note = f"{task.metadata[WAITS_FOR]} is gone; what it had not begun waits for its next start"
-        # The reply may have come just now.
-        with suppress(Conflict):
-            await self._journal.record(
-                *outcomes.ended(task, self._clock.now(), TaskState.FAILED, outcomes.AGENT_EXITED, note)
-            )
+        agents = await self._registry.agents() if waiting else ()
+        lost = [task for task in waiting if not any(was_asked(task, agent) for agent in agents)]
+        now = self._clock.monotonic()
+        self._lost_since = {task.id: self._lost_since.get(task.id, now) for task in lost}
+        for task in lost:
+            if now - self._lost_since[task.id] >= GRACE_SECONDS:
+                note = (
+                    f"{task.metadata[WAITS_FOR]} has exited; messages that it had not started wait for its next start"
+                )
+                with suppress(Conflict):  # the reply may have just arrived
+                    await self._journal.record(*outcomes.agent_exited(task, self._clock.now(), note))

@@ -1,12 +1,11 @@
-"""One agent, one turn at a time: takes the next message when the driver can, and records what comes back.
+"""Delivers an agent's queue one turn at a time, and records what the driver reports.
 
-    idle → (a message waits, the driver is ready) → turn → idle
+    idle → (a message is queued, the driver is ready) → turn → idle
 
-A message of priority 5 interrupts the turn that runs and goes first. The worker types nothing itself: the driver does,
-and only after the intent is durable. How a turn ended that typed nothing is recorded behind it: the next one begins
-meanwhile, and whoever waits for the answer hears of it when it is durable.
-
-The order in which an agent's messages are delivered: higher priority first, then first in, first out.
+Messages are delivered by priority, then first in, first out. A message of priority 5 interrupts the running turn and
+goes first. The worker types nothing itself: the driver does, and only after the intent is durable. The end of a turn
+that typed nothing is recorded in the background while the next turn starts; callers that wait for the answer get it
+when it is durable.
 """
 
 from __future__ import annotations
@@ -52,23 +51,17 @@ from synapse.tasks import outcomes
 from synapse.tasks.admission import envelope_line
 from synapse.tasks.journal import Journal
 from synapse.tasks.recovery import is_waiting_in_queue
-from synapse.tasks.turn_recorder import INTERNAL, Insisting, TurnRecorder
+from synapse.tasks.turn_recorder import INTERNAL, StoreRetry, TurnRecorder
 
 log = logging.getLogger(__name__)
 
-_NOBODY_WAITS_FOR = (Submitted, TurnStarted, Progress)
-"""What becomes of them is committed in groups behind the turn."""
+_RECORDED_IN_GROUPS = (Submitted, TurnStarted, Progress)
+"""No caller waits for these events, so they are committed in groups while the turn goes on."""
 _PROOFS = (Submitted, TurnStarted)
 _ENDS = (InputRequested, Answered, Refused, Failed)
 AnswerAtOnce = Callable[[Message], Sequence[TurnEvent] | None]
-"""All that comes of a first message, from an agent that needs nothing else for it: no time, nobody, and nothing that is
-seen outside. None when it is not so, or when it cannot answer now."""
-
-
-def never_at_once(_message: Message) -> None:
-    """For agents that have to be given their messages."""
-
-
+"""Returns all events of a task's first turn, from an agent that answers without time, input or outside effects; None
+when it cannot answer this message so, or not now."""
 HOLD_PATIENCE: Final = timedelta(seconds=30)
 """How long messages may be held before a person should look, unless the settings say otherwise."""
 _REASONS: Final = {
@@ -76,60 +69,69 @@ _REASONS: Final = {
     WORKING: HoldReason.WORKING,
     WAITING: HoldReason.DIALOG,
 }
-"""For drivers that do not say it more exactly."""
-_FAREWELL_SECONDS: Final = 2.0
-"""How long the worker's own end waits for the ends of turns to be durable."""
+"""For drivers that report no exact reason."""
+_DRAIN_SECONDS: Final = 2.0
+"""How long a stopping worker waits until the ends of its turns are durable."""
+_RESUMED_RANK: Final = -INTERRUPT_PRIORITY - 1
+_BY_RANK: Final = attrgetter("rank")
 
 
-class _Ended(Enum):
-    """How far a turn has come when the next one may begin."""
+def never_at_once(_message: Message) -> None:
+    """Return None: the default, for agents that take a turn for every message."""
 
-    DURABLY = auto()
-    WITH_ITS_END_ON_ITS_WAY = auto()
-    TO_BE_TRIED_AGAIN = auto()
-    """Nothing was typed."""
+
+class _TurnEnd(Enum):
+    """How far a turn is recorded when the next one may start."""
+
+    DURABLE = auto()
+    PENDING = auto()
+    """Its end is being recorded."""
+    DEFERRED = auto()
+    """Nothing was typed; the message is to be tried again."""
 
 
 @dataclass(slots=True)
 class _Running:
-    item: Queued
-    is_in_the_way: bool = False
-    """A message of priority 5 waits for its end."""
+    """The state of the running turn."""
+
+    item: _QueuedMessage
+    should_interrupt: bool = False
+    """A message of priority 5 waits for its end, or its task was canceled."""
     interrupted: bool = False
     proven: bool = False
-    """The agent has the message, so there is something to interrupt, and no doubt to end."""
+    """The agent has the message: the turn can be interrupted, and is not in doubt."""
     typed: bool = False
-    """The driver said that it would type, now or before a restart, so the end of the turn is waited for."""
+    """The driver announced that it types, now or before a restart, so the turn's end is recorded before the next."""
     unrecorded: list[TaskEvent] = field(default_factory=list[TaskEvent])
-    """Facts that nobody waits for: they go to the store with the next ones, or when the loop comes round."""
+    """Events that no caller waits for; recorded with the next ones, or in the next iteration of the event loop."""
     is_abandoned: bool = False
     waiter: asyncio.Task[Any] | None = None
-    """Who waits for the driver, while that can be abandoned."""
+    """The asyncio task that waits for the driver, while that wait can be abandoned."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    """It is over, or there is proof."""
+    """Set when the turn is over, or there is proof."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
-    def begin(cls, item: Queued) -> _Running:
-        """The turn of a message; the agent is known to have one that is resumed."""
+    def begin(cls, item: _QueuedMessage) -> _Running:
+        """Return the turn of a message; for a resumed one the agent is known to have it."""
         running = cls(item, proven=item.resumed, typed=item.resumed)
         if item.resumed:
             running.settled.set()
         return running
 
     def abandon(self) -> None:
-        """Let nobody wait for the driver any more: what it does is cancelled where it waits, once."""
+        """Stop waiting for the driver: cancel the wait, once."""
         if self.waiter is not None and not self.is_abandoned:
             self.waiter.cancel()
         self.is_abandoned = True
 
-    def takes_back_the_cancellation(self) -> bool:
-        """Whether the wait was cancelled by `abandon` and by nobody else: then the worker itself goes on."""
+    def consumes_cancellation(self) -> bool:
+        """Return whether only `abandon` cancelled the wait, so that the worker goes on."""
         return self.is_abandoned and self.waiter is not None and self.waiter.uncancel() == 0
 
 
 class AgentWorker:
-    """Delivers an agent's queue. `finished` hears of every task whose turn has ended."""
+    """Delivers an agent's queue. Calls `finished` with every task whose turn has ended."""
 
     def __init__(
         self,
@@ -148,31 +150,31 @@ class AgentWorker:
         self._clock = clock
         self._finished = finished
         self._patience = patience
-        self._insisting = Insisting(clock)
-        self._ends = TurnRecorder(journal, clock, finished, self._insisting)
-        self._queue = Queue()
+        self._store_retry = StoreRetry(clock)
+        self._recorder = TurnRecorder(journal, clock, finished, self._store_retry)
+        self._queue = _MessageQueue()
         self._running: _Running | None = None
         self._waits_since: datetime | None = None
-        """Since when the next message could be delivered, were it not for the agent or the store."""
+        """Since when only the agent or the store keeps the next message from being delivered."""
         self._changed = asyncio.Event()
 
     @property
     def current(self) -> TaskId | None:
-        """The task whose turn runs."""
+        """The task of the running turn."""
         return self._running.item.task_id if self._running else None
 
     @property
     def waiting(self) -> tuple[TaskId, ...]:
-        """The queued tasks, in the order of their delivery."""
+        """The queued tasks, in order of delivery."""
         return tuple(item.task_id for item in self._queue)
 
     @property
     def queue_length(self) -> int:
-        """How many messages wait."""
+        """The number of queued messages."""
         return len(self._queue)
 
     def held(self) -> Hold | None:
-        """Return why messages wait; None when none does, or the agent is at work on one of this queue."""
+        """Return why messages wait; None when none wait, or the agent works on one from this queue."""
         now, view = self._clock.now(), self._driver.view()
         found = self._store_hold(now) or (self._turn_hold(view) if self._is_in_turn else self._gate_hold(now, view))
         if found is None:
@@ -180,32 +182,126 @@ class AgentWorker:
         is_late = now - found.since >= self._patience and found.reason is not HoldReason.WORKING
         return replace(found, is_overdue=is_late)
 
+    def resume(self, task: Task, message: Message, *, first: bool = True) -> None:
+        """Follow a message that the agent took before this process started, ahead of all queued messages."""
+        self._queue.add(task.id, message, task.priority, first=first, resumed=True)
+        self._changed.set()
+
+    async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
+        """Queue a message; one of priority 5 interrupts the running turn."""
+        if task.priority == INTERRUPT_PRIORITY:
+            # Before it is queued: a later interrupt could hit the message itself.
+            await self._interrupt_running()
+        self._queue.add(task.id, message, task.priority, first=first)
+        self._changed.set()
+
+    def events_at_once(self, opened: Task) -> tuple[TaskEvent, ...]:
+        """Return the events of a new task's whole turn if the agent can answer at once; empty if it must be queued.
+
+        Such a turn has no outside effect, so message and answer are recorded together, and a crash before that leaves
+        nothing behind.
+        """
+        if self._running is not None or self._queue or not self._recorder.has_room:
+            return ()
+        try:
+            events = self._answer_at_once(opened.message) or ()
+            return tuple([one for event in events for one in outcomes.events_for(opened, event, opened.created_at)])
+        except Exception:
+            # One bad message must not end the agent: it is queued, and its turn records the failure.
+            log.exception("not_answered_at_once", extra={"task": opened.id})
+            return ()
+
+    def withdraw(self, task_id: TaskId) -> bool:
+        """Remove a task from the queue; return False when it was not queued."""
+        self._changed.set()
+        return self._queue.remove(task_id)
+
+    async def interrupt(self) -> None:
+        """Ask the agent to stop the running turn."""
+        await self._driver.interrupt()
+
+    @property
+    def question(self) -> Question | None:
+        """The question that the agent's program asks now, in a turn or outside of one."""
+        return self._driver.view().question
+
+    async def answer(self, question_id: str, choice: Choice) -> str:
+        """Answer the open question; see `Driver.answer`."""
+        return await self._driver.answer(question_id, choice)
+
+    def drop(self) -> bool:
+        """Discard the message that is being typed; return True when it will not be submitted."""
+        return self._driver.drop()
+
+    async def abandon(self, task_id: TaskId) -> bool:
+        """Stop following the turn of a task in doubt, if it runs; the agent is not interrupted.
+
+        Returns False when there is proof by now that the agent has the message: then the turn goes on.
+        """
+        running = self._running
+        if running is None or running.item.task_id != task_id:
+            return True
+        running.abandon()
+        await running.settled.wait()
+        return not running.proven
+
+    async def settled(self, task_id: TaskId) -> None:
+        """Wait until the turn of a task, if it runs, is over or there is proof that the agent has the message."""
+        if self._running is not None and self._running.item.task_id == task_id:
+            await self._running.settled.wait()
+
+    def confirm(self, task_id: TaskId) -> None:
+        """Note that a person saw the message delivered: the turn, if it runs, is followed to its end."""
+        if self.current == task_id:
+            self._driver.confirm()
+
+    async def turn_over(self, seconds: float) -> None:
+        """Wait until the running turn, if any, is over and recorded, at most for `seconds`."""
+        if self._running is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._running.over.wait(), seconds)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until the ends of all past turns are durable, at most for `seconds`."""
+        await self._recorder.drain(seconds)
+
+    async def run(self) -> None:
+        """Deliver until the agent exits; messages that are still queued then stay durable for its next start.
+
+        Raises AgentExited.
+        """
+        try:
+            while True:
+                await self._take_turn(await self._next())
+        finally:
+            await self._recorder.close(_DRAIN_SECONDS)
+
     @property
     def _is_in_turn(self) -> bool:
-        """Whether something of a message may have reached the agent."""
+        """Whether part of a message may have reached the agent."""
         return self._running is not None and self._running.typed
 
     def _store_hold(self, now: datetime) -> Hold | None:
-        trouble = self._insisting.trouble
-        if trouble is None:
+        failure = self._store_retry.failure
+        if failure is None:
             return None
         return Hold(
             reason=HoldReason.STORE,
-            why=f"the store cannot be written: {trouble}",
-            since=self._insisting.since or now,
+            why=f"the store cannot be written: {failure}",
+            since=self._store_retry.failing_since or now,
             messages=len(self._queue) + (self._running is not None),
             task_id=self.current or "",
-            hint=trouble.hint,
+            hint=failure.hint,
         )
 
     def _turn_hold(self, view: AgentView) -> Hold | None:
-        """What keeps the turn that runs from going on, for those that wait behind it."""
+        """Return what blocks the running turn, and with it the messages behind it."""
         running, waiting = self._running, len(self._queue)
         task = self._journal.known(running.item.task_id) if running else None
         if running is None or task is None:
             return None
         if view.gate_reason is HoldReason.UNREACHABLE:
-            # Nobody but us asks the agent again, so the turn's own message waits too.
+            # Only this host asks the agent again, so the turn's own message waits too.
             why, since, reason, waiting = view.gate, view.since, HoldReason.UNREACHABLE, waiting + 1
         elif task.attention and task.receipt is not None and not running.proven:
             why = f"task {task.short_id} is in doubt: {task.attention}"
@@ -220,112 +316,18 @@ class AgentWorker:
         return Hold(reason=reason, why=why, since=since, messages=waiting, task_id=task.id) if waiting else None
 
     def _gate_hold(self, now: datetime, view: AgentView) -> Hold | None:
-        """What keeps the next message from being typed."""
+        """Return what keeps the next message from being typed."""
         reason = view.gate_reason or _REASONS.get(view.state)
         head = self._running.item if self._running else self._queue.head()
         if head is None or reason is None:
             return None
-        # The agent may have been at work, by right, until a moment ago.
+        # The agent may have been busy with its own work until a moment ago.
         since = max(self._waits_since or now, view.since)
         waiting = len(self._queue) + (self._running is not None)
         return Hold(reason=reason, why=view.gate or view.why, since=since, messages=waiting, task_id=head.task_id)
 
-    def resume(self, task: Task, message: Message, *, first: bool = True) -> None:
-        """Follow a message that the agent took before this process started, ahead of everything that waits."""
-        self._queue.add(task.id, message, task.priority, first=first, resumed=True)
-        self._changed.set()
-
-    async def enqueue(self, task: Task, message: Message, *, first: bool = True) -> None:
-        """Put a message in the queue; one of priority 5 interrupts the turn that runs."""
-        if task.priority == INTERRUPT_PRIORITY:
-            # Before it is in the queue: an interrupt that came later could hit the message itself.
-            await self._make_way()
-        self._queue.add(task.id, message, task.priority, first=first)
-        self._changed.set()
-
-    def taken_at_once(self, opened: Task) -> tuple[TaskEvent, ...]:
-        """What the first message of a task comes to, if the agent can tell that now, before anything is recorded.
-
-        Nothing when the message has to be queued. As no effect comes of it, message and answer are made durable
-        together, and a crash before that leaves nothing behind.
-        """
-        if self._running is not None or self._queue or not self._ends.has_room:
-            return ()
-        try:
-            events = self._answer_at_once(opened.message) or ()
-            return tuple([fact for event in events for fact in outcomes.events_for(opened, event, opened.created_at)])
-        except Exception:
-            # As in a turn, which it gets now: one bad message must not end the agent.
-            log.exception("not_answered_at_once", extra={"task": opened.id})
-            return ()
-
-    def withdraw(self, task_id: TaskId) -> bool:
-        """Take a task out of the queue; False when it was not in it."""
-        self._changed.set()
-        return self._queue.remove(task_id)
-
-    async def interrupt(self) -> None:
-        """Ask the agent to drop the turn that runs."""
-        await self._driver.interrupt()
-
-    @property
-    def question(self) -> Question | None:
-        """What the agent's program asks now, in a turn or without one."""
-        return self._driver.view().question
-
-    async def answer(self, question_id: str, choice: Choice) -> str:
-        """Answer it; see `Driver.answer`."""
-        return await self._driver.answer(question_id, choice)
-
-    def drop(self) -> bool:
-        """Forget the message that is just being typed; True when it will not be submitted."""
-        return self._driver.drop()
-
-    async def abandon(self, task_id: TaskId) -> bool:
-        """Stop following the turn of a task in doubt, if it runs; the agent is left alone.
-
-        False when there is proof meanwhile that the agent has the message: then the turn goes on.
-        """
-        running = self._running
-        if running is None or running.item.task_id != task_id:
-            return True
-        running.abandon()
-        await running.settled.wait()
-        return not running.proven
-
-    async def settled(self, task_id: TaskId) -> None:
-        """Wait until the turn of a task, if it runs, is over, or there is proof that the agent has the message."""
-        if self._running is not None and self._running.item.task_id == task_id:
-            await self._running.settled.wait()
-
-    def confirm(self, task_id: TaskId) -> None:
-        """A person saw that the agent has the message: the turn, if it runs, is followed to its end."""
-        if self.current == task_id:
-            self._driver.confirm()
-
-    async def turn_over(self, seconds: float) -> None:
-        """Wait at most so long until the turn that runs, if one does, is over and recorded."""
-        if self._running is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._running.over.wait(), seconds)
-
-    async def drain(self, seconds: float) -> None:
-        """Wait at most so long until the ends of all turns that ended are durable."""
-        await self._ends.drain(seconds)
-
-    async def run(self) -> None:
-        """Deliver until the agent exits; what is still queued then stays durable for the next start.
-
-        Raises AgentExited.
-        """
-        try:
-            while True:
-                await self._take_turn(await self._next())
-        finally:
-            await self._ends.close(_FAREWELL_SECONDS)
-
-    async def _next(self) -> Queued:
-        """Wait until there is a message, the store has caught up, and the driver can take it."""
+    async def _next(self) -> _QueuedMessage:
+        """Wait until a message is queued, the store has caught up and the driver is ready; return the message."""
         while True:
             self._changed.clear()
             if self._queue.head() is None:
@@ -334,133 +336,143 @@ class AgentWorker:
                 continue
             self._waits_since = self._waits_since or self._clock.now()
             await self._driver.wait_ready()
-            if not self._ends.has_room:
-                await self._ends.wait_for_room()
-            # What waits may have changed meanwhile: the choice is made now.
+            if not self._recorder.has_room:
+                await self._recorder.wait_for_room()
+            # The queue may have changed meanwhile, so the message is chosen now.
             elif self._queue.head() is not None:
                 return self._queue.take()
 
-    async def _take_turn(self, item: Queued) -> None:
+    async def _take_turn(self, item: _QueuedMessage) -> None:
         task = await self._load(item.task_id)
         if task.state.is_terminal:
             return
         running = self._running = _Running.begin(item)
         try:
-            ended = await self._follow(self._turn(task, item), running)
+            turn = Turn(
+                task_id=task.id,
+                message=item.message,
+                text=envelope_line(task, item.message),
+                first=item.first,
+                trace=tuple(trace_headers(task.metadata)),
+                resumed=item.resumed,
+            )
+            ended = await self._follow(turn, running)
         except AgentExited as gone:
             await self._end_with_agent(running, gone)
             raise
         except AgentFailed as failure:
-            await self._keep(task.id, Failed(failure.code, str(failure)))
-            ended = _Ended.DURABLY
+            await self._record(task.id, Failed(failure.code, str(failure)))
+            ended = _TurnEnd.DURABLE
         except Exception:
-            # The worker's loop: one bad message must not end the agent, nor come back at its next start.
+            # One bad message must not end the agent, nor come back at its next start.
             log.exception("turn_failed", extra={"task": task.id})
-            await self._keep(task.id, Failed(*INTERNAL))
-            ended = _Ended.DURABLY
+            await self._record(task.id, Failed(*INTERNAL))
+            ended = _TurnEnd.DURABLE
         finally:
             self._running = None
             running.settled.set()
             running.over.set()
-        if ended is not _Ended.TO_BE_TRIED_AGAIN:
+        if ended is not _TurnEnd.DEFERRED:
             self._waits_since = None
-        if ended is _Ended.DURABLY:
+        if ended is _TurnEnd.DURABLE:
             self._finished(await self._load(item.task_id))
-        elif ended is _Ended.TO_BE_TRIED_AGAIN:
+        elif ended is _TurnEnd.DEFERRED:
             self._queue.put_back(item)
 
-    async def _follow(self, turn: Turn, running: _Running) -> _Ended:
-        """Record what the driver yields, until there is no more of it."""
+    async def _follow(self, turn: Turn, running: _Running) -> _TurnEnd:
+        """Record the events that the driver yields, until the turn ends."""
         async with aclosing(self._driver.take_turn(turn)) as events:
-            while (event := await _next_of(events, running)) is not None:
+            while (event := await _next_event(events, running)) is not None:
                 if isinstance(event, _ENDS) and not running.typed:
-                    return await self._end_behind(running, event)
-                is_open = await self._keep(turn.task_id, event)
+                    return await self._end_in_background(running, event)
+                is_open = await self._record(turn.task_id, event)
                 if isinstance(event, Deferred):
                     running.typed = False
-                    return _Ended.TO_BE_TRIED_AGAIN
+                    return _TurnEnd.DEFERRED
                 if isinstance(event, Typing):
                     running.typed = True
                     if not is_open:
-                        break  # canceled or too late: not a byte of it is typed
+                        break  # canceled or expired: not a byte of it is typed
                 if isinstance(event, _PROOFS):
                     running.proven = True
                     running.settled.set()
-                    # It was canceled while it was typed, and the agent has it all the same.
-                    running.is_in_the_way = running.is_in_the_way or not is_open
+                    # It was canceled while it was being typed, but the agent has it now.
+                    running.should_interrupt = running.should_interrupt or not is_open
                 if isinstance(event, (*_PROOFS, Resumed)):
-                    # Nothing is interrupted while a dialog is open, so it is tried again behind it.
-                    await self._clear_way(running)
-        return _Ended.DURABLY
+                    # The driver does not interrupt while a dialog is open, so it is tried again after the dialog.
+                    await self._interrupt_if_due(running)
+        return _TurnEnd.DURABLE
 
-    async def _end_behind(self, running: _Running, event: TurnEvent) -> _Ended:
-        """Nothing was typed that a crash could leave in doubt, so the next turn need not wait for the store."""
+    async def _end_in_background(self, running: _Running, event: TurnEvent) -> _TurnEnd:
+        """Record the end of a turn that typed nothing; the next turn need not wait, since a crash leaves no doubt."""
         task = await self._load(running.item.task_id)
         if task.state.is_terminal:
-            return _Ended.DURABLY
-        facts = (*running.unrecorded, *self._facts(task, event))
+            return _TurnEnd.DURABLE
+        events = (*running.unrecorded, *self._events_for(task, event))
         running.unrecorded.clear()
-        self._ends.add(*facts)
-        return _Ended.WITH_ITS_END_ON_ITS_WAY
+        self._recorder.add(*events)
+        return _TurnEnd.PENDING
 
-    async def _make_way(self) -> None:
-        """Interrupt what the agent does."""
+    async def _interrupt_running(self) -> None:
+        """Interrupt the running turn, or what the agent does without one."""
         if self._running is None:
             await self._driver.interrupt()
         else:
-            self._running.is_in_the_way = True
-            await self._clear_way(self._running)
+            self._running.should_interrupt = True
+            await self._interrupt_if_due(self._running)
 
-    async def _clear_way(self, running: _Running) -> None:
-        # What is just being typed cannot be stopped: half a line would stay. It is once the agent has it.
-        if running.is_in_the_way and running.proven and not running.interrupted:
+    async def _interrupt_if_due(self, running: _Running) -> None:
+        # Typing is not interrupted, since half a line would stay; the turn is, once the agent has the message.
+        if running.should_interrupt and running.proven and not running.interrupted:
             running.interrupted = await self._driver.interrupt()
 
     async def _end_with_agent(self, running: _Running, gone: AgentExited) -> None:
-        """What it worked on has failed; what was not typed yet stays queued for the next start."""
+        """Fail the task that the agent worked on; a message that was not typed yet stays queued for the next start."""
         task_id = running.item.task_id
-        # Proof may still be on its way to the store, where the message then looks queued.
+        # Proof may still be on its way to the store, where the message looks queued until then.
         if not running.proven and is_waiting_in_queue(await self._load(task_id)):
             return
-        await self._keep(task_id, Failed(outcomes.AGENT_EXITED, str(gone)))
+        await self._record(task_id, Failed(outcomes.AGENT_EXITED, str(gone)))
         self._finished(await self._load(task_id))
 
-    async def _keep(self, task_id: TaskId, event: TurnEvent) -> bool:
-        """Record what `event` means; False when the task has ended (by this, canceled, or answered by a reply)."""
+    async def _record(self, task_id: TaskId, event: TurnEvent) -> bool:
+        """Record `event`; return False when the task has ended: by this event, canceled, or answered by a reply."""
         running = self._running
-        if running is not None and isinstance(event, _NOBODY_WAITS_FOR):
+        if running is not None and isinstance(event, _RECORDED_IN_GROUPS):
             task = await self._load(task_id)
             if not task.state.is_terminal:
-                self._record_soon(running, self._facts(task, event))
+                self._record_later(running, self._events_for(task, event))
             return not task.state.is_terminal
         if running is not None:
             self._flush(running)
-        return await self._insisting.insist(lambda: self._record(task_id, event))
+        return await self._store_retry.retry_until_stored(lambda: self._record_once(task_id, event))
 
-    async def _record(self, task_id: TaskId, event: TurnEvent) -> bool:
+    async def _record_once(self, task_id: TaskId, event: TurnEvent) -> bool:
         task = await self._journal.load(task_id)
-        facts = () if task.state.is_terminal else self._facts(task, event)
-        if facts:
-            # It may have ended while this was on its way to the store.
+        events = () if task.state.is_terminal else self._events_for(task, event)
+        if events:
+            # The task may have ended while these were on their way to the store.
             with suppress(IllegalTransition, TaskFinished):
-                await self._journal.record(*facts)
+                await self._journal.record(*events)
         return not (await self._journal.load(task_id)).state.is_terminal
 
-    def _record_soon(self, running: _Running, facts: tuple[TaskEvent, ...]) -> None:
-        if facts and not running.unrecorded:
+    def _record_later(self, running: _Running, events: tuple[TaskEvent, ...]) -> None:
+        if events and not running.unrecorded:
             asyncio.get_running_loop().call_soon(self._flush, running)
-        running.unrecorded += facts
+        running.unrecorded += events
 
     def _flush(self, running: _Running) -> None:
         if running.unrecorded:
-            self._journal.record_nowait(*running.unrecorded).add_done_callback(_note_failure)
+            self._journal.record_nowait(*running.unrecorded).add_done_callback(_log_failure)
             running.unrecorded.clear()
 
     async def _load(self, task_id: TaskId) -> Task:
         known = self._journal.known(task_id)
-        return await self._insisting.insist(lambda: self._journal.load(task_id)) if known is None else known
+        if known is not None:
+            return known
+        return await self._store_retry.retry_until_stored(lambda: self._journal.load(task_id))
 
-    def _facts(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
+    def _events_for(self, task: Task, event: TurnEvent) -> tuple[TaskEvent, ...]:
         now = self._clock.now()
         if isinstance(event, Typing) and task.is_overdue(self._clock):
             return outcomes.expired(task, now)
@@ -469,19 +481,9 @@ class AgentWorker:
             return outcomes.interrupted(task, now, event)
         return outcomes.events_for(task, event, now)
 
-    def _turn(self, task: Task, item: Queued) -> Turn:
-        return Turn(
-            task_id=task.id,
-            message=item.message,
-            text=envelope_line(task, item.message),
-            first=item.first,
-            trace=tuple(trace_headers(task.metadata)),
-            resumed=item.resumed,
-        )
 
-
-async def _next_of(events: AsyncIterator[TurnEvent], running: _Running) -> TurnEvent | None:
-    """The next event; None when there is none, or the turn was abandoned before there was proof."""
+async def _next_event(events: AsyncIterator[TurnEvent], running: _Running) -> TurnEvent | None:
+    """Return the next event; None when there is none, or the turn was abandoned before there was proof."""
     if running.proven:
         return await anext(events, None)
     if not running.is_abandoned:
@@ -489,20 +491,20 @@ async def _next_of(events: AsyncIterator[TurnEvent], running: _Running) -> TurnE
         try:
             return await anext(events, None)
         except asyncio.CancelledError:
-            if not running.takes_back_the_cancellation():
+            if not running.consumes_cancellation():
                 raise
         finally:
             running.waiter = None
     return None
 
 
-def _note_failure(recorded: asyncio.Future[Task]) -> None:
+def _log_failure(recorded: asyncio.Future[Task]) -> None:
     if not recorded.cancelled() and (error := recorded.exception()) is not None:
         log.warning("fact_not_recorded", extra={"error": getattr(error, "code", type(error).__name__)})
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class _QueuedMessage:
     """One message that waits for its turn."""
 
     rank: tuple[int, int]
@@ -513,45 +515,42 @@ class Queued:
     """The agent has the message already; see `Turn.resumed`."""
 
 
-_rank = attrgetter("rank")
-
-RESUMED_RANK: Final = -INTERRUPT_PRIORITY - 1
-
-
-class Queue:
-    """The waiting messages of one agent. Plain data: it neither waits nor types."""
+class _MessageQueue:
+    """The queued messages of one agent, in order of delivery. Plain data: it neither waits nor types."""
 
     def __init__(self) -> None:
-        self._items: list[Queued] = []
+        self._items: list[_QueuedMessage] = []
         self._counter = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def __iter__(self) -> Iterator[Queued]:
+    def __iter__(self) -> Iterator[_QueuedMessage]:
         return iter(self._items)
 
-    def add(self, task_id: TaskId, message: Message, priority: int, *, first: bool, resumed: bool = False) -> Queued:
-        """Put a message behind all of its priority and above; one that the agent has already comes before them."""
+    def add(
+        self, task_id: TaskId, message: Message, priority: int, *, first: bool, resumed: bool = False
+    ) -> _QueuedMessage:
+        """Insert a message behind all of its priority and above; one that the agent has already goes first."""
         self._counter += 1
-        rank = RESUMED_RANK if resumed else -priority
-        item = Queued((rank, self._counter), task_id, message, first, resumed)
-        insort(self._items, item, key=_rank)
+        rank = _RESUMED_RANK if resumed else -priority
+        item = _QueuedMessage((rank, self._counter), task_id, message, first, resumed)
+        insort(self._items, item, key=_BY_RANK)
         return item
 
-    def put_back(self, item: Queued) -> None:
-        """Return an item to the place that it had."""
-        insort(self._items, item, key=_rank)
+    def put_back(self, item: _QueuedMessage) -> None:
+        """Return an item to its former position."""
+        insort(self._items, item, key=_BY_RANK)
 
-    def head(self) -> Queued | None:
+    def head(self) -> _QueuedMessage | None:
         return self._items[0] if self._items else None
 
-    def take(self) -> Queued:
-        """Remove and return the next item; the caller has seen that there is one."""
+    def take(self) -> _QueuedMessage:
+        """Remove and return the next item; the queue must not be empty."""
         return self._items.pop(0)
 
     def remove(self, task_id: TaskId) -> bool:
-        """Take all messages of a task out; False when there was none."""
+        """Remove all messages of a task; return False when there were none."""
         left = [item for item in self._items if item.task_id != task_id]
         removed = len(left) != len(self._items)
         self._items = left

@@ -72,6 +72,6 @@ def test_a_permission_is_given_by_a_person_on_the_socket_only(asker: AgentEntry,
     unheard = say(unix, version, "hm", question)
     answered = task_in(say(unix, version, "yes", question), version)
 
-    assert refused.body["error"]["message"] == "only a person answers that"
+    assert refused.body["error"]["message"] == "only a person may answer this"
     assert unheard.body["error"]["code"] == -32602
     assert answered["artifacts"][0]["parts"][0]["text"] == "you said: Yes"

@@ -93,7 +93,7 @@ class AgentHarness:
         self.feed = Feed(self.journal, self.store)
         self.replies = Replies(me, self.journal, self.host_client, self.clock)
         self.worker = AgentWorker(self.driver, self.journal, self.clock, self.replies.turn_ended, answer_at_once)
-        self.doubts = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
+        self.in_doubt = InDoubt(self.journal, self.worker, self.replies, self.clock, agents_may_decide=False)
         self.questions = Questions(
             me,
             self.journal,
@@ -143,7 +143,7 @@ class AgentHarness:
             intake=self.intake,
             worker=self.worker,
             replies=self.replies,
-            doubts=self.doubts,
+            in_doubt=self.in_doubt,
             questions=self.questions,
             externals=NO_EXTERNALS,
             driver=self.driver,

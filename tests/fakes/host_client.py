@@ -1,4 +1,4 @@
-"""The delivery of replies, without hosts: it remembers what it was given."""
+"""A HostClient that records replies instead of delivering them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synapse.core.requests import Sender
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class DeliveredReply:
     to: str
     sender_task_id: str
     text: str
@@ -22,19 +22,19 @@ class Carried:
 
 class FakeHostClient:
     def __init__(self) -> None:
-        self.carried: list[Carried] = []
+        self.delivered: list[DeliveredReply] = []
         self.inboxes: list[str] = []
-        """Those of the askers, as far as they are known."""
-        self.nobody_waits = False
-        self.nobody_answers = False
-        self.something = asyncio.Event()
+        """The inboxes of the waiting senders, empty where unknown."""
+        self.has_no_waiter = False
+        self.is_unreachable = False
+        self.called = asyncio.Event()
 
     async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
-        self.something.set()
-        if self.nobody_answers:
+        self.called.set()
+        if self.is_unreachable:
             raise AgentNotResponding(to.sender_id, 8100, to.sender_type)
-        if self.nobody_waits:
+        if self.has_no_waiter:
             raise TaskNotFound(reply.in_reply_to)
         self.inboxes.append(to.inbox)
         text = text_of(reply.parts)
-        self.carried.append(Carried(to.sender_id, reply.in_reply_to, text, reply.failed, reply.inferred))
+        self.delivered.append(DeliveredReply(to.sender_id, reply.in_reply_to, text, reply.failed, reply.inferred))

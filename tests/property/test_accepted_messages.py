@@ -144,7 +144,7 @@ class Story:
                 await self._resolve("retry")
             case "deadline":
                 self.harness.clock.advance(2 * HOUR if step.number == 0 else 1.0)
-                await self.harness.doubts.expire()
+                await self.harness.in_doubt.expire()
             case _:
                 pass
 

@@ -134,7 +134,7 @@ def test_an_agent_may_not_approve_and_is_told_so_but_may_answer_a_choice(here: S
     choice = begin(here, "which branch?")["task_id"]
     taken = _inside(here, "answer asker main")
 
-    assert "only a person answers that" in refused
+    assert "only a person may answer this" in refused
     assert "code=7" in refused
     assert [one["task_id"] for one in still] == [permission]
     assert "code=0" in taken

@@ -137,7 +137,7 @@ def test_an_id_that_could_leave_the_header_is_refused(line: RunningHost, field: 
     answer = line.send("hi", **metadata)
 
     assert (answer.status, answer.body["error"]["code"]) == (400, "invalid_field")
-    assert f"metadata.{field}: is no task id" in answer.body["error"]["message"]
+    assert f"metadata.{field}: is not a valid task id" in answer.body["error"]["message"]
 
 
 def test_a_files_name_cannot_leave_its_folder_nor_the_prompt(line: RunningHost, house: House) -> None:

@@ -46,7 +46,7 @@ async def _handled(harness: AgentHarness, request: Any, caller: Caller) -> None:
 @pytest.mark.parametrize("caller", [AN_AGENT, LEFT_BEHIND], ids=["an agent", "a process that it left behind"])
 @pytest.mark.parametrize("request_", [ADD, REMOVE], ids=["add", "remove"])
 async def test_an_agent_does_not_choose_whom_its_host_calls(request_: Any, caller: Caller) -> None:
-    with pytest.raises(PersonRequired, match="added and removed by a person"):
+    with pytest.raises(PersonRequired, match="only a person may add and remove"):
         await ask(request_, caller)
 
 

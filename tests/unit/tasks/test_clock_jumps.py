@@ -27,16 +27,16 @@ async def test_a_clock_that_is_set_neither_ends_a_message_nor_lets_it_live_longe
     task = await sent(harness)
     harness.clock.advance(30)
     harness.clock.jump(jump)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
     assert (await harness.task(task.id)).state is TaskState.SUBMITTED
 
     harness.clock.advance(31)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
     assert (await harness.task(task.id)).reason == "expired"
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
-async def test_what_the_worker_takes_up_is_judged_by_the_same_clock(jump: float) -> None:
+async def test_the_worker_checks_deadlines_by_the_same_clock(jump: float) -> None:
     harness = AgentHarness()
     async with working(harness):
         in_time = await sent(harness)
@@ -55,7 +55,7 @@ async def test_time_in_which_the_machine_sleeps_counts() -> None:
     harness = AgentHarness()
     task = await sent(harness)
     harness.clock.suspend(61)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
 
     assert (await harness.task(task.id)).reason == "expired"
 

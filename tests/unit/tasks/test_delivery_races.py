@@ -1,4 +1,4 @@
-"""Two things at once: whatever comes between the steps of a delivery, nothing is typed twice, lost, or left hanging."""
+"""Races between the steps of a delivery: nothing is typed twice, lost, or left hanging."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_turn_that_ends_while_its_reply_is_being_recorded_does_not_stop_
     assert [artifact.text for artifact in ended.artifacts] == ["all green"]
 
 
-async def test_an_intent_that_was_taken_back_is_queued_again_and_says_so() -> None:
+async def test_an_intent_that_was_withdrawn_is_queued_again_with_a_receipt() -> None:
     def plot(turn: Turn) -> list[TurnEvent]:
         return [Typing(), Deferred("a dialog opened")]
 
@@ -129,7 +129,7 @@ async def test_a_message_that_is_being_typed_when_its_deadline_passes_is_typed_t
     async with working(harness):
         task = await harness.reached(await harness.send("now", metadata={"ttl": 10}), "typed")
         harness.clock.advance(11)
-        await harness.doubts.expire()
+        await harness.in_doubt.expire()
         harness.driver.go_on.set()
 
         assert (await harness.finished(task)).state is TaskState.COMPLETED
@@ -148,13 +148,13 @@ async def test_a_message_whose_deadline_has_passed_is_not_typed_even_before_the_
     assert harness.driver.typed == ["other"]
 
 
-async def test_a_deadline_ends_doubt_that_nobody_decided() -> None:
+async def test_a_deadline_ends_doubt_without_a_decision() -> None:
     harness = AgentHarness(FakeDriver(doubtful))
     harness.driver.go_on.clear()
     async with working(harness):
         task = await harness.raised(await harness.send("now", metadata={"ttl": 10}))
         harness.clock.advance(11)
-        await harness.doubts.expire()
+        await harness.in_doubt.expire()
 
         assert (await harness.finished(task)).reason == "expired"
 

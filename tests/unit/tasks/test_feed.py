@@ -27,8 +27,8 @@ class Host:
         self.store = store or MemoryStore()
         self.journal = Journal(self.store, ANY_LEASE)
         self.feed = Feed(self.journal, self.store, buffer=buffer)
-        self.heard: list[Update] = []
-        self.journal.listen(self.heard.append)
+        self.recorded: list[Update] = []
+        self.journal.listen(self.recorded.append)
 
 
 async def take(updates: AsyncGenerator[Update, None], count: int) -> list[Update]:
@@ -51,7 +51,7 @@ async def test_a_follower_gets_the_task_as_it_is_then_each_event_until_it_ends()
     await host.journal.record(handed("a"), moved(TaskState.COMPLETED))
     await host.journal.record(noted({"later": 1}))
 
-    assert await rest(updates) == host.heard[2:5]
+    assert await rest(updates) == host.recorded[2:5]
 
 
 async def test_a_finished_task_is_one_snapshot() -> None:
@@ -65,12 +65,12 @@ async def test_a_reader_resumes_after_a_seq() -> None:
     host = Host()
     await host.journal.record(opened(), moved(TaskState.WORKING))
     updates = host.feed.follow(TASK, after=1)
-    assert await take(updates, 1) == host.heard[1:2]
+    assert await take(updates, 1) == host.recorded[1:2]
 
     await host.journal.record(handed("a"), moved(TaskState.COMPLETED))
 
-    assert await rest(updates) == host.heard[2:]
-    assert await rest(host.feed.follow(TASK, after=0)) == host.heard
+    assert await rest(updates) == host.recorded[2:]
+    assert await rest(host.feed.follow(TASK, after=0)) == host.recorded
 
 
 @pytest.mark.parametrize("after", [3, 4, 99])
@@ -112,7 +112,7 @@ async def test_nothing_is_lost_or_repeated_while_a_reader_joins() -> None:
     await host.journal.record(moved(TaskState.COMPLETED))
 
     for reader in readers:
-        assert await reader == host.heard
+        assert await reader == host.recorded
 
 
 async def test_many_followers_see_the_same_order() -> None:
@@ -127,7 +127,7 @@ async def test_many_followers_see_the_same_order() -> None:
     await host.journal.record(moved(TaskState.COMPLETED))
 
     for seen in await asyncio.gather(*following):
-        assert seen == host.heard[1:]
+        assert seen == host.recorded[1:]
 
 
 async def test_a_slow_reader_is_told_and_resumes() -> None:
@@ -136,17 +136,17 @@ async def test_a_slow_reader_is_told_and_resumes() -> None:
     updates = host.feed.follow(TASK)
     first = (await take(updates, 1))[0]
     await host.journal.record(handed("read"))
-    assert await take(updates, 1) == host.heard[1:]
+    assert await take(updates, 1) == host.recorded[1:]
     for number in range(20):
         await host.journal.record(handed(str(number)))
 
     with pytest.raises(FeedLagged) as lagged:
         await take(updates, 30)
-    assert lagged.value.last_seq == host.heard[1].seq > first.seq
+    assert lagged.value.last_seq == host.recorded[1].seq > first.seq
     resumed = host.feed.follow(TASK, after=lagged.value.last_seq)
     await host.journal.record(moved(TaskState.COMPLETED))
 
-    assert await rest(resumed) == host.heard[2:]
+    assert await rest(resumed) == host.recorded[2:]
 
 
 async def test_a_reader_that_is_slow_with_the_log_reads_on_in_the_log() -> None:
@@ -156,10 +156,10 @@ async def test_a_reader_that_is_slow_with_the_log_reads_on_in_the_log() -> None:
     seen = await take(updates, 1)
     for number in range(20):
         await host.journal.record(handed(str(number)))
-    seen += await take(updates, len(host.heard) - 1)
+    seen += await take(updates, len(host.recorded) - 1)
     await host.journal.record(moved(TaskState.COMPLETED))
 
-    assert seen + await rest(updates) == host.heard
+    assert seen + await rest(updates) == host.recorded
 
 
 async def test_what_another_process_wrote_is_not_missing() -> None:
@@ -199,10 +199,10 @@ async def test_following_everything_goes_through_the_log_then_live() -> None:
     await host.journal.record(moved(TaskState.WORKING, numbered(1)))
 
     async with aclosing(host.feed.follow_all(after=1)) as updates:
-        assert await take(updates, 3) == host.heard[1:]
+        assert await take(updates, 3) == host.recorded[1:]
         await host.journal.record(moved(TaskState.COMPLETED, numbered(1)))
         await host.journal.record(opened(numbered(7)))
-        assert await take(updates, 2) == host.heard[4:]
+        assert await take(updates, 2) == host.recorded[4:]
 
 
 async def test_following_everything_from_now_begins_with_the_next_event() -> None:
@@ -212,7 +212,7 @@ async def test_following_everything_from_now_begins_with_the_next_event() -> Non
     coming = asyncio.ensure_future(anext(updates))
     await host.journal.record(opened(numbered(2)))
 
-    assert await coming == host.heard[1]
+    assert await coming == host.recorded[1]
     await updates.aclose()
 
 
@@ -222,10 +222,10 @@ async def test_following_one_inbox_leaves_the_others_out() -> None:
     await host.journal.record(opened(numbered(2), inbox="other"))
 
     async with aclosing(host.feed.follow_all(after=0, inbox="other")) as updates:
-        assert await take(updates, 1) == host.heard[1:]
+        assert await take(updates, 1) == host.recorded[1:]
         await host.journal.record(noted({}, numbered(1)))
         await host.journal.record(noted({}, numbered(2)))
-        assert await take(updates, 1) == host.heard[3:]
+        assert await take(updates, 1) == host.recorded[3:]
 
 
 async def test_a_slow_reader_of_everything_is_told() -> None:
@@ -250,8 +250,8 @@ async def test_updates_of_many_tasks_are_folded_each_on_its_own() -> None:
         await host.journal.record(handed("a", numbered(number)), moved(TaskState.COMPLETED, numbered(number)))
 
     async with aclosing(host.feed.follow_all(after=0)) as updates:
-        assert await take(updates, 1800) == host.heard
+        assert await take(updates, 1800) == host.recorded
     async with aclosing(host.feed.follow_all(after=900)) as updates:
         seen = await take(updates, 900)
-    assert seen == host.heard[900:]
+    assert seen == host.recorded[900:]
     assert isinstance(seen[-1].event, StateChanged)

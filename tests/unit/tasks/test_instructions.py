@@ -1,4 +1,4 @@
-"""What an AI is told."""
+"""The instructions for an AI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How messages get in: idempotency, senders, limits, replies, circles and loops."""
+"""Accepting messages: idempotency, senders, limits, replies and loops."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_claimed_sender_that_contradicts_its_process_is_refused() -> Non
         await AgentHarness().send("hello", caller=FROM_CLAUDE, sender=Sender(sender_id="synapse-gemini-8110"))
 
 
-async def test_nobody_may_speak_as_the_system() -> None:
+async def test_no_sender_may_claim_to_be_the_system() -> None:
     with pytest.raises(SenderMismatch):
         await AgentHarness().send("obey", sender=Sender(sender_id=SYSTEM))
 
@@ -127,7 +127,7 @@ async def test_an_overdue_message_expires_and_is_not_typed() -> None:
     harness = AgentHarness()
     task = await harness.send("soon", metadata={"ttl": 10})
     harness.clock.advance(11)
-    await harness.doubts.expire()
+    await harness.in_doubt.expire()
     ended = await harness.task(task.id)
 
     assert (ended.state, ended.reason, ended.receipts[-1].step) == (TaskState.FAILED, "expired", "expired")
@@ -150,7 +150,7 @@ async def test_a_follow_up_goes_on_with_its_task_and_a_finished_one_takes_none()
             await harness.send("more", task_id="no-such-task")
 
 
-async def test_a_follow_up_of_somebody_who_read_the_question_in_the_store_waits_for_us_to_hear_of_it() -> None:
+async def test_a_follow_up_to_a_question_read_from_the_store_waits_until_this_process_knows_it() -> None:
     store = LateStore(TaskState.INPUT_REQUIRED)
     async with working(AgentHarness(questions(), store)) as harness, asyncio.timeout(5):
         task = await harness.send("hello")

@@ -1,4 +1,4 @@
-"""The journal: apply, make durable, announce; in that order, once, and never anything that is not true."""
+"""The journal: applies events, makes them durable and notifies listeners; in that order, and once."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ async def test_a_finished_task_can_still_be_noted_and_hidden() -> None:
     assert (await journal.load(TASK)).hidden
 
 
-async def test_a_new_holder_takes_the_open_tasks_over() -> None:
+async def test_a_new_holder_adopts_the_open_tasks() -> None:
     store = MemoryStore()
     before = Journal(store, ANY_LEASE)
     await before.record(opened(numbered(1)), raised("decide", numbered(1)))

@@ -1,4 +1,4 @@
-"""When the journal cannot: refusals, conflicts and failures, and what they take with them."""
+"""Refusals, conflicts and failures of the journal, and which other records they fail."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ async def test_an_event_of_an_unknown_task_is_refused() -> None:
             await one
 
 
-async def test_giving_up_the_wait_does_not_take_the_event_back() -> None:
+async def test_cancelling_the_wait_does_not_withdraw_the_event() -> None:
     store = SlowStore()
     journal = Journal(store, ANY_LEASE)
     updates = heard_by(journal)

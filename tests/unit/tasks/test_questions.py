@@ -96,7 +96,7 @@ async def test_a_person_at_the_terminal_can_always_answer() -> None:
             await answer(harness, task_id=task.id, verdict="allow")
 
 
-async def test_whoever_comes_second_is_told() -> None:
+async def test_the_second_answer_gets_question_gone() -> None:
     async with working(AgentHarness(asks(PERMISSION))) as harness:
         task = await asked(harness)
         results = await asyncio.gather(
@@ -279,5 +279,5 @@ async def test_a_question_at_the_start_belongs_to_no_task() -> None:
     with pytest.raises(PersonRequired):
         await answer(harness, OTHER_AGENT, verdict="allow")
     assert await answer(harness, verdict="allow") is None
-    with pytest.raises(NothingAsked, match="synapse-codex-8120 asks nothing now"):
+    with pytest.raises(NothingAsked, match="synapse-codex-8120 has no open question"):
         await answer(harness, verdict="allow")

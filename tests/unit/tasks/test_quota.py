@@ -1,4 +1,4 @@
-"""How much is kept for one agent and for one key of a gateway."""
+"""Quotas of agents and of a gateway's keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def quota(limit: int, store: Store, clock: FakeClock) -> Quota:
     return Quota(limit, store.measure, clock, whose="ada", setting="agent_quota_bytes")
 
 
-async def test_what_would_not_fit_is_refused_with_what_to_do() -> None:
+async def test_a_message_over_the_quota_is_refused_with_a_hint() -> None:
     store = Store()
     store.kept = 1_500_000
     with pytest.raises(QuotaExceeded) as refused:
@@ -66,7 +66,7 @@ async def test_the_store_is_asked_now_and_then_and_each_time_near_the_limit() ->
         await ours.take(1)
 
 
-async def test_without_a_limit_nobody_is_asked() -> None:
+async def test_without_a_limit_the_store_is_not_asked() -> None:
     store = Store()
     await quota(0, store, FakeClock()).take(10**12)
 

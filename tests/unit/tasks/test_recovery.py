@@ -136,7 +136,7 @@ async def test_a_task_that_is_not_in_doubt_cannot_be_resolved() -> None:
 @pytest.mark.parametrize(
     "metadata", [{}, {"waits_for": "synapse-claude-8100"}, {"waits_for": "a", "waits_for_inbox": ""}], ids=str
 )
-async def test_a_task_that_waited_for_nobody_who_can_be_found_again_has_lost_its_waiter(metadata: Json) -> None:
+async def test_a_task_that_waited_for_an_agent_that_cannot_be_found_again_fails(metadata: Json) -> None:
     before = AgentHarness()
     create = CreateTask(message=say("review"), dialect="synapse", metadata=metadata)
     task = await before.service.handle(create, Caller())

@@ -1,4 +1,4 @@
-"""Answers find their way back: explicit, inferred, failed, and not needed."""
+"""Replies to waiting senders: explicit, inferred, failed, and not needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synapse.core.store import TaskQuery
 from synapse.core.task import TaskState
 from synapse.tasks.admission import TEXT, Acceptance
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say, working
-from tests.fakes.host_client import Carried
+from tests.fakes.host_client import DeliveredReply
 
 
 async def test_a_turn_without_a_reply_answers_its_sender_with_its_final_text() -> None:
@@ -23,9 +23,9 @@ async def test_a_turn_without_a_reply_answers_its_sender_with_its_final_text() -
         await harness.finished(
             await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
         )
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
 
-        assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "echo: status?", False, True)]
+        assert harness.host_client.delivered == [DeliveredReply(CLAUDE.agent_id, "t-1", "echo: status?", False, True)]
 
 
 async def test_a_sender_that_does_not_wait_is_not_answered() -> None:
@@ -33,10 +33,10 @@ async def test_a_sender_that_does_not_wait_is_not_answered() -> None:
         await harness.finished(await harness.send("run the tests", sender=claude()))
         await harness.replies.drain(5)
 
-        assert harness.host_client.carried == []
+        assert harness.host_client.delivered == []
 
 
-async def test_an_explicit_reply_is_carried_at_once_and_is_the_answer() -> None:
+async def test_an_explicit_reply_is_delivered_at_once_and_is_the_answer() -> None:
     async with working(AgentHarness()) as harness:
         harness.driver.go_on.clear()
         task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
@@ -49,7 +49,7 @@ async def test_an_explicit_reply_is_carried_at_once_and_is_the_answer() -> None:
 
         assert [artifact.text for artifact in ended.artifacts] == ["all green"]
         assert ended.artifacts[0].metadata["inferred"] is False
-        assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "all green", False, False)]
+        assert harness.host_client.delivered == [DeliveredReply(CLAUDE.agent_id, "t-1", "all green", False, False)]
 
 
 async def test_a_reply_may_name_the_senders_task_by_its_short_id() -> None:
@@ -60,7 +60,7 @@ async def test_a_reply_may_name_the_senders_task_by_its_short_id() -> None:
         replied = await harness.service.handle(Reply(message=say("yes"), task_id="bbbb2222"), Caller(via_socket=True))
 
         assert replied.task_id == task.id
-        assert harness.host_client.carried[0].sender_task_id == "bbbb2222-x"
+        assert harness.host_client.delivered[0].sender_task_id == "bbbb2222-x"
 
 
 async def test_a_reply_without_a_request_is_not_found() -> None:
@@ -76,16 +76,16 @@ async def test_a_person_at_a_shell_is_answered_on_the_task_itself() -> None:
         await harness.service.handle(Reply(message=say("fine"), task_id=task.short_id), Caller(via_socket=True))
 
         assert (await harness.finished(task)).artifacts[0].text == "fine"
-        assert harness.host_client.carried == []
+        assert harness.host_client.delivered == []
 
 
 @pytest.mark.parametrize("is_proven", [True, False])
-async def test_who_is_not_proven_is_answered_on_the_task_though_nobody_waits_at_the_claimed_agent(
+async def test_an_unproven_sender_is_answered_on_the_task_though_the_claimed_agent_does_not_wait(
     is_proven: bool,
 ) -> None:
     async with working(AgentHarness()) as harness:
         harness.driver.go_on.clear()
-        harness.host_client.nobody_waits = True
+        harness.host_client.has_no_waiter = True
         caller = Caller(via_socket=True, agent_id=CLAUDE.agent_id) if is_proven else Caller()
         task = await harness.send("?", sender=claude(), response_expected=True, sender_task_id="t-1", caller=caller)
         await harness.reached(task, "submitted")
@@ -108,7 +108,7 @@ async def test_a_reply_may_say_that_it_failed() -> None:
         ended = await harness.finished(task)
 
         assert (ended.state, ended.reason, ended.note) == (TaskState.FAILED, "replied_failed", "no access")
-        assert harness.host_client.carried[0].failed
+        assert harness.host_client.delivered[0].failed
 
 
 async def test_an_agent_that_exits_tells_its_waiters() -> None:
@@ -118,24 +118,26 @@ async def test_an_agent_that_exits_tells_its_waiters() -> None:
         await harness.reached(task, "submitted")
         harness.driver.exited = True
         harness.driver.go_on.set()
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
 
-        assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "the program ended", True, True)]
+        assert harness.host_client.delivered == [
+            DeliveredReply(CLAUDE.agent_id, "t-1", "the program ended", True, True)
+        ]
 
 
-async def test_a_reply_that_an_earlier_host_still_owed_is_carried_once() -> None:
+async def test_a_reply_that_an_earlier_host_still_owed_is_delivered_once() -> None:
     before = AgentHarness()
-    before.host_client.nobody_answers = True
+    before.host_client.is_unreachable = True
     async with working(before):
         request = await before.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
         await before.finished(request)
         await before.replies.drain(5)
-    for carried in (1, 0):
+    for count in (1, 0):
         async with working(AgentHarness(store=before.store)) as after:
             await after.recover()
             await after.replies.drain(5)
 
-            assert len(after.host_client.carried) == carried
+            assert len(after.host_client.delivered) == count
 
 
 @pytest.mark.parametrize(("asker", "inbox"), [(claude(), CLAUDE.inbox), (Sender(sender_id="synapse-gemini-8110"), "")])
@@ -143,7 +145,7 @@ async def test_a_reply_goes_to_the_inbox_of_who_asked_where_it_is_known(asker: S
     async with working(AgentHarness()) as harness:
         await harness.send("status?", sender=asker, response_expected=True, sender_task_id="t-1")
         async with asyncio.timeout(5):
-            await harness.host_client.something.wait()
+            await harness.host_client.called.wait()
 
         assert harness.host_client.inboxes == [inbox]
 

@@ -1,4 +1,4 @@
-"""Tasks of agents that do not run are changed and deleted straight in the store, by whoever may."""
+"""Tasks of agents that are not running are read and changed in the store, within the caller's rights."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_an_agent_of_the_same_process_keeps_its_lease(tmp_path: Path, monk
         lease = await store.acquire(task.inbox, f"{os.getpid()}:{start_time(os.getpid()) or UNKNOWN}", nobody_lives)
         assert lease is not None
 
-        with pytest.raises(Conflict, match="runs"):
+        with pytest.raises(Conflict, match="is running"):
             await stopped.cancel(CancelTask(task.id, exact=True), ME)
         await store.verify(lease)
 
@@ -119,7 +119,7 @@ async def test_an_agent_that_runs_after_all_changes_its_tasks_itself(
     async with left(tmp_path) as (stopped, store, task):
         assert await store.acquire(task.inbox, init, nobody_lives)
 
-        with pytest.raises(Conflict, match="runs"):
+        with pytest.raises(Conflict, match="is running"):
             await stopped.delete(DeleteTask(task_id=TASK), ME)
 
 
@@ -151,7 +151,7 @@ async def test_the_last_tasks_come_with_the_latest_first(tmp_path: Path, monkeyp
         assert len(await stopped.recent(50, is_codex, ME)) == 4
 
 
-async def test_a_message_that_says_it_is_from_the_system_itself_is_not_left(tmp_path: Path) -> None:
+async def test_a_message_that_claims_to_be_from_the_system_is_not_queued(tmp_path: Path) -> None:
     async with left(tmp_path) as (stopped, store, _task):
         metadata = origin_metadata(Sender(sender_id=SYSTEM), verified=False)
         with pytest.raises(SenderMismatch):
@@ -179,7 +179,7 @@ async def test_a_message_that_is_queued_again_makes_no_second_task_and_its_id_no
         assert (await ghost.get_message(GetMessage("m-9"), ME)).id == first.id
 
 
-async def test_a_service_for_one_inbox_has_no_tasks_of_others_and_nobody_has_those_of_another_scope(
+async def test_a_service_for_one_inbox_has_no_tasks_of_others_nor_of_another_scope(
     tmp_path: Path,
 ) -> None:
     async with left(tmp_path) as (stopped, _store, task):
@@ -210,7 +210,7 @@ async def test_what_needs_a_running_agent_is_refused(tmp_path: Path) -> None:
         for request in asked:
             method = method_for(stopped, request)
             assert method is not None
-            with pytest.raises(UnsupportedOperation, match=f"does not run does not do {type(request).__name__}"):
+            with pytest.raises(UnsupportedOperation, match=f"is not running does not support {type(request).__name__}"):
                 await method(request, ME)
         for send in (queued(), queued(task_id=task.id)):
             with pytest.raises(UnsupportedOperation, match="only a new message"):

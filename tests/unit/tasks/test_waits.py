@@ -1,4 +1,4 @@
-"""Circles of agents that wait for each other."""
+"""Cycles of agents that wait for each other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from synapse.core.events import MetadataChanged
 from synapse.core.requests import CreateTask, Sender, SendMessage, SubscribeTask
 from synapse.core.store import TaskQuery
 from synapse.core.task import Task, TaskState
-from synapse.tasks.waits import Party, circle
+from synapse.tasks.waits import Party, find_cycle
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, claude, say
 
 
 def found(waits: list[tuple[str, str]], new: tuple[str, str]) -> tuple[str, ...]:
-    return tuple(party.agent_id for party in circle([_wait(one) for one in waits], _wait(new)))
+    return tuple(party.agent_id for party in find_cycle([_wait(one) for one in waits], _wait(new)))
 
 
 def _wait(names: tuple[str, str]) -> tuple[Party, Party]:
@@ -28,7 +28,7 @@ def test_two_agents_that_would_wait_for_each_other_are_named() -> None:
     assert found([("claude", "codex")], ("codex", "claude")) == ("codex", "claude", "codex")
 
 
-def test_a_longer_circle_is_found() -> None:
+def test_a_longer_cycle_is_found() -> None:
     waits = [("a", "b"), ("b", "c"), ("x", "y")]
 
     assert found(waits, ("c", "a")) == ("c", "a", "b", "c")
@@ -38,11 +38,11 @@ def test_an_agent_that_asks_itself_waits_for_itself() -> None:
     assert found([], ("a", "a")) == ("a", "a")
 
 
-def test_a_chain_without_a_circle_is_fine() -> None:
+def test_a_chain_without_a_cycle_is_fine() -> None:
     assert found([("a", "b"), ("b", "c")], ("c", "d")) == ()
 
 
-def test_a_circle_elsewhere_does_not_concern_a_newcomer() -> None:
+def test_a_cycle_elsewhere_does_not_concern_a_newcomer() -> None:
     assert found([("a", "b"), ("b", "a")], ("c", "a")) == ()
 
 
@@ -77,7 +77,7 @@ def asked_back() -> SendMessage:
     )
 
 
-async def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle_and_so_am_i() -> None:
+async def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_cycle_and_so_am_i() -> None:
     harness = AgentHarness()
     mine = await codex_waits_for_claude(harness)
 
@@ -89,7 +89,7 @@ async def test_an_agent_that_waits_for_me_while_i_wait_for_it_is_told_the_circle
     assert "waits for" in (await harness.task(mine.id)).attention
 
 
-async def test_agents_in_a_circle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agents_in_a_cycle_are_named_as_people_named_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CLAUDE, "name", "reviewer")
 
     harness = AgentHarness()
@@ -108,7 +108,7 @@ BEFORE = AgentEntry("synapse-claude-8109", "claude", port=8109, inbox=CLAUDE.inb
     [{"waits_for": BEFORE.agent_id, "waits_for_inbox": BEFORE.inbox}, {"waits_for": CLAUDE.agent_id}, {}],
     ids=["its inbox", "its id", "nobody"],
 )
-async def test_a_circle_is_seen_when_one_in_it_was_started_again_at_another_port(waits_for: dict[str, str]) -> None:
+async def test_a_cycle_is_seen_when_one_in_it_was_started_again_at_another_port(waits_for: dict[str, str]) -> None:
     harness = AgentHarness()
     mine = await codex_waits_for_claude(harness, BEFORE, waits_for)
 
@@ -118,14 +118,14 @@ async def test_a_circle_is_seen_when_one_in_it_was_started_again_at_another_port
     assert "waits for" in (await harness.task(mine.id)).attention
 
 
-async def test_another_agent_that_has_the_port_now_closes_no_circle() -> None:
+async def test_another_agent_that_has_the_port_now_closes_no_cycle() -> None:
     harness = AgentHarness()
     await codex_waits_for_claude(harness, AgentEntry(CLAUDE.agent_id, "claude", inbox="claude@/elsewhere"))
 
     assert (await harness.service.handle(asked_back(), Caller())).state is TaskState.SUBMITTED
 
 
-async def test_a_wait_that_was_recorded_without_an_inbox_closes_a_circle_too() -> None:
+async def test_a_wait_that_was_recorded_without_an_inbox_closes_a_cycle_too() -> None:
     harness = AgentHarness()
     await codex_waits_for_claude(harness)
     (asked,) = (await harness.store.list(TaskQuery(inbox=CLAUDE.inbox))).tasks
@@ -136,7 +136,7 @@ async def test_a_wait_that_was_recorded_without_an_inbox_closes_a_circle_too() -
         await harness.service.handle(asked_back(), Caller())
 
 
-async def test_a_waiter_that_has_left_closes_no_circle() -> None:
+async def test_a_waiter_that_has_left_closes_no_cycle() -> None:
     harness = AgentHarness()
     mine = await codex_waits_for_claude(harness)
     follower = await harness.service.handle(SubscribeTask(task_id=mine.id), Caller())

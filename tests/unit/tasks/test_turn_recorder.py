@@ -1,4 +1,4 @@
-"""The ends of turns that typed nothing: recorded behind the turn, told when durable, and never lost."""
+"""The ends of turns that typed nothing: recorded in the background, reported when durable, and never lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def answers_at_once(turn: Turn) -> list[TurnEvent]:
     return [Submitted("script", "taken"), TurnStarted("script", "begun"), answer]
 
 
-def slow_desk() -> tuple[AgentHarness, SlowStore]:
+def slow_harness() -> tuple[AgentHarness, SlowStore]:
     store = SlowStore()
     return AgentHarness(FakeDriver(answers_at_once), store), store
 
@@ -49,7 +49,7 @@ async def finished(harness: AgentHarness, store: SlowStore, task: Task) -> Task:
 
 
 async def test_the_next_turn_begins_while_the_end_of_the_last_one_is_on_its_way() -> None:
-    harness, store = slow_desk()
+    harness, store = slow_harness()
     async with working(harness):
         one, two = await sent(harness, store, "one", "two")
 
@@ -61,8 +61,8 @@ async def test_the_next_turn_begins_while_the_end_of_the_last_one_is_on_its_way(
         assert (await harness.task(two.id)).artifacts[0].text == "echo: two"
 
 
-async def test_all_that_became_of_a_message_is_recorded_at_once() -> None:
-    harness, store = slow_desk()
+async def test_all_events_of_a_turn_are_recorded_in_one_append() -> None:
+    harness, store = slow_harness()
     async with working(harness):
         (task,) = await sent(harness, store, "hello")
 
@@ -71,17 +71,17 @@ async def test_all_that_became_of_a_message_is_recorded_at_once() -> None:
     assert [receipt.step for receipt in ended.receipts] == ["queued", "submitted", "turn_started", "answered"]
 
 
-async def test_whoever_waits_for_the_answer_hears_of_it_when_it_is_durable() -> None:
-    harness, store = slow_desk()
-    heard: list[TaskState] = []
-    harness.journal.listen(lambda update: heard.append(update.task.state))
+async def test_waiters_get_the_answer_when_it_is_durable() -> None:
+    harness, store = slow_harness()
+    states: list[TaskState] = []
+    harness.journal.listen(lambda update: states.append(update.task.state))
     async with working(harness):
         await sent(harness, store, "hello")
-        assert TaskState.COMPLETED not in heard
+        assert TaskState.COMPLETED not in states
         store.commit()
         await settle()
 
-    assert heard[-1] is TaskState.COMPLETED
+    assert states[-1] is TaskState.COMPLETED
 
 
 async def test_a_typed_turn_waits_for_its_end_to_be_durable() -> None:
@@ -99,9 +99,9 @@ async def test_a_typed_turn_waits_for_its_end_to_be_durable() -> None:
 
 
 async def test_only_so_many_turns_run_ahead_of_the_store() -> None:
-    harness, store = slow_desk()
+    harness, store = slow_harness()
     async with working(harness):
-        most = turn_recorder.MOST_ON_THEIR_WAY
+        most = turn_recorder.MOST_PENDING
         tasks = await sent(harness, store, *(str(number) for number in range(most + 5)))
 
         assert len(harness.driver.turns) == most
@@ -110,7 +110,7 @@ async def test_only_so_many_turns_run_ahead_of_the_store() -> None:
 
 
 async def test_a_cancel_that_was_first_wins_and_the_worker_goes_on() -> None:
-    harness, store = slow_desk()
+    harness, store = slow_harness()
     harness.driver.go_on.clear()
     async with working(harness):
         (task,) = await sent(harness, store, "never mind")
@@ -129,9 +129,9 @@ async def test_a_cancel_that_was_first_wins_and_the_worker_goes_on() -> None:
 async def test_a_store_that_fails_gets_the_end_later_and_no_turn_begins_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turn_recorder, "STORE_PAUSE", 0.01)
+    monkeypatch.setattr(turn_recorder, "RETRY_SECONDS", 0.01)
 
-    harness, store = slow_desk()
+    harness, store = slow_harness()
 
     def rests_after_a_turn(turn: Turn) -> list[TurnEvent]:
         harness.driver.ready.clear()
@@ -151,7 +151,7 @@ async def test_a_store_that_fails_gets_the_end_later_and_no_turn_begins_meanwhil
 
 
 async def test_an_answer_that_can_never_be_stored_fails_its_task_and_not_the_agent() -> None:
-    harness, store = slow_desk()
+    harness, store = slow_harness()
     async with working(harness):
         (task,) = await sent(harness, store, "strange")
         for _ in range(2):  # together, and once more by itself
@@ -165,7 +165,7 @@ async def test_an_answer_that_can_never_be_stored_fails_its_task_and_not_the_age
 
 
 async def test_a_worker_that_is_told_to_end_waits_for_the_ends_of_its_turns() -> None:
-    harness, store = slow_desk()
+    harness, store = slow_harness()
     delivering = asyncio.ensure_future(harness.worker.run())
     (task,) = await sent(harness, store, "last words")
     delivering.cancel()
@@ -181,9 +181,9 @@ async def test_a_worker_that_is_told_to_end_waits_for_the_ends_of_its_turns() ->
 async def test_a_worker_that_is_told_to_end_does_not_wait_for_a_store_that_is_stuck(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("synapse.tasks.worker._FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr("synapse.tasks.worker._DRAIN_SECONDS", 0.01)
 
-    harness, store = slow_desk()
+    harness, store = slow_harness()
     delivering = asyncio.ensure_future(harness.worker.run())
     await sent(harness, store, "lost words")
     delivering.cancel()

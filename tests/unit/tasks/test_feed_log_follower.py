@@ -1,4 +1,4 @@
-"""The end of the shared log: what other processes record is heard here, once, in its order, by all who follow."""
+"""LogFollower: all readers get the events of other processes, once and in order."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ class WatchedStore(MemoryStore):
         return await super().wait_after(seq, seconds)
 
     async def read_up_to(self, seq: int) -> None:
-        """Return when somebody has read the log up to `seq`, and waits for more."""
+        """Wait until the log is read up to `seq`, and its reader waits for more."""
         async with asyncio.timeout(BOUND):
             while self._waits_after < seq:
                 self._waits.clear()
                 await self._waits.wait()
 
     async def next_look(self) -> None:
-        """Return when somebody has begun to look at the log once more."""
+        """Wait until the next read of the log has begun."""
         self._looked.clear()
         async with asyncio.timeout(BOUND):
             await self._looked.wait()
 
 
 class Gateway:
-    """A feed that hears by the tail, and the journal of another process over the same store."""
+    """A feed over a LogFollower, and the journal of another process over the same store."""
 
     def __init__(self) -> None:
         self.store = WatchedStore()
@@ -69,17 +69,17 @@ class Gateway:
         self.recorded: list[Update] = []
         self.elsewhere.listen(self.recorded.append)
         own = Journal(self.store)
-        self.tail = LogFollower(self.store, own, gather_seconds=0.001)
-        self.feed = Feed(own, self.store, source=self.tail)
-        self.tail.only(self.feed.has_readers_of)
+        self.follower = LogFollower(self.store, own, gather_seconds=0.001)
+        self.feed = Feed(own, self.store, source=self.follower)
+        self.follower.only(self.feed.has_readers_of)
 
     async def follow(self, task_id: TaskId = TASK, after: int | None = None) -> AsyncGenerator[Update, None]:
-        async with self.tail.running(), aclosing(self.feed.follow(task_id, after)) as updates:
+        async with self.follower.running(), aclosing(self.feed.follow(task_id, after)) as updates:
             async for update in updates:
                 yield update
 
     async def follow_all(self) -> AsyncGenerator[Update, None]:
-        async with self.tail.running(), aclosing(self.feed.follow_all()) as updates:
+        async with self.follower.running(), aclosing(self.feed.follow_all()) as updates:
             async for update in updates:
                 yield update
 
@@ -89,7 +89,7 @@ async def rest(updates: AsyncGenerator[Update, None]) -> list[Update]:
         return [update async for update in updates]
 
 
-async def test_what_another_process_records_is_heard_in_its_order_by_all() -> None:
+async def test_all_readers_get_the_events_of_another_process_in_order() -> None:
     gateway = Gateway()
     await gateway.elsewhere.record(opened())
     readers = [gateway.follow() for _ in range(3)]
@@ -106,7 +106,7 @@ async def test_what_another_process_records_is_heard_in_its_order_by_all() -> No
         assert await one == gateway.recorded[1:]
 
 
-async def test_a_reader_resumes_after_a_seq_also_when_nobody_looked_meanwhile() -> None:
+async def test_a_reader_resumes_after_a_seq_that_was_recorded_without_readers() -> None:
     gateway = Gateway()
     await gateway.elsewhere.record(opened(), moved(TaskState.WORKING))
     first = gateway.follow(after=1)
@@ -121,7 +121,7 @@ async def test_a_reader_resumes_after_a_seq_also_when_nobody_looked_meanwhile() 
     assert await rest(second) == gateway.recorded[3:]
 
 
-async def test_all_tasks_are_heard_of_from_now_on() -> None:
+async def test_following_all_tasks_starts_from_now() -> None:
     gateway = Gateway()
     await gateway.elsewhere.record(opened(numbered(1)))
     updates = gateway.follow_all()
@@ -139,7 +139,7 @@ async def test_all_tasks_are_heard_of_from_now_on() -> None:
     await updates.aclose()
 
 
-async def test_nobody_looks_when_nobody_follows() -> None:
+async def test_the_log_is_not_read_without_readers() -> None:
     gateway = Gateway()
     await gateway.elsewhere.record(opened())
     async with asyncio.timeout(BOUND):
@@ -154,11 +154,11 @@ async def test_nobody_looks_when_nobody_follows() -> None:
     assert gateway.store.looks == looks
 
 
-async def test_what_nobody_wants_is_passed_over_and_joined_later_without_a_gap() -> None:
+async def test_unwanted_tasks_are_skipped_and_joined_later_without_a_gap() -> None:
     gateway = Gateway()
     await gateway.elsewhere.record(opened(numbered(1)), moved(TaskState.WORKING, numbered(1)))
     await gateway.elsewhere.record(opened(numbered(2)))
-    async with gateway.tail.running():
+    async with gateway.follower.running():
         await gateway.elsewhere.record(handed("a", numbered(1)))
         await gateway.store.read_up_to(4)
         updates = gateway.follow(numbered(1))
@@ -168,7 +168,7 @@ async def test_what_nobody_wants_is_passed_over_and_joined_later_without_a_gap()
         assert await rest(updates) == gateway.recorded[4:]
 
 
-async def test_a_store_that_is_locked_for_a_while_loses_nobody_anything() -> None:
+async def test_readers_miss_nothing_while_the_store_is_locked() -> None:
     assert feed.RECOVERY_SECONDS < BOUND
     gateway = Gateway()
     await gateway.elsewhere.record(opened())
@@ -183,7 +183,7 @@ async def test_a_store_that_is_locked_for_a_while_loses_nobody_anything() -> Non
     assert await rest(updates) == gateway.recorded[1:]
 
 
-async def test_nobody_looks_while_nothing_is_recorded() -> None:
+async def test_the_log_is_not_read_while_nothing_is_recorded() -> None:
     gateway = Gateway()
     await gateway.elsewhere.record(opened())
     updates = gateway.follow()
@@ -197,7 +197,7 @@ async def test_nobody_looks_while_nothing_is_recorded() -> None:
     await updates.aclose()
 
 
-async def test_events_that_were_pruned_before_anybody_read_them_are_not_waited_for() -> None:
+async def test_events_that_were_pruned_before_they_were_read_are_not_waited_for() -> None:
     class PrunedStore(WatchedStore):
         """Its newest event is gone."""
 
@@ -207,6 +207,6 @@ async def test_events_that_were_pruned_before_anybody_read_them_are_not_waited_f
             return 7 if seq < 7 else await super().wait_after(seq, seconds)
 
     store = PrunedStore()
-    tail = LogFollower(store, Journal(store), gather_seconds=0)
-    async with tail.running():
+    follower = LogFollower(store, Journal(store), gather_seconds=0)
+    async with follower.running():
         await store.read_up_to(7)

@@ -68,14 +68,14 @@ async def test_a_store_that_fails_leaves_neither_message_nor_answer() -> None:
     assert await store.find_message("", "", "m-1") is None
 
 
-async def test_whoever_does_not_wait_finds_the_message_queued() -> None:
+async def test_a_caller_that_does_not_wait_finds_the_message_queued() -> None:
     harness = quick()
     task = await harness.service.handle(message(), ME)
 
     assert (task.state, harness.worker.waiting) == (TaskState.SUBMITTED, (task.id,))
 
 
-async def test_whoever_follows_sees_each_state() -> None:
+async def test_a_follower_sees_each_state() -> None:
     async with working(quick()) as harness, asyncio.timeout(5):
         updates = await harness.service.handle(SendAndFollow(message()), ME)
         states = [update.task.state async for update in updates]
@@ -89,14 +89,14 @@ async def test_whoever_follows_sees_each_state() -> None:
     [{"priority": INTERRUPT_PRIORITY}, {"response_expected": True, "sender": claude()}],
     ids=["it interrupts", "its sender waits for a reply"],
 )
-async def test_what_needs_more_than_an_answer_takes_its_turn(special: dict[str, Any]) -> None:
+async def test_a_message_that_needs_more_than_an_answer_takes_a_turn(special: dict[str, Any]) -> None:
     async with working(quick()) as harness:
         task = await harness.settled(message("hi", **special))
 
     assert answer(task) == "echo: hi"
 
 
-async def test_nobody_is_overtaken() -> None:
+async def test_an_answer_at_once_does_not_overtake_queued_messages() -> None:
     driver = FakeDriver()
     driver.go_on.clear()
     async with working(quick(driver=driver)) as harness, asyncio.timeout(5):

@@ -55,7 +55,7 @@ async def test_a_message_that_waits_is_not_typed_by_a_host_that_was_replaced() -
             assert await store.read_after(0) == before
 
 
-async def test_who_sends_to_a_host_that_was_replaced_is_told() -> None:
+async def test_a_send_to_a_host_that_was_replaced_fails() -> None:
     async with asyncio.timeout(10):
         store = MemoryStore()
         harness = AgentHarness(store=store, lease=await acquire(store, "one"))

@@ -34,7 +34,7 @@ async def test_what_is_asked_is_kept_in_the_task_which_waits_for_input() -> None
         assert harness.worker.current == task.id
 
 
-async def test_nobody_sees_a_task_that_waits_for_a_person_without_a_question() -> None:
+async def test_no_reader_sees_a_task_that_waits_for_a_person_without_a_question() -> None:
     async with working(AgentHarness(asks(PERMISSION, replace(PERMISSION, id="q-2")))) as harness:
         seen: list[tuple[bool, bool]] = []
         harness.journal.listen(
@@ -127,7 +127,7 @@ async def test_a_message_in_doubt_stays_in_doubt_over_a_restart_without_its_ques
     assert "question" not in left.metadata
 
 
-async def test_a_cancel_says_no_to_what_is_asked_and_then_interrupts() -> None:
+async def test_a_cancel_denies_the_open_question_and_then_interrupts() -> None:
     async with working(AgentHarness(asks(PERMISSION))) as harness:
         task = await asked(harness)
         harness.driver.go_on.clear()

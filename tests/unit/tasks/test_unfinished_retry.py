@@ -1,4 +1,4 @@
-"""A retry of a message in doubt: what was typed before Enter is taken out first, and proof comes before a retry."""
+"""Retrying a message in doubt: text typed before Enter is cleared first, and proof prevents the retry."""
 
 from __future__ import annotations
 

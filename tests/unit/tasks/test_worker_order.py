@@ -1,4 +1,4 @@
-"""What the worker owes to the order of things: who goes first, what is never stopped half way, what is told once."""
+"""The order of the worker's steps: what goes first, what is never stopped half way, what is recorded once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_proof_of_what_a_person_has_said_already_is_no_second_step() -> None:
     assert outcomes.events_for(task, PROOF, after(3)) == ()
 
 
-def test_an_intent_that_came_to_nothing_is_told_as_a_step_only_if_it_was_one() -> None:
+def test_a_deferred_message_gets_a_receipt_only_if_its_intent_had_one() -> None:
     queued, typed = replay([opened()]), replay([opened(), stepped(ReceiptStep.TYPED)])
 
     assert outcomes.events_for(queued, Deferred("a dialog"), after(3)) == ()
@@ -140,7 +140,7 @@ def at_once(message: Message) -> Sequence[TurnEvent]:
     return [PROOF, Answered(parts=(TextPart(text=f"at once: {message.text}"),), source="script")]
 
 
-async def test_nobody_who_waits_for_an_agent_that_is_not_ready_is_overtaken() -> None:
+async def test_an_answer_at_once_does_not_overtake_messages_that_wait_for_the_agent() -> None:
     driver = FakeDriver()
     driver.ready.clear()
     async with working(AgentHarness(driver, answer_at_once=at_once)) as harness:

@@ -11,7 +11,7 @@ from synapse.core.errors import IllegalTransition, InvalidField, TaskNotFound
 from synapse.core.events import TaskHidden
 from synapse.core.requests import ChangeTask, DeleteTask, GetTask, ListTasks, SubscribeTask
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.tasks.changes import OUR_KEYS
+from synapse.tasks.changes import RESERVED_KEYS
 from tests.fakes.harness import AgentHarness, working
 from tests.fakes.questions import PERMISSION, asked, asks
 
@@ -34,12 +34,12 @@ async def test_metadata_is_changed_also_when_the_task_has_ended() -> None:
         assert changed.state is TaskState.COMPLETED
 
 
-@pytest.mark.parametrize("key", sorted(OUR_KEYS))
-async def test_what_synapse_keeps_itself_is_not_reworded_by_a_caller(key: str) -> None:
+@pytest.mark.parametrize("key", sorted(RESERVED_KEYS))
+async def test_a_caller_cannot_change_reserved_keys(key: str) -> None:
     async with working(AgentHarness()) as harness:
         task = await harness.finished(await harness.send("work"))
 
-        with pytest.raises(InvalidField, match="kept by Synapse"):
+        with pytest.raises(InvalidField, match="reserved for Synapse"):
             await change(harness, task, metadata={"request": {}, key: "something else"})
 
         assert (await harness.task(task.id)).metadata == task.metadata

@@ -1,4 +1,4 @@
-"""Whoever sends a message can stay with its task until it settles."""
+"""Sending a message and waiting until its task settles."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def states(updates: list[Update]) -> list[str]:
 
 
 @pytest.mark.parametrize("state", TaskState)
-def test_what_has_ended_or_waits_has_settled(state: TaskState) -> None:
+def test_a_task_that_ended_or_waits_has_settled(state: TaskState) -> None:
     assert is_settled(state) == (state not in (TaskState.SUBMITTED, TaskState.WORKING))
 
 
@@ -114,7 +114,7 @@ async def test_what_was_sent_is_known_at_once_and_found_by_its_message() -> None
         await harness.service.get_message(GetMessage("m-1"), Caller(scope="key:other"))
 
 
-async def test_whoever_gives_up_waiting_leaves_the_task_and_the_others_alone() -> None:
+async def test_a_caller_that_stops_waiting_affects_neither_the_task_nor_other_callers() -> None:
     harness = AgentHarness(turns([ANSWER]))
     async with asyncio.timeout(5):
         leaving, staying = [await harness.service.handle(SendAndWait(message(message_id="m-1")), ME) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A turn in doubt that is given up: the worker goes on, and still ends when it is told to."""
+"""Abandoning a turn in doubt: the worker goes on, and still stops when it is cancelled."""
 
 from __future__ import annotations
 

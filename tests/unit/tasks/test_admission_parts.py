@@ -1,4 +1,4 @@
-"""What an agent takes in."""
+"""Which parts an agent accepts, and how a repeated message is recognised."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_strict_agent_refuses_a_part_of_another_type_and_names_its_own() -> No
     ANYTHING.check(message)
     with pytest.raises(UnsupportedMediaType, match="image/x-other") as refused:
         STRICT.check(message)
-    assert refused.value.hint == "it takes text/plain, application/json, application/octet-stream"
+    assert refused.value.hint == "it accepts text/plain, application/json, application/octet-stream"
 
 
 @pytest.mark.parametrize(
@@ -49,21 +49,21 @@ def test_a_strict_agent_refuses_a_part_of_another_type_and_names_its_own() -> No
         TextPart(text="# a", media_type="text/markdown"),
     ],
 )
-def test_a_part_that_names_no_type_is_judged_by_what_it_is(part: Part) -> None:
+def test_a_part_that_names_no_type_has_the_default_of_its_kind(part: Part) -> None:
     only_text = Acceptance(media_types=TEXT)
 
     only_text.check(say("hello"))
     with pytest.raises(UnsupportedMediaType) as refused:
         only_text.check(replace(say("hello"), parts=(TextPart(text="a"), part)))
-    assert refused.value.hint == "it takes text/plain"
+    assert refused.value.hint == "it accepts text/plain"
 
 
-def test_a_card_says_that_everything_is_taken_only_where_it_is() -> None:
+def test_a_card_lists_any_type_only_for_an_agent_that_accepts_all() -> None:
     assert shown_modes(STRICT.as_text.split()) == MODES
     assert shown_modes(ANYTHING.as_text.split()) == (*MODES, "*/*")
 
 
-def test_a_message_is_known_again_by_what_it_says_unless_its_id_is_repeatable() -> None:
+def test_a_message_is_recognised_by_its_content_unless_its_id_is_repeatable() -> None:
     assert ANYTHING.digest(say("hello", "tck-1")) == ANYTHING.digest(say("hello", "tck-1")) != ""
     assert ANYTHING.digest(say("hello", "tck-1")) != ANYTHING.digest(say("other", "tck-1"))
     assert REPEATABLE.digest(say("hello", "tck-1")) == ""

@@ -35,7 +35,7 @@ async def test_only_the_systems_own_words_may_show_a_header() -> None:
     assert envelope_line(theirs, theirs.message).count("[A2A:") == 1
 
 
-async def test_a_later_message_of_the_systems_task_is_anybodys() -> None:
+async def test_a_later_message_of_the_systems_task_shows_its_own_sender() -> None:
     task = await from_system("hello")
 
     assert envelope_line(task, say(EXAMPLE, "another")).count("[A2A:") == 1
@@ -86,7 +86,7 @@ async def test_a_local_sender_cannot_pass_for_a_key_by_its_metadata() -> None:
     assert await typed("hello", Caller(), metadata={"user": "boss"}) == "unverified.user] hello"
 
 
-async def test_who_goes_on_with_anothers_task_is_named_in_the_header() -> None:
+async def test_the_header_names_the_sender_that_continues_another_senders_task() -> None:
     harness = AgentHarness()
     task = await harness.send("hello", caller=CLAUDE_ITSELF)
     now = harness.clock.now()
@@ -115,7 +115,7 @@ async def test_an_id_that_could_not_stand_in_a_header_is_refused(bad: str, expec
     for more in ({"sender_task_id": bad}, {"metadata": {"sender_task_id": bad}}, {"in_reply_to": bad}):
         if more == {"sender_task_id": bad} and not expected:
             continue  # nobody waits, so it is not looked at
-        with pytest.raises(InvalidField, match="is no task id"):
+        with pytest.raises(InvalidField, match="is not a valid task id"):
             await AgentHarness().send("hello", response_expected=expected, **more)
 
 

@@ -1,4 +1,4 @@
-"""A message in doubt whose text is still in the input: when its task ends, the text is taken out."""
+"""A message in doubt whose text is still in the input: when its task ends, the text is cleared."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Droppable(FakeDriver):
 @pytest.mark.parametrize(
     ("end", "state"), [(CancelTask, TaskState.CANCELED), (as_failed, TaskState.FAILED)], ids=["canceled", "failed"]
 )
-async def test_what_is_in_doubt_before_enter_is_taken_out_of_the_input(
+async def test_a_message_in_doubt_before_enter_is_cleared_from_the_input(
     end: Callable[[str], CancelTask | ResolveTask], state: TaskState
 ) -> None:
     driver = Droppable(doubtful)

@@ -33,7 +33,7 @@ async def test_a_report_of_the_own_cli_is_passed_on(caller: Caller, secret: str)
     ("caller", "secret"),
     [(Caller(), ""), (Caller(), "wrong"), (Caller(agent_id="synapse-codex-8120", via_socket=True), "wröng")],
 )
-async def test_a_report_of_anybody_else_is_refused(caller: Caller, secret: str) -> None:
+async def test_a_report_of_another_process_is_refused(caller: Caller, secret: str) -> None:
     with pytest.raises(AccessDenied):
         await report(caller, secret)
 

@@ -1,4 +1,4 @@
-"""An agent that asked, and was started again, gets the reply: later, or what came while it was away."""
+"""An agent that asked and restarted gets the reply: a later one, or one that came while it was away."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_reply_that_came_while_the_asker_was_away_is_taken_at_its_start(
     before = AgentHarness()
     waiting = await waiting_task(before)
     async with working(before.neighbour(CLAUDE)) as claudes:
-        claudes.host_client.nobody_answers = True
+        claudes.host_client.is_unreachable = True
         await claudes.finished(await ask(claudes, waiting))
 
     after = await started_again(before)

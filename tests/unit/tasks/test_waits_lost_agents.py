@@ -1,4 +1,4 @@
-"""Those who wait are told: by a restart, by an agent that exits, and by the absence of one that was killed."""
+"""Waiting senders are notified: after a restart, when an agent exits, and when one was killed and stays away."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from synapse.core.requests import CreateTask
 from synapse.core.task import TaskState
 from synapse.tasks.waits import GRACE_SECONDS, LostAgents
 from tests.fakes.harness import CLAUDE, ME, AgentHarness, FixedRegistry, claude, say, working
-from tests.fakes.host_client import Carried
+from tests.fakes.host_client import DeliveredReply
 
 
 async def test_a_restart_tells_the_waiters_of_what_ran() -> None:
@@ -26,9 +26,9 @@ async def test_a_restart_tells_the_waiters_of_what_ran() -> None:
         await before.reached(task, "submitted")
     async with working(AgentHarness(store=before.store)) as after:
         await after.recover()
-        await asyncio.wait_for(after.host_client.something.wait(), 5)
+        await asyncio.wait_for(after.host_client.called.wait(), 5)
 
-    assert [(one.sender_task_id, one.failed) for one in after.host_client.carried] == [("t-1", True)]
+    assert [(one.sender_task_id, one.failed) for one in after.host_client.delivered] == [("t-1", True)]
 
 
 async def test_an_agent_that_exits_tells_the_waiters_of_what_it_never_took_and_keeps_it_queued() -> None:
@@ -36,10 +36,10 @@ async def test_an_agent_that_exits_tells_the_waiters_of_what_it_never_took_and_k
     harness.driver.ready.clear()
     async with working(harness):
         task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
-        harness.replies.leave("codex ended")
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        harness.replies.agent_exits("codex ended")
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
 
-    assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "codex ended", True, True)]
+    assert harness.host_client.delivered == [DeliveredReply(CLAUDE.agent_id, "t-1", "codex ended", True, True)]
     assert (await harness.task(task.id)).state is TaskState.SUBMITTED
 
 
@@ -62,11 +62,11 @@ async def test_a_waiter_is_told_when_the_agent_that_it_waits_for_is_gone(away: J
         await harness.service.handle(CreateTask(message=say("review"), dialect="synapse", metadata=metadata), Caller())
         for metadata in (away, present)
     ]
-    absences = LostAgents(harness.journal, FixedRegistry(), harness.clock)
-    await absences.give_up()
+    lost_agents = LostAgents(harness.journal, FixedRegistry(), harness.clock)
+    await lost_agents.fail_lost()
     assert (await harness.task(gone.id)).state is TaskState.SUBMITTED
     harness.clock.advance(30)
-    await absences.give_up()
+    await lost_agents.fail_lost()
 
     ended = await harness.task(gone.id)
     assert (ended.state, ended.reason) == (TaskState.FAILED, "agent_exited")
@@ -87,14 +87,14 @@ async def test_an_agent_that_was_back_meanwhile_may_be_away_as_long_again() -> N
     harness, registry = AgentHarness(), ComingAndGoing()
     asked = CreateTask(message=say("review"), dialect="synapse", metadata={"waits_for": CLAUDE.agent_id})
     task = await harness.service.handle(asked, Caller())
-    absences = LostAgents(harness.journal, registry, harness.clock)
+    lost_agents = LostAgents(harness.journal, registry, harness.clock)
     for is_here in (False, True, False):
         registry.is_here = is_here
-        await absences.give_up()
+        await lost_agents.fail_lost()
         harness.clock.advance(GRACE_SECONDS - 1)
-    await absences.give_up()
+    await lost_agents.fail_lost()
     assert (await harness.task(task.id)).state is TaskState.SUBMITTED
 
     harness.clock.advance(1)
-    await absences.give_up()
+    await lost_agents.fail_lost()
     assert (await harness.task(task.id)).state is TaskState.FAILED

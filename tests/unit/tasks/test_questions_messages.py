@@ -1,4 +1,4 @@
-"""A message to a task whose program asks something answers it, and is never typed."""
+"""A message to a task with an open question answers it, and is never typed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_the_same_message_answers_once() -> None:
             await harness.service.handle(follow_up(task, "no", "m-1"), PERSON)
 
 
-async def test_whoever_waits_is_given_the_question_and_then_the_next_state() -> None:
+async def test_a_waiting_caller_gets_the_question_and_then_the_next_state() -> None:
     async with working(AgentHarness(asks(PERMISSION))) as harness, asyncio.timeout(5):
         opening = SendMessage(message=say("work"), dialect="a2a_v1")
         question = await harness.settled(opening, PERSON)

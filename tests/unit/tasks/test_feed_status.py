@@ -1,4 +1,4 @@
-"""The states of an agent as a stream."""
+"""The stream of an agent's status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 from synapse.core.agent import EXITED, READY, WAITING, WORKING
 from synapse.core.driver import AgentStatus
-from synapse.tasks.feed import MOST_WAITING, follow_status
+from synapse.tasks.feed import STATUS_BUFFER, follow_status
 from tests.fakes.clock import FakeClock
 from tests.fakes.driver import FakeDriver
 
@@ -24,7 +24,7 @@ def tell(driver: FakeDriver, *states: str) -> None:
         driver.listeners.tell(partial(status, state))
 
 
-async def test_it_begins_with_the_state_now_and_tells_each_change_until_the_agent_has_exited() -> None:
+async def test_the_stream_starts_with_the_current_state_and_has_each_change_until_the_agent_exits() -> None:
     driver = FakeDriver()
     statuses = follow_status(driver)
     async with asyncio.timeout(BOUND), aclosing(statuses):
@@ -38,12 +38,12 @@ async def test_a_reader_that_does_not_keep_up_misses_the_oldest_and_never_the_la
     statuses = follow_status(driver)
     async with asyncio.timeout(BOUND), aclosing(statuses):
         await anext(statuses)
-        tell(driver, *[WORKING, READY] * MOST_WAITING, WORKING, EXITED)
+        tell(driver, *[WORKING, READY] * STATUS_BUFFER, WORKING, EXITED)
         states = [one.state async for one in statuses]
-        assert (len(states), states[-1]) == (MOST_WAITING, EXITED)
+        assert (len(states), states[-1]) == (STATUS_BUFFER, EXITED)
 
 
-async def test_whoever_leaves_is_told_no_more() -> None:
+async def test_a_reader_that_leaves_is_no_longer_notified() -> None:
     driver = FakeDriver()
     statuses = follow_status(driver)
     await anext(statuses)

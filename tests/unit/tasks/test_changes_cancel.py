@@ -1,4 +1,4 @@
-"""A cancel, and who has to hear of it: whoever waits for the answer, and whoever canceled too late."""
+"""Canceling: the sender that waits is notified, and a cancel that comes too late is refused."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from synapse.core.task import TaskState
 from synapse.tasks import outcomes
 from tests.fakes.facts import after
 from tests.fakes.harness import CLAUDE, AgentHarness, claude, working
-from tests.fakes.host_client import Carried
+from tests.fakes.host_client import DeliveredReply
 from tests.fakes.stores import SlowStore, settle
 
 
-async def test_whoever_waits_for_a_message_that_is_canceled_before_its_turn_is_told() -> None:
+async def test_the_sender_that_waits_is_notified_when_its_message_is_canceled_before_its_turn() -> None:
     async with working(AgentHarness()) as harness:
         harness.driver.ready.clear()
         task = await harness.send("status?", sender=claude(), response_expected=True, sender_task_id="t-1")
         await harness.service.handle(CancelTask(task.id), Caller())
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
         await settle()
 
-        assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", "canceled by request", True, True)]
+        assert harness.host_client.delivered == [
+            DeliveredReply(CLAUDE.agent_id, "t-1", "canceled by request", True, True)
+        ]
         assert harness.driver.turns == []
 
 
-async def test_a_cancel_that_comes_behind_the_end_is_told_so() -> None:
+async def test_a_cancel_after_the_end_is_refused() -> None:
     store = SlowStore()
     harness = AgentHarness(store=store)
     sending = asyncio.ensure_future(harness.send("one"))

@@ -48,7 +48,7 @@ async def held(harness: AgentHarness) -> Hold | None:
     return found
 
 
-def shut_desk(why: str, reason: HoldReason) -> AgentHarness:
+def closed_gate(why: str, reason: HoldReason) -> AgentHarness:
     harness = AgentHarness()
     harness.driver.ready.clear()
     harness.driver.gate = (why, reason)
@@ -56,12 +56,12 @@ def shut_desk(why: str, reason: HoldReason) -> AgentHarness:
 
 
 async def test_without_messages_nothing_is_held() -> None:
-    async with working(shut_desk(*PERSON)) as harness:
+    async with working(closed_gate(*PERSON)) as harness:
         assert await held(harness) is None
 
 
-async def test_what_waits_says_why_and_since_when_until_it_flows() -> None:
-    async with working(shut_desk(*PERSON)) as harness:
+async def test_a_hold_has_a_reason_and_a_start_until_messages_are_delivered() -> None:
+    async with working(closed_gate(*PERSON)) as harness:
         begun = harness.clock.now()
         tasks = [await harness.send("one"), await harness.send("two")]
         await settle()
@@ -83,7 +83,7 @@ async def test_what_waits_says_why_and_since_when_until_it_flows() -> None:
 
 
 async def test_the_time_that_the_agent_was_at_work_does_not_count() -> None:
-    async with working(shut_desk("the agent is working", HoldReason.WORKING)) as harness:
+    async with working(closed_gate("the agent is working", HoldReason.WORKING)) as harness:
         await harness.send("one")
         await settle()
         harness.clock.advance(3600)

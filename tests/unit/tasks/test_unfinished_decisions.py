@@ -1,4 +1,4 @@
-"""Decisions about messages in doubt: one counts, it is remembered, and whoever waits is told."""
+"""Decisions about messages in doubt: the first counts, it is recorded, and a waiting sender is notified."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synapse.core.requests import ResolveTask, SendMessage
 from synapse.core.task import ReceiptStep, Task, TaskState
 from tests.fakes.driver import FakeDriver, echo
 from tests.fakes.harness import CLAUDE, AgentHarness, claude, say, working
-from tests.fakes.host_client import Carried
+from tests.fakes.host_client import DeliveredReply
 from tests.fakes.stores import settle
 
 PERSON = Caller(via_socket=True)
@@ -85,7 +85,7 @@ async def test_a_retry_of_a_later_message_of_a_task_is_no_first_message() -> Non
     ]
 
 
-async def test_whoever_waits_for_a_message_that_a_person_saw_delivered_is_told() -> None:
+async def test_the_sender_that_waits_is_notified_when_a_person_saw_its_message_delivered() -> None:
     driver = stuck_at_first()
     async with working(AgentHarness(driver)) as earlier:
         task = await earlier.send("?", sender=claude(), response_expected=True, sender_task_id="t-1")
@@ -94,9 +94,9 @@ async def test_whoever_waits_for_a_message_that_a_person_saw_delivered_is_told()
     await harness.recover()
     async with working(harness):
         ended: Task = await harness.service.handle(ResolveTask(task_id=task.id, verdict="delivered"), PERSON)
-        await asyncio.wait_for(harness.host_client.something.wait(), 5)
+        await asyncio.wait_for(harness.host_client.called.wait(), 5)
         await settle()
 
     assert ended.state is TaskState.COMPLETED
     words = "the turn ended without an answer"
-    assert harness.host_client.carried == [Carried(CLAUDE.agent_id, "t-1", words, False, True)]
+    assert harness.host_client.delivered == [DeliveredReply(CLAUDE.agent_id, "t-1", words, False, True)]
