@@ -26,6 +26,7 @@ from synapse.core.requests import (
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
 from synapse.dialects.dialect import (
+    AGENT,
     AnyCall,
     Call,
     CallRoute,
@@ -35,7 +36,7 @@ from synapse.dialects.dialect import (
     WireRequest,
     error_headers,
 )
-from synapse.dialects.paths import AGENT, SUPERVISOR, SUPERVISOR_OPERATIONS
+from synapse.dialects.paths import SUPERVISOR, SUPERVISOR_OPERATIONS
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.supervisor import decode
 from synapse.dialects.supervisor.decode import list_request, send_request, set_push_request

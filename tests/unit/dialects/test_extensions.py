@@ -21,7 +21,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
-from synapse.dialects.negotiation import Named, extended, named_in, naming
+from synapse.dialects.negotiation import NamedExtensions, address_with_extensions, named_in, with_extensions
 
 Header = tuple[bytes, bytes]
 Asked = AnyCall | WireAnswer
@@ -81,20 +81,20 @@ def ask_rpc(dialect: Dialect, request: WireRequest) -> Asked:
 def test_extensions_are_named_in_one_header_or_in_several() -> None:
     named = named_in([current(b"urn:a, urn:b"), (b"accept", b"urn:x"), former(b",urn:c ,")])
 
-    assert named == Named(b"a2a-extensions", frozenset({"urn:a", "urn:b", "urn:c"}))
-    assert named_in([former(b"urn:\xff")]) == Named(b"x-a2a-extensions", frozenset({"urn:\xff"}))
+    assert named == NamedExtensions(b"a2a-extensions", frozenset({"urn:a", "urn:b", "urn:c"}))
+    assert named_in([former(b"urn:\xff")]) == NamedExtensions(b"x-a2a-extensions", frozenset({"urn:\xff"}))
     assert named_in([(b"host", b"localhost")]).uris == frozenset()
 
 
 def test_an_agent_that_declares_none_speaks_the_dialect_as_it_is() -> None:
     dialect = a_dialect()
 
-    assert extended(dialect, ()) is dialect
+    assert with_extensions(dialect, ()) is dialect
 
 
 @pytest.mark.parametrize("ask", [ask_rest, ask_rpc])
 def test_a_required_extension_must_be_named(ask: Ask) -> None:
-    demanding = extended(a_dialect(), (A, B))
+    demanding = with_extensions(a_dialect(), (A, B))
 
     for headers in ((), (current(b"urn:b"),), (current(b"urn:a/more"),), ((b"accept", b"urn:a"),)):
         with pytest.raises(ExtensionRequired, match="urn:a"):
@@ -103,7 +103,7 @@ def test_a_required_extension_must_be_named(ask: Ask) -> None:
 
 @pytest.mark.parametrize("ask", [ask_rest, ask_rpc])
 def test_the_answer_names_those_in_use_in_the_header_of_the_request(ask: Ask) -> None:
-    demanding = extended(a_dialect(), (A, B))
+    demanding = with_extensions(a_dialect(), (A, B))
 
     for headers, told in (
         ([current(b"urn:c,urn:b,urn:a")], current(b"urn:a, urn:b")),
@@ -115,7 +115,7 @@ def test_the_answer_names_those_in_use_in_the_header_of_the_request(ask: Ask) ->
 
 
 def test_an_optional_extension_may_be_left_out_and_nothing_is_told_then() -> None:
-    answer = ask_rest(extended(a_dialect(), (B,)), wire(current(b"urn:c")))
+    answer = ask_rest(with_extensions(a_dialect(), (B,)), wire(current(b"urn:c")))
 
     assert isinstance(answer, Call)
     assert answer.headers == ()
@@ -125,23 +125,23 @@ def test_streams_are_told_so_too_and_what_is_answered_already_stays_as_it_is() -
     stream = StreamCall(SubscribeTask(task_id="t"), no_event)
     card = WireAnswer(200, b"card")
 
-    told = ask_rest(extended(a_dialect(stream), (A,)), wire(current(b"urn:a")))
+    told = ask_rest(with_extensions(a_dialect(stream), (A,)), wire(current(b"urn:a")))
     assert told == stream._replace(headers=(current(b"urn:a"),))
-    assert ask_rest(extended(a_dialect(card), (A,)), wire()) == card
+    assert ask_rest(with_extensions(a_dialect(card), (A,)), wire()) == card
 
 
 def test_documents_require_nothing_and_the_rest_of_the_dialect_stays() -> None:
     dialect = a_dialect()
-    demanding = extended(dialect, (A,))
+    demanding = with_extensions(dialect, (A,))
 
     assert demanding.routes[1] == dialect.routes[1]
     assert demanding.rpc is not None
     assert demanding.rpc.faults_as_events == frozenset("X")
-    assert extended(replace(dialect, rpc=None), (A,)).rpc is None
+    assert with_extensions(replace(dialect, rpc=None), (A,)).rpc is None
 
 
 def test_of_many_agents_each_has_its_own_and_what_is_required_is_left_to_who_knows_the_caller() -> None:
-    address = naming(lambda name: (A, B) if name == "ada" else ())
+    address = address_with_extensions(lambda name: (A, B) if name == "ada" else ())
     call = Call(GetStatus(), nothing)
 
     def ask(agent: str, *headers: Header) -> tuple[object, object]:
