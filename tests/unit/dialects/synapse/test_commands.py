@@ -137,7 +137,7 @@ def test_what_is_no_command_is_refused(body: bytes) -> None:
     ids=str,
 )
 def test_what_came_of_it_arrives(done: CommandResult) -> None:
-    assert commands.decode_done(commands.encode_done(done)) == done
+    assert commands.decode_result(commands.encode_result(done)) == done
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)

@@ -28,8 +28,8 @@ from synapse.core.requests import (
 )
 from synapse.core.task import TaskState
 from synapse.dialects.dialect import WireRequest
+from synapse.dialects.proto_json import NESTING_LIMIT
 from synapse.dialects.synapse.decode import (
-    NESTING_LIMIT,
     decode_answer,
     decode_cancel,
     decode_create,

@@ -8,7 +8,7 @@ import pytest
 
 from synapse.core import errors
 from synapse.core.errors import AmbiguousTask, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.dialects.synapse.encode import STATUS, encode_error, status_of
+from synapse.dialects.synapse.encode import HTTP_STATUS, encode_error, status_of
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 EXPECTED = {
@@ -61,7 +61,7 @@ def test_an_error_made_elsewhere_gets_the_status_of_its_family() -> None:
     class NewRefusal(errors.QueueFull):
         """Not known to the table."""
 
-    assert NewRefusal not in STATUS
+    assert NewRefusal not in HTTP_STATUS
     assert status_of(NewRefusal) == 429
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from synapse.core.errors import InvalidRequest
 from synapse.core.requests import SendMessage
 from synapse.dialects.dialect import Route, StreamRoute, WireRequest
+from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import decode
-from synapse.dialects.synapse.encode import message_object, to_json
+from synapse.dialects.synapse.encode import message_object
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
 
 FACTS = CardFacts(agent_id="a", agent_type="t", title="T", url="u")

@@ -16,8 +16,9 @@ from synapse.core.question import Option, Question, QuestionKind, question_field
 from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, TaskState
+from synapse.dialects.proto_json import instant, to_json
 from synapse.dialects.synapse import encode
-from synapse.dialects.synapse.encode import BUSY_WORDS, STATE_NAMES, instant, task_object, to_json
+from synapse.dialects.synapse.encode import BUSY_WORDS, STATE_NAMES, task_object
 from tests.unit.dialects.synapse.samples import CREATED, SENDER, UPDATED, a_message, a_task
 
 
