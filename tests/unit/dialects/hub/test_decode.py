@@ -1,4 +1,4 @@
-"""What requests of the hub dialect ask for."""
+"""How requests of the hub dialect are decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How A2A 0.3 tells errors."""
+"""How A2A 0.3 reports errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How A2A 0.3 encodes tasks, in both of its forms."""
+"""How A2A 0.3 encodes tasks, in both of its forms, and agent cards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from synapse.core.events import ArtifactAdded, ReceiptChanged, StateChanged, TaskEvent, Update
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.dialects.a2a_v0_3.encode import JSON_RPC, PROTO_JSON, TaskEncoder
+from synapse.dialects.a2a_v0_3.encode import JSON_RPC, PROTO_JSON, CardFacts, TaskEncoder, agent_card
 from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.paths import a2a_v0_3_paths
 from tests.samples.tasks import TASK_ID, a_message
@@ -222,3 +222,15 @@ def test_answers_have_so_much_of_the_history_as_was_asked_for() -> None:
 
 def test_every_operation_of_the_paths_has_its_routes() -> None:
     assert set(ROUTES) == set(a2a_v0_3_paths())
+
+
+def test_the_card_has_every_required_field() -> None:
+    facts = CardFacts(
+        name="n", description="d", url="http://localhost:1", version="1", input_modes=("a",), output_modes=("b",)
+    )
+    card = agent_card(facts)
+
+    assert (card["protocolVersion"], card["preferredTransport"], card["url"]) == ("0.3.0", "JSONRPC", facts.url)
+    assert {one["transport"] for one in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
+    assert card["skills"][0].keys() >= {"id", "name", "description", "tags"}
+    assert card["capabilities"]["streaming"] is True

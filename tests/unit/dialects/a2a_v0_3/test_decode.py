@@ -1,4 +1,4 @@
-"""What is asked in A2A 0.3: JSON-RPC in the words of its schema, REST in those of its protobuf."""
+"""How requests of A2A 0.3 are decoded: JSON-RPC as its schema, REST as its protobuf defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a task in A2A 1.0."""
+"""How A2A 1.0 encodes tasks and agent cards."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from synapse.core.message import Artifact, DataPart, FilePart, Part, Role, TextP
 from synapse.core.store import TaskPage
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.dialects.a2a_v1 import encode
+from synapse.dialects.a2a_v1.encode import CardFacts, agent_card
 from tests.samples.tasks import TASK_ID, UPDATED, a_message, a_question, a_task
 
 ANSWER = Artifact(artifact_id="a-1", name="answer", parts=(TextPart(text="done"),), metadata={"source": "script"})
@@ -264,3 +265,40 @@ def test_a_name_that_is_not_unicode_does_not_spoil_the_answer() -> None:
     task = a_task(metadata={"path": "caf\udce9"})
 
     assert json.loads(encode.encode_task(task))["metadata"] == {"path": "caf?"}
+
+
+FACTS: dict[str, Any] = {
+    "name": "Synapse Codex",
+    "description": "A CLI",
+    "url": "http://localhost:8120",
+    "version": "1.2.3",
+    "input_modes": ("text/plain",),
+    "output_modes": ("text/plain", "application/json"),
+}
+
+
+def test_the_card_has_every_required_field() -> None:
+    card = agent_card(CardFacts(**FACTS))
+
+    required = {"name", "description", "supportedInterfaces", "version", "capabilities", "skills"}
+    assert card.keys() >= required | {"defaultInputModes", "defaultOutputModes"}
+    assert all(card[field] for field in required)
+    assert card["skills"][0].keys() >= {"id", "name", "description", "tags"}
+
+
+def test_the_card_says_what_is_true() -> None:
+    card = agent_card(CardFacts(**FACTS))
+
+    assert card["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
+
+
+def test_json_rpc_is_preferred_and_older_versions_come_last() -> None:
+    interfaces = agent_card(CardFacts(**FACTS, legacy_versions=("0.3",)))["supportedInterfaces"]
+
+    assert [(one["protocolBinding"], one["protocolVersion"]) for one in interfaces] == [
+        ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "1.0"),
+        ("JSONRPC", "0.3"),
+        ("HTTP+JSON", "0.3"),
+    ]
+    assert {one["url"] for one in interfaces} == {"http://localhost:8120"}

@@ -1,4 +1,4 @@
-"""What requests of the supervisor dialect ask for."""
+"""How requests of the supervisor dialect are decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked in A2A 1.0, over JSON-RPC and REST alike."""
+"""How requests of A2A 1.0 are decoded, over JSON-RPC and REST alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes in is read strictly, and a refusal names the field and what to do."""
+"""Bodies are read strictly, and an error names the field and the next step."""
 
 from __future__ import annotations
 
