@@ -47,7 +47,7 @@ class ErrorShape(NamedTuple):
 
 
 # -32000 is JSON-RPC's code for errors that a server defines itself: A2A 0.3 has neither a code nor a name for these.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
     errors.SynapseError: ErrorShape(-32603, 500, "InternalError"),
     errors.InvalidRequest: ErrorShape(-32602, 400, "InvalidParamsError"),
     errors.BodyTooLarge: ErrorShape(-32600, 413, "InvalidRequestError"),
@@ -127,7 +127,7 @@ def _extended_card(_wire: WireRequest) -> NoReturn:
 
 
 def _only_in_1_0(wire: WireRequest) -> NoReturn:
-    raise RouteNotFound(f"A2A 0.3 has nothing at {wire.path}", hint="say `A2A-Version: 1.0` if you mean that")
+    raise RouteNotFound(f"A2A 0.3 has nothing at {wire.path}", hint="send `A2A-Version: 1.0` to use A2A 1.0")
 
 
 _REST: Final[Mapping[str, Ask]] = {
@@ -212,20 +212,20 @@ def _last_event(wire: WireRequest) -> int | None:
     return int(given)
 
 
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the REST answer for `error`."""
-    fault = fault_of(type(error))
-    return WireAnswer(fault.http, to_json({"type": fault.name, "message": str(error)}), error_headers(error))
+    shape = error_shape(type(error))
+    return WireAnswer(shape.http, to_json({"type": shape.name, "message": str(error)}), error_headers(error))
 
 
 def encode_fault(error: SynapseError) -> bytes:
     """Returns the JSON-RPC error object for `error`."""
-    wire: dict[str, Any] = {"code": fault_of(type(error)).code, "message": str(error)}
+    wire: dict[str, Any] = {"code": error_shape(type(error)).code, "message": str(error)}
     data = {"hint": error.hint} if error.hint else {}
     if isinstance(error, InvalidField):
         data["field"] = error.field

@@ -91,7 +91,7 @@ def _get(shape: OfTaskShape) -> Call[PushConfig]:
 def _list(shape: ListShape) -> Call[tuple[PushConfig, ...]]:
     token = shape.page_token or "0"
     if not (token.isascii() and token.isdigit() and len(token) < 10):
-        raise InvalidField("pageToken", "is not one of ours", hint="begin again without it")
+        raise InvalidField("pageToken", "is not a token of this list", hint="start again without it")
     encode = partial(_encode_page, shape.task_id, int(token), shape.page_size)
     return Call(ListPushConfigs(task_id=shape.task_id), encode)
 

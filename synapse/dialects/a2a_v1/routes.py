@@ -54,7 +54,7 @@ class ErrorShape(NamedTuple):
 
 
 # -32000 is JSON-RPC's code for errors that a server defines itself: A2A has no code for these.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
     errors.SynapseError: ErrorShape(-32603, "INTERNAL", 500, "INTERNAL_ERROR"),
     errors.InvalidRequest: ErrorShape(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
     errors.BodyTooLarge: ErrorShape(-32600, "INVALID_ARGUMENT", 413, "INVALID_REQUEST"),
@@ -230,26 +230,26 @@ def _last_event(wire: WireRequest) -> int | None:
     return int(given)
 
 
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the REST answer for `error`."""
-    fault = fault_of(type(error))
-    body = {"code": fault.http, "status": fault.status, "message": str(error), "details": _details(error, fault)}
-    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error), MEDIA_TYPE)
+    shape = error_shape(type(error))
+    body = {"code": shape.http, "status": shape.status, "message": str(error), "details": _details(error, shape)}
+    return WireAnswer(shape.http, to_json({"error": body}), error_headers(error), MEDIA_TYPE)
 
 
 def encode_fault(error: SynapseError) -> bytes:
     """Returns the JSON-RPC error object for `error`."""
-    fault = fault_of(type(error))
-    return to_json({"code": fault.code, "message": str(error), "data": _details(error, fault)})
+    shape = error_shape(type(error))
+    return to_json({"code": shape.code, "message": str(error), "data": _details(error, shape)})
 
 
-def _details(error: SynapseError, fault: ErrorShape) -> list[dict[str, Any]]:
-    info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": fault.reason, "domain": DOMAIN}
+def _details(error: SynapseError, shape: ErrorShape) -> list[dict[str, Any]]:
+    info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": shape.reason, "domain": DOMAIN}
     if error.hint:
         info["metadata"] = {"hint": error.hint}
     if not isinstance(error, InvalidField):

@@ -65,7 +65,7 @@ class ErrorShape(NamedTuple):
 
 
 # Seven codes are the document's "common" ones; it has none for the errors that are NOT_FOUND and RATE_LIMITED here.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
     errors.SynapseError: ErrorShape("INTERNAL_SERVER_ERROR", 500),
     errors.InvalidRequest: ErrorShape("INVALID_REQUEST", 400),
     errors.BodyTooLarge: ErrorShape("INVALID_REQUEST", 413),
@@ -240,14 +240,14 @@ def _auth(methods: AuthMethods) -> Wire:
     return {"type": "custom", "description": methods.custom} if methods.custom else {}
 
 
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`."""
-    return WireAnswer(fault_of(type(error)).http, to_json({"error": error_object(error)}), error_headers(error))
+    return WireAnswer(error_shape(type(error)).http, to_json({"error": error_object(error)}), error_headers(error))
 
 
 def error_object(error: SynapseError) -> Wire:
@@ -256,5 +256,5 @@ def error_object(error: SynapseError) -> Wire:
         details["field"] = error.field
     if error.hint:
         details["hint"] = error.hint
-    wire: Wire = {"code": fault_of(type(error)).code, "message": str(error)}
+    wire: Wire = {"code": error_shape(type(error)).code, "message": str(error)}
     return {**wire, "details": details} if details else wire

@@ -115,46 +115,6 @@ class GrowingText:
         return state.is_terminal or (self._ends_when_asked and state.is_interrupted)
 
 
-def _agent_texts(update: Update) -> list[str]:
-    """Returns the texts of the agent's messages in `update`; for a snapshot, those since the user's last message."""
-    if isinstance(update.event, MessageAdded):
-        messages: tuple[Message, ...] = (update.event.message,)
-    elif update.event is None:
-        history = update.task.history
-        last = max((index for index, message in enumerate(history) if message.role is Role.USER), default=-1)
-        messages = history[last + 1 :]
-    else:
-        return []
-    return [message.text for message in messages if message.role is Role.AGENT and message.text]
-
-
-def _text(task: Task) -> str:
-    """Returns the text of all artifacts."""
-    return "\n".join([artifact.text for artifact in task.artifacts if artifact.text])
-
-
-def _marks(task: Task) -> dict[str, str]:
-    """Returns the mark of a text that was read from the agent's screen instead of reported by the agent."""
-    is_from_screen = bool(task.artifacts) and task.artifacts[-1].metadata.get("source") == "screen"
-    return {"source": "screen"} if is_from_screen else {}
-
-
-def _end(task: Task) -> tuple[str, Any]:
-    failure = failure_object(task)
-    if failure is None:
-        return "complete", {"taskId": task.id}
-    details = {**failure.get("details", {}), "taskId": task.id}
-    return "error", {"error": {**failure, "details": details}}
-
-
-def _event_id(task: Task, seq: int, sent: SentText) -> str:
-    return f"{task.id}.{seq}.{sent.length}.{sent.checksum:08x}"
-
-
-def _checksum(text: str) -> int:
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
-
-
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """A decoded frame: a message to send, a task to follow, or a ping, which has neither."""
@@ -208,6 +168,46 @@ def encode_error(error: SynapseError, *, seq: int, about: Mapping[str, str]) -> 
 
 def encode_pong(*, seq: int) -> str:
     return _frame({"type": "pong", "seq": seq})
+
+
+def _agent_texts(update: Update) -> list[str]:
+    """Returns the texts of the agent's messages in `update`; for a snapshot, those since the user's last message."""
+    if isinstance(update.event, MessageAdded):
+        messages: tuple[Message, ...] = (update.event.message,)
+    elif update.event is None:
+        history = update.task.history
+        last = max((index for index, message in enumerate(history) if message.role is Role.USER), default=-1)
+        messages = history[last + 1 :]
+    else:
+        return []
+    return [message.text for message in messages if message.role is Role.AGENT and message.text]
+
+
+def _text(task: Task) -> str:
+    """Returns the text of all artifacts."""
+    return "\n".join([artifact.text for artifact in task.artifacts if artifact.text])
+
+
+def _marks(task: Task) -> dict[str, str]:
+    """Returns the mark of a text that was read from the agent's screen instead of reported by the agent."""
+    is_from_screen = bool(task.artifacts) and task.artifacts[-1].metadata.get("source") == "screen"
+    return {"source": "screen"} if is_from_screen else {}
+
+
+def _end(task: Task) -> tuple[str, Any]:
+    failure = failure_object(task)
+    if failure is None:
+        return "complete", {"taskId": task.id}
+    details = {**failure.get("details", {}), "taskId": task.id}
+    return "error", {"error": {**failure, "details": details}}
+
+
+def _event_id(task: Task, seq: int, sent: SentText) -> str:
+    return f"{task.id}.{seq}.{sent.length}.{sent.checksum:08x}"
+
+
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _message(body: bytes) -> Incoming:

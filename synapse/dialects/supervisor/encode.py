@@ -314,7 +314,7 @@ def _data_url(media_type: str, content: bytes) -> str:
 
 
 def _message_times(task: Task) -> list[datetime]:
-    """Returns the time of each message in the history, as exactly as the receipts tell."""
+    """Returns the time of each message in the history, as exactly as the receipts show."""
     turns = list(_turns(task))
     times: list[datetime] = []
     turn = 0

@@ -78,7 +78,7 @@ class ErrorShape(NamedTuple):
 
 # The document has no codes for access control. A forbidden operation counts as not supported for this caller; a request
 # without credentials, or over the rate limit, counts as not valid.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
     errors.SynapseError: ErrorShape(-32603, 500),
     errors.InvalidRequest: ErrorShape(-32602, 400),
     errors.BodyTooLarge: ErrorShape(-32600, 400),
@@ -205,14 +205,14 @@ def _body(wire: WireRequest) -> bytes:
     return wire.body
 
 
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
     """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
     """Returns the answer for `error`: the document's name of it, then the error's message and hint."""
-    fault = fault_of(type(error))
+    shape = error_shape(type(error))
     data = f"{error}; {error.hint}" if error.hint else str(error)
-    body: dict[str, Any] = {"code": fault.code, "message": TITLES[fault.code], "data": data}
-    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error))
+    body: dict[str, Any] = {"code": shape.code, "message": TITLES[shape.code], "data": data}
+    return WireAnswer(shape.http, to_json({"error": body}), error_headers(error))

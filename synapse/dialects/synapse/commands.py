@@ -171,7 +171,7 @@ def ask(wire: WireRequest) -> Call[CommandResult]:
         request = _request(kind, command.request)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(
-            f"this is no command: {error}", hint="only a gateway of the same version asks so"
+            f"the body is not a command: {error}", hint="only a gateway of the same version sends commands"
         ) from error
     given = command.caller
     caller = Caller(
@@ -249,7 +249,7 @@ def _request(kind: str, raw: msgspec.Raw) -> HostCommand:
         return _send(_SEND.decode(raw))
     known = _PLAIN.get(kind)
     if known is None:
-        raise InvalidRequest(f"'{kind[:80]}' is no command", hint=f"known: {', '.join(sorted(_PLAIN))}")
+        raise InvalidRequest(f"'{kind[:80]}' is not a command", hint=f"known: {', '.join(sorted(_PLAIN))}")
     request: HostCommand = msgspec.json.decode(raw, type=known)
     return request
 

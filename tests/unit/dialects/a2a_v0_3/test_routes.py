@@ -7,7 +7,7 @@ import json
 import pytest
 
 from synapse.core.errors import InvalidField, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.dialects.a2a_v0_3.routes import encode_error, encode_fault, fault_of
+from synapse.dialects.a2a_v0_3.routes import encode_error, encode_fault, error_shape
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 # -32000 is JSON-RPC's own, for what a server refuses by its own rules; the SDK's types take it.
@@ -35,7 +35,7 @@ TABLE = [
 def test_the_codes_of_the_specification(name: str, code: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind).code == code
+    assert error_shape(kind).code == code
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)

@@ -21,7 +21,7 @@ from synapse.core.events import StateChanged, Update
 from synapse.core.message import Artifact, TextPart
 from synapse.core.store import TaskPage
 from synapse.core.task import TaskState
-from synapse.dialects.a2a_v1.routes import FAULTS, ErrorShape, encode_error, encode_fault, fault_of
+from synapse.dialects.a2a_v1.routes import ERROR_SHAPES, ErrorShape, encode_error, encode_fault, error_shape
 from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.paths import A2A_V1_OPERATIONS, A2A_V1_PREFIXES, ONLY_IN_0_3, TENANT, a2a_v1_paths
 from tests.samples.tasks import UPDATED, a_message, a_task
@@ -131,7 +131,7 @@ TABLE = [
 def test_the_row_of_the_specification(name: str, code: int, status: str, http: int, reason: str) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind) == ErrorShape(code, status, http, reason)
+    assert error_shape(kind) == ErrorShape(code, status, http, reason)
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
@@ -162,7 +162,7 @@ def test_every_error_is_told_over_json_rpc_with_the_same_details(kind: type[Syna
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
 def test_only_our_own_defects_are_internal_errors(kind: type[SynapseError]) -> None:
-    internal = fault_of(kind).reason == "INTERNAL_ERROR"
+    internal = error_shape(kind).reason == "INTERNAL_ERROR"
 
     assert internal == (kind.__name__ in ("SynapseError", "InternalFailure"))
 
@@ -171,8 +171,8 @@ def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
     class NewRefusal(errors.QueueFull):
         """Not known to the table."""
 
-    assert NewRefusal not in FAULTS
-    assert fault_of(NewRefusal).http == 429
+    assert NewRefusal not in ERROR_SHAPES
+    assert error_shape(NewRefusal).http == 429
 
 
 def test_a_wrong_field_is_named_in_a_detail_of_its_own() -> None:

@@ -31,8 +31,8 @@ from synapse.dialects.hub.encode import (
     ErrorShape,
     agent_card,
     encode_error,
+    error_shape,
     failure_object,
-    fault_of,
 )
 from tests.samples.calls import told
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
@@ -257,7 +257,7 @@ TABLE = [
 def test_the_row_of_the_table(name: str, code: str, http: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind) == ErrorShape(code, http)
+    assert error_shape(kind) == ErrorShape(code, http)
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
@@ -272,7 +272,7 @@ def test_every_error_is_an_object_of_the_documents_form(kind: type[SynapseError]
 
 
 def test_every_common_code_is_used() -> None:
-    assert {fault_of(kind).code for kind in ALL_ERRORS} == {*COMMON, "NOT_FOUND", "RATE_LIMITED"}
+    assert {error_shape(kind).code for kind in ALL_ERRORS} == {*COMMON, "NOT_FOUND", "RATE_LIMITED"}
 
 
 def test_details_name_the_field_and_what_to_do() -> None:
@@ -297,4 +297,4 @@ def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
     class NewRefusal(errors.AgentFailed):
         """Not known to the table."""
 
-    assert fault_of(NewRefusal).code == "AGENT_EXECUTION_ERROR"
+    assert error_shape(NewRefusal).code == "AGENT_EXECUTION_ERROR"

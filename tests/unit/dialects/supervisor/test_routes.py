@@ -23,7 +23,7 @@ from synapse.core.errors import (
 from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SetPushConfig
 from synapse.dialects.dialect import Call
-from synapse.dialects.supervisor.routes import TITLES, ErrorShape, encode_error, fault_of
+from synapse.dialects.supervisor.routes import TITLES, ErrorShape, encode_error, error_shape
 from tests.samples.calls import told
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 from tests.unit.dialects.supervisor.samples import AGENT, TASK_ID, ask
@@ -58,7 +58,7 @@ TABLE = [
 def test_the_row_of_the_tables(name: str, code: int, http: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind) == ErrorShape(code, http)
+    assert error_shape(kind) == ErrorShape(code, http)
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
@@ -73,7 +73,7 @@ def test_every_error_is_an_object_of_the_documents_form(kind: type[SynapseError]
 
 
 def test_every_code_of_the_tables_is_used() -> None:
-    assert {fault_of(kind).code for kind in ALL_ERRORS} == set(TITLES)
+    assert {error_shape(kind).code for kind in ALL_ERRORS} == set(TITLES)
 
 
 def test_what_to_do_next_stands_behind_what_happened() -> None:
@@ -97,7 +97,7 @@ def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
     class NewRefusal(errors.QueueFull):
         """Not known to the table."""
 
-    assert fault_of(NewRefusal).http == 429
+    assert error_shape(NewRefusal).http == 429
 
 
 GLOBAL_ID = f"{AGENT}:{TASK_ID}"
