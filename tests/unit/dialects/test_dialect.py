@@ -66,14 +66,14 @@ def test_the_document_says_how_long_it_may_be_kept() -> None:
     assert headers == {b"etag": ETAG.encode(), b"cache-control": b"private, max-age=60", b"vary": b"A2A-Version"}
 
 
-def test_only_a_document_that_everybody_gets_is_kept_by_caches_on_the_way() -> None:
+def test_only_a_public_document_is_cached_by_proxies() -> None:
     shared = CachedDocument(b"{}", max_age=60, vary="A2A-Version", shared=True).answer(WireRequest("GET", "/"))
 
     assert dict(shared.headers)[b"cache-control"] == b"public, max-age=60"
 
 
 @pytest.mark.parametrize("known", [ETAG, f"W/{ETAG}", f'"other", {ETAG}', "*"])
-def test_whoever_has_it_is_told_that_it_has_not_changed(known: str) -> None:
+def test_a_reader_that_has_the_document_gets_304(known: str) -> None:
     status, body, headers = fetch(known)
 
     assert (status, body) == (304, b"")
@@ -81,7 +81,7 @@ def test_whoever_has_it_is_told_that_it_has_not_changed(known: str) -> None:
 
 
 @pytest.mark.parametrize("known", ['"other"', ETAG.strip('"'), "nonsense"])
-def test_whoever_has_another_gets_it(known: str) -> None:
+def test_a_reader_that_has_another_document_gets_this_one(known: str) -> None:
     assert fetch(known)[0] == 200
 
 
@@ -148,7 +148,7 @@ def test_methods_of_json_rpc_ask_the_agent_of_the_path() -> None:
     assert rpc.methods["Get"](b"", ADA).request == ForAgent("ada", GetTask("t"))
 
 
-def test_what_hosts_serve_twice_is_mounted_once() -> None:
+def test_paths_that_hosts_serve_twice_are_mounted_once() -> None:
     paths = [route.path for route in mounted(a2a_v1_dialect(), MOUNT).routes]
 
     assert f"{MOUNT}/message:send" in paths

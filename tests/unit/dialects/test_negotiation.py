@@ -102,7 +102,7 @@ def test_the_message_tells_which_dialect_it_is_in(body: Any, dialect: str) -> No
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
-def test_what_cannot_be_read_tells_nothing(body: bytes) -> None:
+def test_an_unreadable_body_decides_nothing(body: bytes) -> None:
     assert spoken_dialect(body) == ""
 
 
@@ -169,7 +169,7 @@ def test_extensions_are_named_in_one_header_or_in_several() -> None:
     assert named_in([(b"host", b"localhost")]).uris == frozenset()
 
 
-def test_an_agent_that_declares_none_speaks_the_dialect_as_it_is() -> None:
+def test_the_dialect_of_an_agent_without_extensions_is_unchanged() -> None:
     dialect = a_dialect()
 
     assert with_extensions(dialect, ()) is dialect
@@ -197,14 +197,14 @@ def test_the_answer_names_those_in_use_in_the_header_of_the_request(ask: Ask) ->
         assert answer.headers == (told,)
 
 
-def test_an_optional_extension_may_be_left_out_and_nothing_is_told_then() -> None:
+def test_an_optional_extension_may_be_left_out_and_then_the_answer_names_none() -> None:
     answer = ask_rest(with_extensions(a_dialect(), (B,)), naming(current(b"urn:c")))
 
     assert isinstance(answer, Call)
     assert answer.headers == ()
 
 
-def test_streams_are_told_so_too_and_what_is_answered_already_stays_as_it_is() -> None:
+def test_streams_name_active_extensions_too_and_documents_stay_unchanged() -> None:
     stream = StreamCall(SubscribeTask(task_id="t"), no_event)
     card = WireAnswer(200, b"card")
 
@@ -223,7 +223,7 @@ def test_documents_require_nothing_and_the_rest_of_the_dialect_stays() -> None:
     assert with_extensions(replace(dialect, rpc=None), (A,)).rpc is None
 
 
-def test_of_many_agents_each_has_its_own_and_what_is_required_is_left_to_who_knows_the_caller() -> None:
+def test_each_mounted_agent_has_its_own_extensions_and_the_gateway_checks_the_required_ones() -> None:
     address = address_with_extensions(lambda name: (A, B) if name == "ada" else ())
     call = Call(GetStatus(), nothing)
 

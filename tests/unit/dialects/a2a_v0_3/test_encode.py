@@ -103,7 +103,7 @@ def test_rest_tells_a_task_as_the_protobuf_has_it() -> None:
         ),
     ],
 )
-def test_each_kind_of_part_is_told(part: Part, by_rpc: dict[str, Any], by_rest: dict[str, Any]) -> None:
+def test_each_kind_of_part_is_encoded(part: Part, by_rpc: dict[str, Any], by_rest: dict[str, Any]) -> None:
     assert JSON_RPC.part_object(part) == by_rpc
     assert PROTO_JSON.part_object(part) == by_rest
 
@@ -117,7 +117,7 @@ def test_a_question_stands_in_the_status_and_not_in_the_history(encoder: TaskEnc
 
 
 @pytest.mark.parametrize("encoder", [JSON_RPC, PROTO_JSON])
-def test_why_a_task_ended_is_said_by_the_agent(encoder: TaskEncoder) -> None:
+def test_the_status_message_has_the_reason_of_the_end(encoder: TaskEncoder) -> None:
     status = encoder.status_object(a_task(state=TaskState.FAILED, note="no tokens left"))
 
     assert "no tokens left" in json.dumps(status["message"])
@@ -132,7 +132,7 @@ def test_the_history_is_cut_and_zero_means_all(encoder: TaskEncoder, length: int
     assert len(encoder.task_object(a_task(history=history), length)["history"]) == count
 
 
-def test_an_agent_that_answered_with_a_message_is_told_without_a_task() -> None:
+def test_an_answer_with_a_plain_message_is_encoded_without_a_task() -> None:
     by_rpc = json.loads(JSON_RPC.encode_sent(DIRECT))
     by_rest = json.loads(PROTO_JSON.encode_sent(DIRECT))
 
@@ -176,7 +176,7 @@ def test_an_artifact_is_an_update_with_its_kind() -> None:
     assert by_rpc["artifact"]["artifactId"] == by_rest["artifact"]["artifactId"] == "a-1"
 
 
-def test_what_a2a_has_no_words_for_is_not_told() -> None:
+def test_updates_that_a2a_cannot_express_are_not_sent() -> None:
     task = a_task()
     typed: TaskEvent = ReceiptChanged(task_id=task.id, at=AT, step=ReceiptStep.TYPED, source="journal")
 

@@ -39,7 +39,7 @@ def test_the_codes_of_the_specification(name: str, code: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_with_a_code_that_clients_of_that_version_know(kind: type[SynapseError]) -> None:
+def test_every_error_has_a_code_that_clients_of_this_version_know(kind: type[SynapseError]) -> None:
     told = json.loads(encode_fault(blank(kind)))
 
     assert told["code"] in KNOWN_CODES
@@ -47,7 +47,7 @@ def test_every_error_is_told_with_a_code_that_clients_of_that_version_know(kind:
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_over_rest_with_its_name(kind: type[SynapseError]) -> None:
+def test_every_error_has_its_name_over_rest(kind: type[SynapseError]) -> None:
     answer = encode_error(blank(kind))
 
     told = json.loads(answer.body)
@@ -61,6 +61,6 @@ def test_details_are_there_when_there_are_any() -> None:
     assert "data" not in json.loads(encode_fault(TaskNotFound("x")))
 
 
-def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"])).headers == ((b"allow", b"GET, POST"),)
     assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)

@@ -135,7 +135,7 @@ def test_the_row_of_the_specification(name: str, code: int, status: str, http: i
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_over_rest_with_its_details(kind: type[SynapseError]) -> None:
+def test_every_error_has_its_details_over_rest(kind: type[SynapseError]) -> None:
     answer = encode_error(blank(kind))
 
     told = json.loads(answer.body)["error"]
@@ -151,7 +151,7 @@ def test_every_error_is_told_over_rest_with_its_details(kind: type[SynapseError]
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_over_json_rpc_with_the_same_details(kind: type[SynapseError]) -> None:
+def test_every_error_has_its_details_over_json_rpc(kind: type[SynapseError]) -> None:
     error = blank(kind)
     told = json.loads(encode_fault(error))
 
@@ -184,7 +184,7 @@ def test_a_wrong_field_is_named_in_a_detail_of_its_own() -> None:
     }
 
 
-def test_what_to_do_next_is_in_the_metadata() -> None:
+def test_the_hint_is_in_the_metadata() -> None:
     told = json.loads(encode_fault(VersionNotSupported("2.0", ("1.0", "0.3"))))
 
     assert told["message"] == "A2A version '2.0' is not supported"
@@ -193,7 +193,7 @@ def test_what_to_do_next_is_in_the_metadata() -> None:
     assert "urn:a, urn:b" in str(ExtensionRequired(("urn:b", "urn:a")))
 
 
-def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"])).headers == ((b"allow", b"GET, POST"),)
     assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)
     assert encode_error(TaskNotFound("x")).headers == ()

@@ -50,7 +50,7 @@ def test_every_state_has_a_word_of_the_document() -> None:
         assert STATE_NAMES[state] == word
 
 
-def test_what_failed_has_a_code_and_nothing_else_has() -> None:
+def test_only_a_failed_task_has_a_code() -> None:
     assert set(FAILURE_CODES) == {state for state in TaskState if STATE_NAMES[state] == "failed"}
 
 
@@ -145,7 +145,7 @@ def test_artifacts_have_the_type_of_their_content(artifact: Any, wire: Any) -> N
     assert shown(a_task(artifacts=(artifact,)))["artifacts"] == [wire]
 
 
-def test_what_the_agent_asked_comes_before_what_it_answered() -> None:
+def test_the_agents_question_comes_before_its_answer() -> None:
     asked = a_message(TextPart(text="where?"), role=Role.AGENT)
     artifacts = shown(said("sun", history=(a_message(), asked)))["artifacts"]
 
@@ -275,7 +275,7 @@ def test_every_common_code_is_used() -> None:
     assert {error_shape(kind).code for kind in ALL_ERRORS} == {*COMMON, "NOT_FOUND", "RATE_LIMITED"}
 
 
-def test_details_name_the_field_and_what_to_do() -> None:
+def test_details_name_the_field_and_the_hint() -> None:
     error = json.loads(encode_error(InvalidField("state", "is no state", hint="use pending")).body)["error"]
     whole = json.loads(encode_error(InvalidField("", "nothing to change")).body)["error"]
 
@@ -283,7 +283,7 @@ def test_details_name_the_field_and_what_to_do() -> None:
     assert "details" not in whole
 
 
-def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(MethodNotAllowed("POST", "/tasks", ["GET"])).headers == ((b"allow", b"GET"),)
     assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)
     refused = CredentialsRefused(challenge='Bearer realm="synapse"')

@@ -79,7 +79,7 @@ def partial(text: str) -> tuple[str, Any]:
 COMPLETE = ("complete", {"taskId": TASK_ID})
 
 
-def test_only_what_is_new_is_told() -> None:
+def test_only_new_text_is_sent() -> None:
     stream = a_stream()
 
     assert tell(stream, 1, None, a_task(state=TaskState.SUBMITTED)) == []
@@ -89,7 +89,7 @@ def test_only_what_is_new_is_told() -> None:
     assert tell(stream, 5, ended(a_task()), said("The weather", state=TaskState.COMPLETED)) == [COMPLETE]
 
 
-def test_an_answer_at_once_is_told_with_the_end() -> None:
+def test_an_immediate_answer_is_sent_with_the_end() -> None:
     done = said("sun", state=TaskState.COMPLETED)
 
     assert tell(a_stream(), 9, None, done) == [partial("sun"), COMPLETE]
@@ -104,7 +104,7 @@ def test_a_text_that_was_rewritten_takes_the_place_of_the_old_one() -> None:
     assert tell(stream, 4, ADDED, said("T")) == [("update", {"type": "replace", "content": "T"})]
 
 
-def test_what_the_agent_asks_is_told_and_ends_the_stream() -> None:
+def test_the_agents_question_is_sent_and_ends_the_stream() -> None:
     stream = a_stream()
     question = a_message(TextPart(text="where?"), role=Role.AGENT)
     asked = a_task(history=(a_message(), question))
@@ -116,13 +116,13 @@ def test_what_the_agent_asks_is_told_and_ends_the_stream() -> None:
     assert tell(a_subscription(), 3, ended(waiting), waiting) == []
 
 
-def test_what_people_say_is_not_told() -> None:
+def test_messages_of_people_are_not_sent() -> None:
     added = MessageAdded(task_id=a_task().id, at=CREATED, message=a_message())
 
     assert tell(a_stream(), 2, added, a_task()) == []
 
 
-def test_a_snapshot_has_only_what_was_said_since_somebody_spoke() -> None:
+def test_a_snapshot_has_only_the_agents_messages_since_the_users_last_one() -> None:
     old = a_message(TextPart(text="where?"), role=Role.AGENT)
     new = a_message(TextPart(text="when?"), role=Role.AGENT)
     task = a_task(history=(a_message(), old, a_message(), new))
@@ -156,14 +156,14 @@ def test_an_end_without_a_reason_still_names_its_task() -> None:
     assert told[1]["error"]["details"] == {"taskId": TASK_ID}
 
 
-def test_other_facts_are_not_told() -> None:
+def test_other_updates_are_not_sent() -> None:
     changed = MetadataChanged(task_id=a_task().id, at=CREATED, metadata={"k": 1})
 
     assert tell(a_stream(), 5, changed, a_task()) == []
     assert tell(a_stream(), 5, changed, a_task(state=TaskState.COMPLETED)) == []
 
 
-def test_a_reader_goes_on_with_what_it_has_not_seen() -> None:
+def test_a_reader_resumes_with_the_text_that_it_lacks() -> None:
     first = a_stream().encode(Update(7, ADDED, said("The ")))
     assert first is not None
     assert first.id.startswith(f"{TASK_ID}.7.4.")
@@ -182,7 +182,7 @@ def test_a_reader_whose_text_was_rewritten_meanwhile_gets_it_anew() -> None:
     ]
 
 
-def test_whoever_saw_half_of_an_update_gets_the_other_half() -> None:
+def test_a_reader_of_half_an_update_gets_the_other_half() -> None:
     done = said("sun", state=TaskState.COMPLETED)
     both = a_stream().encode(Update(9, None, done))
     assert both is not None
@@ -192,7 +192,7 @@ def test_whoever_saw_half_of_an_update_gets_the_other_half() -> None:
     assert tell(a_subscription(both.id), 9, ended(done), done) == [COMPLETE]
 
 
-def test_several_texts_are_told_as_lines() -> None:
+def test_several_texts_are_sent_as_lines() -> None:
     stream = a_stream()
     one, other = an_artifact(TextPart(text="one")), an_artifact(TextPart(text="two"), artifact_id="a-2")
     empty = an_artifact(artifact_id="a-3")
@@ -330,7 +330,7 @@ def test_a_change_of_state_and_a_snapshot_say_how_it_stands(state: TaskState, ki
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_shown_of_a_task_is_told_when_it_changes(event: TaskEvent, is_told: bool) -> None:
+def test_visible_changes_of_a_task_are_sent(event: TaskEvent, is_told: bool) -> None:
     told = outgoing(event)
 
     assert (told is not None) is is_told
@@ -338,7 +338,7 @@ def test_what_is_shown_of_a_task_is_told_when_it_changes(event: TaskEvent, is_to
         assert told["type"] == "task.updated"
 
 
-def test_an_error_says_what_it_is_about() -> None:
+def test_an_error_names_its_task_or_message() -> None:
     told = json.loads(encode_error(TaskNotFound("t"), seq=4, about={"taskId": "t"}))
     wrong = json.loads(encode_error(InvalidField("type", "is missing", hint="send one"), seq=0, about={}))
 

@@ -164,7 +164,7 @@ def test_every_artifact_has_an_address_that_can_be_opened(part: Part, said: byte
         assert opened.read() == said
 
 
-def test_an_artifact_may_say_of_what_type_it_is() -> None:
+def test_an_artifact_may_name_its_type() -> None:
     assert handed(FilePart(url="u"), metadata={"type": "code"})[0]["type"] == "code"
     assert handed(FilePart(url="u", metadata={"type": "diff"}), metadata={"type": "code"})[0]["type"] == "diff"
     assert handed(FilePart(url="u"), metadata={"type": 3})[0]["type"] == "file"
@@ -195,14 +195,14 @@ def test_a_conversation_has_the_times_of_its_turns() -> None:
     assert [(said["id"], said["timestamp"][17:19]) for said in wire["messages"]] == [("2", "02"), ("msg-67890", "12")]
 
 
-def test_what_has_no_receipt_was_said_when_the_task_changed() -> None:
+def test_a_message_without_a_receipt_has_the_time_of_the_last_change() -> None:
     question = a_message(message_id="2", role=Role.AGENT)
     wire = shown(a_task(history=(a_message(), question, a_message(message_id="3")), receipts=(), queued=False))
 
     assert [said["timestamp"][17:19] for said in wire["history"]] == ["00", "30", "30"]
 
 
-def test_the_agents_last_words_are_no_history_yet() -> None:
+def test_the_agents_last_messages_are_not_in_the_history() -> None:
     question = a_message(message_id="2", role=Role.AGENT)
     asked = a_task(history=(a_message(message_id="1"), question))
     answered = a_task(history=(*asked.history, a_message(message_id="3")))
@@ -230,7 +230,7 @@ def test_the_time_that_a_sender_gave_wins_if_it_is_one(given: Any, told: str) ->
     assert shown(a_task(history=(a_message(metadata={"timestamp": given}),)))["history"][0]["timestamp"] == told
 
 
-def test_roles_keep_their_words() -> None:
+def test_roles_keep_their_names() -> None:
     history = (a_message(), a_message(role=Role.AGENT), a_message(metadata={"role": "system"}))
     wire = shown(a_task(history=history))
 
@@ -261,7 +261,7 @@ def test_messages_of_other_dialects_are_one_text_here() -> None:
         (TaskState.COMPLETED, False),
     ],
 )
-def test_why_there_is_no_answer_is_said_by_the_system(state: TaskState, told: bool) -> None:
+def test_a_system_message_says_why_there_is_no_answer(state: TaskState, told: bool) -> None:
     wire = shown(a_task(state=state, note="the agent has exited"))
 
     expected = [("the agent has exited", "system")] if told else []
@@ -274,7 +274,7 @@ def test_the_end_has_its_own_time() -> None:
     assert [said["timestamp"][17:19] for said in wire["messages"]] == ["29", "30"]
 
 
-def test_a_question_of_the_agent_is_not_told_twice() -> None:
+def test_a_question_of_the_agent_is_not_repeated() -> None:
     question = a_message(TextPart(text="which?"), role=Role.AGENT)
     wire = shown(a_task(state=TaskState.INPUT_REQUIRED, history=(a_message(), question), note="which?"))
 
@@ -340,7 +340,7 @@ def subscribed(update: Update) -> WireEvent | None:
 
 
 @pytest.mark.parametrize("event", SHOWN, ids=lambda event: type(event).__name__)
-def test_what_changes_the_task_is_told_with_the_whole_task(event: TaskEvent | None) -> None:
+def test_an_update_that_changes_the_task_has_the_whole_task(event: TaskEvent | None) -> None:
     told = streamed(Update(7, event, TASK))
 
     assert told is not None
@@ -349,7 +349,7 @@ def test_what_changes_the_task_is_told_with_the_whole_task(event: TaskEvent | No
 
 
 @pytest.mark.parametrize("event", NOT_SHOWN, ids=lambda event: type(event).__name__)
-def test_what_changes_nothing_that_is_shown_is_not_told(event: TaskEvent) -> None:
+def test_updates_that_change_nothing_visible_are_not_sent(event: TaskEvent) -> None:
     assert streamed(Update(7, event, TASK)) is None
     assert encode_notification(Update(7, event, TASK), AGENT) is None
 
@@ -394,7 +394,7 @@ def test_a_stream_has_the_history_that_was_asked_for() -> None:
     assert json.loads(told.data)["history"] == []
 
 
-def test_a_webhook_is_told_the_same_as_a_stream() -> None:
+def test_a_notification_has_the_data_of_the_streams_event() -> None:
     told = streamed(ended(an_answered_task()))
 
     assert told is not None
@@ -406,7 +406,7 @@ LISTED = ListedAgent(
 )
 
 
-def test_a_card_claims_only_what_the_agent_can() -> None:
+def test_a_card_claims_only_what_the_agent_can_do() -> None:
     able = agent_card(CardFacts(agent=LISTED, url="https://x/agents/claude/v1"))
     plain = agent_card(CardFacts(agent=replace(LISTED, capabilities=()), url="u", extended=False))
 

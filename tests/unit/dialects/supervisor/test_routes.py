@@ -76,14 +76,14 @@ def test_every_code_of_the_tables_is_used() -> None:
     assert {error_shape(kind).code for kind in ALL_ERRORS} == set(TITLES)
 
 
-def test_what_to_do_next_stands_behind_what_happened() -> None:
+def test_the_hint_follows_the_message_of_an_error() -> None:
     error = json.loads(encode_error(InvalidField("status", "is no state", hint="use running")).body)["error"]
 
     assert error["data"] == "status: is no state; use running"
     assert json.loads(encode_error(TaskNotFound("x")).body)["error"]["data"] == "no task 'x'"
 
 
-def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"])).headers == ((b"allow", b"GET, POST"),)
     assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)
     refused = CredentialsRefused(challenge='Bearer realm="synapse"')
@@ -135,7 +135,7 @@ def test_webhooks_are_read_listed_and_deleted() -> None:
     assert (delete.status, delete.encode(None)) == (200, b"")
 
 
-def test_all_that_was_configured_is_shown_to_whoever_may_ask() -> None:
+def test_a_configuration_is_shown_in_full() -> None:
     whole = replace(PLAIN, token="t", scheme="basic", credentials="c")
 
     assert told(ask("GET", CONFIGS, id=TASK_ID), (whole,))[0]["pushNotificationConfig"] == {
@@ -146,7 +146,7 @@ def test_all_that_was_configured_is_shown_to_whoever_may_ask() -> None:
     }
 
 
-def test_what_was_not_configured_is_not_shown() -> None:
+def test_absent_fields_of_a_configuration_are_left_out() -> None:
     assert told(ask("GET", CONFIG, id=TASK_ID, configId="c-1"), PLAIN) == {
         "taskId": GLOBAL_ID,
         "pushNotificationConfig": {"id": "c-1", "url": "https://x.example"},

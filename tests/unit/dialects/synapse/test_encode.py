@@ -69,7 +69,7 @@ def test_every_state_has_a_word_of_the_contract() -> None:
     assert set(STATE_NAMES.values()) == words
 
 
-def test_states_without_a_word_of_their_own_are_told_by_the_nearest() -> None:
+def test_states_without_a_name_of_their_own_have_the_nearest_name() -> None:
     assert task_object(a_task(state=TaskState.AUTH_REQUIRED))["status"] == "input_required"
     assert task_object(a_task(state=TaskState.REJECTED))["status"] == "failed"
 
@@ -107,7 +107,7 @@ def test_the_way_of_a_message_is_in_the_metadata() -> None:
     }
 
 
-def test_a_caller_cannot_forge_what_we_say_of_the_way() -> None:
+def test_a_caller_cannot_forge_priority_and_receipts() -> None:
     task = a_task(metadata={"priority": 1, "receipt": "answered"}, priority=4, receipts=(_queued(),))
 
     metadata = task_object(task)["metadata"]
@@ -343,7 +343,7 @@ def test_external_agents_are_listed_without_their_cards() -> None:
     assert json.loads(encode.encode_externals((other,))) == {"agents": [wire]}
 
 
-def test_an_external_answer_keeps_what_the_other_side_said() -> None:
+def test_an_external_answer_keeps_the_other_sides_text() -> None:
     answer = ExternalAnswer(alias="other", task_id="t", state="TASK_STATE_COMPLETED", text="done", raw={"id": "t"})
 
     assert json.loads(encode.encode_external_answer(answer)) == {
@@ -451,9 +451,7 @@ def test_a_snapshot_is_the_task_alone() -> None:
 
 
 @pytest.mark.parametrize(("happened", "name", "fields"), EVENTS, ids=[name for _, name, _ in EVENTS])
-def test_an_event_is_told_by_its_name_with_the_task_after_it(
-    happened: TaskEvent, name: str, fields: dict[str, Any]
-) -> None:
+def test_an_event_has_its_name_and_the_task_after_it(happened: TaskEvent, name: str, fields: dict[str, Any]) -> None:
     event = encode_update(Update(18, happened, TASK))
 
     assert (event.id, event.name) == ("18", name)
@@ -495,7 +493,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_with_its_code_and_a_status(kind: type[SynapseError]) -> None:
+def test_every_error_has_its_code_and_a_status(kind: type[SynapseError]) -> None:
     answer = encode_error(blank(kind))
 
     told = json.loads(answer.body)["error"]
@@ -538,11 +536,11 @@ def test_the_message_and_the_hint_are_those_of_the_error() -> None:
     assert json.loads(encode_error(TaskNotFound("x")).body)["error"]["hint"] == ""
 
 
-def test_a_wrong_method_is_told_the_right_ones() -> None:
+def test_the_error_of_a_wrong_method_names_the_allowed_ones() -> None:
     answer = encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"]))
 
     assert (answer.status, answer.headers) == (405, ((b"allow", b"GET, POST"),))
 
 
-def test_a_stranger_is_told_how_to_introduce_himself() -> None:
+def test_an_unauthenticated_caller_gets_the_challenge() -> None:
     assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)

@@ -1,4 +1,4 @@
-"""Whatever is sent: a request or an InvalidRequest, never anything else."""
+"""Any body is decoded to a request or raises InvalidRequest, never another error."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_any_json_near_the_contract_is_read_or_refused(body: Any) -> None:
 
 @settings(max_examples=200)
 @given(message=near(MESSAGE))
-def test_what_is_read_can_be_told_again(message: Any) -> None:
+def test_a_decoded_message_can_be_encoded_again(message: Any) -> None:
     try:
         request = decode.decode_send(WireRequest("POST", "/", body=json.dumps({"message": message}).encode()))
     except InvalidRequest:
