@@ -20,6 +20,7 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
+from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import commands, decode, encode
 from synapse.dialects.synapse.encode import Wire, encode_agent_status, encode_error, encode_update
 
@@ -43,7 +44,7 @@ def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = 
 
     @cache
     def card(url: str) -> WireAnswer:
-        return WireAnswer(200, encode.to_json(agent_card(replace(facts, url=url))))
+        return WireAnswer(200, to_json(agent_card(replace(facts, url=url))))
 
     def answer_card(wire: WireRequest) -> WireAnswer:
         return card(facts.url if url_of is None else url_of(wire.headers))

@@ -215,7 +215,7 @@ def test_a_broken_stream_is_resumed_after_the_last_event() -> None:
 
 
 def listed(params: dict[str, Any]) -> ListTasks:
-    """Returns the requests that both bindings decode from equal filters."""
+    """Returns the request that both bindings decode from `params`."""
     query = "&".join(
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in params.items()
     )
