@@ -164,6 +164,48 @@ def failure_object(task: Task) -> Wire | None:
     return wire
 
 
+def encode_agent(agent: ListedAgent, *, methods: AuthMethods) -> bytes:
+    return to_json(agent_card(agent, methods))
+
+
+def encode_agents(agents: Iterable[ListedAgent], *, methods: AuthMethods) -> bytes:
+    return to_json({"agents": [agent_card(agent, methods) for agent in agents]})
+
+
+def agent_card(agent: ListedAgent, methods: AuthMethods) -> Wire:
+    card: Wire = {
+        "id": agent.id,
+        "name": agent.name,
+        "description": agent.description,
+        "version": agent.version,
+        "capabilities": list(agent.capabilities),
+    }
+    if auth := _auth(methods):
+        card["auth"] = auth
+    card["metadata"] = {"agentType": agent.agent_type, "state": agent.state}
+    return card
+
+
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
+    """Returns the shape of the error class, or of its nearest ancestor that has one."""
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+
+
+def encode_error(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`."""
+    return WireAnswer(error_shape(type(error)).http, to_json({"error": error_object(error)}), error_headers(error))
+
+
+def error_object(error: SynapseError) -> Wire:
+    details: dict[str, str] = {}
+    if isinstance(error, InvalidField) and error.field:
+        details["field"] = error.field
+    if error.hint:
+        details["hint"] = error.hint
+    wire: Wire = {"code": error_shape(type(error)).code, "message": str(error)}
+    return {**wire, "details": details} if details else wire
+
+
 def _artifacts(task: Task) -> Iterator[Wire]:
     """Yields the agent's messages, then its artifacts, one of which is its answer."""
     for message in task.history:
@@ -191,7 +233,7 @@ def _typed_content(artifact: Artifact) -> tuple[str, Any]:
 
 
 def _metadata(artifact: Artifact) -> Wire:
-    """Returns the artifact's name and description, and whether its text was inferred from the screen or is partial."""
+    """Returns the artifact's name and description, and marks a text that was inferred or is partial."""
     wire: Wire = {}
     if artifact.name not in ("", ANSWER):
         wire["name"] = artifact.name
@@ -205,28 +247,6 @@ def _metadata(artifact: Artifact) -> Wire:
     return wire
 
 
-def encode_agent(agent: ListedAgent, *, methods: AuthMethods) -> bytes:
-    return to_json(agent_card(agent, methods))
-
-
-def encode_agents(agents: Iterable[ListedAgent], *, methods: AuthMethods) -> bytes:
-    return to_json({"agents": [agent_card(agent, methods) for agent in agents]})
-
-
-def agent_card(agent: ListedAgent, methods: AuthMethods) -> Wire:
-    card: Wire = {
-        "id": agent.id,
-        "name": agent.name,
-        "description": agent.description,
-        "version": agent.version,
-        "capabilities": list(agent.capabilities),
-    }
-    if auth := _auth(methods):
-        card["auth"] = auth
-    card["metadata"] = {"agentType": agent.agent_type, "state": agent.state}
-    return card
-
-
 def _auth(methods: AuthMethods) -> Wire:
     """Returns the card's `auth`. It has one type, so the description names all methods; empty when there is none."""
     ways: list[str] = []
@@ -238,23 +258,3 @@ def _auth(methods: AuthMethods) -> Wire:
         custom = f"; or: {methods.custom}" if methods.custom else ""
         return {"type": "bearer", "description": f"Authorization: Bearer with {' or '.join(ways)}{custom}"}
     return {"type": "custom", "description": methods.custom} if methods.custom else {}
-
-
-def error_shape(kind: type[SynapseError]) -> ErrorShape:
-    """Returns the shape of the error class, or of its nearest ancestor that has one."""
-    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
-
-
-def encode_error(error: SynapseError) -> WireAnswer:
-    """Returns the answer for `error`."""
-    return WireAnswer(error_shape(type(error)).http, to_json({"error": error_object(error)}), error_headers(error))
-
-
-def error_object(error: SynapseError) -> Wire:
-    details: dict[str, str] = {}
-    if isinstance(error, InvalidField) and error.field:
-        details["field"] = error.field
-    if error.hint:
-        details["hint"] = error.hint
-    wire: Wire = {"code": error_shape(type(error)).code, "message": str(error)}
-    return {**wire, "details": details} if details else wire
