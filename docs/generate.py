@@ -18,10 +18,10 @@ from synapse.cli.main import VERBS, find_verb
 from synapse.config.settings import FOR_PROJECTS, MEANINGS, PREFIX, Settings
 from synapse.core import errors
 from synapse.core.lifecycle import NEXT_STATES
-from synapse.dialects.a2a_v0_3.routes import fault_of as former_fault_of
-from synapse.dialects.a2a_v1.routes import fault_of
-from synapse.dialects.hub.encode import fault_of as hub_fault_of
-from synapse.dialects.supervisor.routes import fault_of as supervisor_fault_of
+from synapse.dialects.a2a_v0_3.routes import error_shape as former_error_shape
+from synapse.dialects.a2a_v1.routes import error_shape
+from synapse.dialects.hub.encode import error_shape as hub_error_shape
+from synapse.dialects.supervisor.routes import error_shape as supervisor_error_shape
 from synapse.dialects.synapse.encode import status_of
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
 
@@ -171,9 +171,9 @@ def _errors() -> str:
 
 def _statuses(kind: type[errors.SynapseError]) -> str:
     """How each dialect tells it."""
-    new, old = fault_of(kind), former_fault_of(kind)
+    new, old = error_shape(kind), former_error_shape(kind)
     standard = f"{new.code}, {new.http}, `{new.reason}` | {old.code}, {old.http}"
-    supervisor, hub = supervisor_fault_of(kind), hub_fault_of(kind)
+    supervisor, hub = supervisor_error_shape(kind), hub_error_shape(kind)
     gateway = f"{supervisor.code}, {supervisor.http} | `{hub.code}`, {hub.http}"
     return f"{status_of(kind)} | {standard} | {gateway}"
 

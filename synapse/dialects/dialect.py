@@ -1,14 +1,12 @@
-"""What every dialect is: a name, a table of routes, and a way to say errors. Values only; a transport does the moving.
+"""What a dialect consists of: a name, routes, and an encoder for errors. The server does the I/O.
 
-    wire request ──decode──► core request ──service──► core fact ──encode──► wire answer
+    wire request ──decode──► core request ──service──► core result ──encode──► wire answer
 
-A path may have routes of several dialects; whoever serves them is given a function that chooses.
+Several dialects may have routes for one path; the server is given a function that chooses among them.
 
-A dialect of one agent, served for many: the same questions below a path that names the agent.
+`mounted` serves a dialect of one agent for many, below a path that names the agent:
 
-/tasks/{id}  ─►  /agents/{agentId}/v1/tasks/{id}        GetTask  ─►  ForAgent(agentId, GetTask)
-
-Documents that change rarely: readers may keep them for a while, and one that has not changed is not sent again.
+    /tasks/{id}  ─►  /agents/{agentId}/v1/tasks/{id}        GetTask  ─►  ForAgent(agentId, GetTask)
 """
 
 from __future__ import annotations
@@ -30,10 +28,16 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 QUERY_FIELDS_LIMIT: Final = 100
+NOT_KEPT: Final = ((b"cache-control", b"no-store"),)
+"""The headers of an answer that depends on the caller, so that no cache gives it to another one."""
+AGENT: Final = "agentId"
+"""The path parameter that names the agent."""
+_LEGACY_PREFIX: Final = "/v1/"
+"""Hosts serve every path of the standard dialects below it too. A mount skips them: its own prefix ends in /v1."""
 
 
 class WireRequest(NamedTuple):
-    """A request as it came in. Nothing of it is parsed but the path; header names are in lower case."""
+    """A request as it arrived. Only its path is parsed; header names are in lower case."""
 
     method: str
     path: str
@@ -43,7 +47,7 @@ class WireRequest(NamedTuple):
     body: bytes = b""
 
     def query(self) -> dict[str, str]:
-        """Return the query's fields; of a repeated one the last counts.
+        """Returns the query's fields. The last one of a repeated field counts.
 
         Raises:
             InvalidRequest: it is not UTF-8, or has too many fields.
@@ -59,7 +63,7 @@ class WireRequest(NamedTuple):
             ) from error
 
     def header(self, name: bytes) -> str:
-        """Return a header's value, or an empty string."""
+        """Returns a header's value, or an empty string."""
         for key, value in self.headers:
             if key == name:
                 return value.decode("latin-1")
@@ -67,18 +71,18 @@ class WireRequest(NamedTuple):
 
 
 class WireAnswer(NamedTuple):
-    """A whole answer: a document of a dialect's own, or an error as the dialect says it."""
+    """A complete answer: a document that the dialect serves itself, or an encoded error."""
 
     status: int
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
     media_type: bytes = b"application/json"
     error: str = ""
-    """The code of the error that it tells, where its status does not say that it is one."""
+    """The code of the error in the body, for answers whose status does not show that they are errors."""
 
 
 def error_headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
-    """What HTTP itself asks of an answer that refuses, whatever the dialect: RFC 9110 §15.5.2, §15.5.6, §10.2.3."""
+    """Returns the headers that HTTP requires of an error in any dialect: RFC 9110 §15.5.2, §15.5.6, §10.2.3."""
     match error:
         case MethodNotAllowed():
             return ((b"allow", ", ".join(error.allowed).encode("ascii")),)
@@ -91,18 +95,18 @@ def error_headers(error: SynapseError) -> tuple[tuple[bytes, bytes], ...]:
 
 
 class WireEvent(NamedTuple):
-    """One event of a stream; a reader resumes after its `id`. It may have no name."""
+    """One event of a stream. A reader resumes after its `id`; the name may be empty."""
 
     id: str
     name: str
     data: bytes
     then: WireEvent | None = None
-    """What follows at once, where one update is told in two events."""
+    """The next event, when one update takes several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Generic[R]):
-    """One request with one answer. `path` has `{name}` segments; `decode` raises InvalidRequest, nothing else."""
+    """One request with one answer. `path` has `{name}` segments; `decode` raises InvalidRequest and no other error."""
 
     method: str
     path: str
@@ -113,7 +117,7 @@ class Route(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRoute:
-    """One request with a stream as the answer: of updates, in most cases. What is encoded as None is not told."""
+    """One request whose answer is a stream, usually of updates. An item that is encoded as None is not sent."""
 
     method: str
     path: str
@@ -123,79 +127,75 @@ class StreamRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRoute:
-    """Something the dialect answers by itself, such as a card."""
+    """A document that the dialect answers without the service, such as a card."""
 
     method: str
     path: str
     answer: Callable[[WireRequest], WireAnswer]
 
 
-NOT_KEPT: Final = ((b"cache-control", b"no-store"),)
-"""The headers of an answer that depends on who asks, so that no cache has it for anybody else."""
-
-
 class Call(NamedTuple, Generic[R]):
     """A decoded request, and how to encode its result. The type checkers compare the two.
 
-    A result that is pending is awaited, and then encoded.
+    The server awaits a pending result before it encodes it.
     """
 
     request: Request[R | Pending[R]]
     encode: Callable[[R], bytes]
     encode_error: Callable[[SynapseError], WireAnswer] | None = None
-    """How an error is told, when not as the dialect does elsewhere."""
+    """Encodes an error, in place of the dialect's `encode_error`."""
     status: int = 200
     answer: Callable[[R], WireAnswer] | None = None
-    """How the whole answer is made, where it is more than a body with a status."""
+    """Makes the complete answer, when it is more than a body with a status."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    """What its answer has beside the usual headers, unless it is an error."""
+    """Additional headers of an answer that is no error."""
 
 
 class StreamCall(NamedTuple):
-    """A decoded request with a stream of updates as the answer; an update that is encoded as None is not told."""
+    """A decoded request whose answer is a stream of updates. An update that is encoded as None is not sent."""
 
     request: Request[TaskStream]
     encode: Callable[[Update], WireEvent | None]
     encode_error: Callable[[SynapseError], WireAnswer] | None = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    """The same as in Call."""
+    """As in Call."""
 
 
 AnyCall = Call[Any] | StreamCall
-"""A call of any result: where it is made, its encoder was checked against its request."""
+"""A call with any result. Type checkers compare encoder and request where the call is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRoute:
-    """A path whose request is known only when it was read; `ask` may also answer by itself."""
+    """A path whose request depends on the body or the headers. `ask` may answer without the service."""
 
     method: str
     path: str
     ask: Callable[[WireRequest], AnyCall | WireAnswer]
     media_type: bytes = b"application/json"
     refuse: Callable[[WireRequest, SynapseError], WireAnswer] | None = None
-    """Words an error that comes before the body was read, when the dialect's `encode_error` does not know enough."""
+    """Encodes an error from before the body was read, when `encode_error` of the dialect needs the request."""
 
 
 AnyRoute = Route[Any] | StreamRoute | DocumentRoute | CallRoute
 
 Params = bytes
-"""The parameters of a JSON-RPC call as they came: JSON, or nothing."""
+"""The parameters of a JSON-RPC call as they arrived: JSON, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcTable:
-    """A dialect's questions as the methods of JSON-RPC; `encode_fault` words the error object."""
+    """A dialect's operations as JSON-RPC methods; `encode_fault` returns the error object."""
 
     methods: Mapping[str, Callable[[Params, WireRequest], AnyCall]]
     encode_fault: Callable[[SynapseError], bytes]
     faults_as_events: frozenset[str] = frozenset()
-    """Methods whose callers expect a stream even when there is only an error to tell."""
+    """Methods whose callers expect a stream even for an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How one world says it."""
+    """One wire format: its routes, its errors, and its JSON-RPC methods if it has any."""
 
     name: str
     routes: tuple[AnyRoute, ...]
@@ -203,36 +203,28 @@ class Dialect:
     rpc: RpcTable | None = None
 
 
-AGENT: Final = "agentId"
-"""The parameter of a path that names the agent."""
-_LEGACY_PREFIX: Final = "/v1/"
-"""Below it the standard dialects have each of their paths once more, for hosts; a mount names its place itself."""
-
-
-Address = Callable[[AnyCall, str, Headers], AnyCall]
-"""Makes of a question one to the agent that the path names; the headers may say more of how it is asked."""
+AddressCall = Callable[[AnyCall, str, Headers], AnyCall]
+"""Addresses a call to the agent that the path names. The headers may name extensions."""
 
 
 def addressed(call: AnyCall, agent: str, _headers: Headers) -> AnyCall:
-    """Return the call, for that agent. The result of its request stays the same."""
+    """Returns the call, addressed to the agent."""
     request: ForAgent[Any] = ForAgent(agent, call.request)
     return call._replace(request=request)
 
 
-def mounted(dialect: Dialect, prefix: str, address: Address = addressed) -> Dialect:
-    """The dialect below `prefix`, which has `{agentId}` in it."""
+def mounted(dialect: Dialect, prefix: str, address: AddressCall = addressed) -> Dialect:
+    """Returns the dialect below `prefix`, which contains `{agentId}`."""
     routes = tuple(
         _mounted_route(route, prefix, address) for route in dialect.routes if not route.path.startswith(_LEGACY_PREFIX)
     )
-    return replace(dialect, routes=routes, rpc=_for_agents(dialect.rpc, address) if dialect.rpc is not None else None)
+    rpc = dialect.rpc
+    if rpc is not None:
+        rpc = replace(rpc, methods={name: _to_agent_rpc(ask, address) for name, ask in rpc.methods.items()})
+    return replace(dialect, routes=routes, rpc=rpc)
 
 
-def _for_agents(rpc: RpcTable, address: Address) -> RpcTable:
-    """The same methods, asked of the agent that the path names."""
-    return replace(rpc, methods={name: _to_agent_rpc(ask, address) for name, ask in rpc.methods.items()})
-
-
-def _mounted_route(route: AnyRoute, prefix: str, address: Address) -> AnyRoute:
+def _mounted_route(route: AnyRoute, prefix: str, address: AddressCall) -> AnyRoute:
     path = prefix + route.path
     match route:
         case Route() | StreamRoute():
@@ -250,7 +242,7 @@ def _to_agent_decoder(decode: Callable[[WireRequest], Request[R]]) -> Callable[[
 
 
 def _to_agent(
-    ask: Callable[[WireRequest], AnyCall | WireAnswer], address: Address
+    ask: Callable[[WireRequest], AnyCall | WireAnswer], address: AddressCall
 ) -> Callable[[WireRequest], AnyCall | WireAnswer]:
     def ask_agent(wire: WireRequest) -> AnyCall | WireAnswer:
         call = ask(wire)
@@ -260,33 +252,30 @@ def _to_agent(
 
 
 def _to_agent_rpc(
-    ask: Callable[[Params, WireRequest], AnyCall], address: Address
+    ask: Callable[[Params, WireRequest], AnyCall], address: AddressCall
 ) -> Callable[[Params, WireRequest], AnyCall]:
     return lambda params, wire: address(ask(params, wire), wire.params[AGENT], wire.headers)
 
 
 class CachedDocument:
-    """One JSON document. `vary` names the headers that choose among several documents of the same path.
+    """A JSON document that changes rarely. Readers may cache it, and get 304 while it has not changed.
 
-    Only one that is `shared`, because everybody gets it without credentials, may be kept by caches between us and its
-    reader; any other is kept by the reader alone. With a `max_age` of 0 the reader asks each time if it has changed.
+    `vary` names the headers that choose among several documents of one path. Only a document that needs no credentials
+    is `shared`: proxies may cache it too. With a `max_age` of 0 a reader revalidates the document every time.
     """
 
     def __init__(self, body: bytes, *, max_age: int, vary: str, shared: bool = False) -> None:
         self._etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        lifetime = b"max-age=%d" % max_age if max_age else b"no-cache"
         headers = (
             (b"etag", self._etag.encode("ascii")),
-            (b"cache-control", b"%s, %s" % (b"public" if shared else b"private", _keeping(max_age))),
+            (b"cache-control", b"%s, %s" % (b"public" if shared else b"private", lifetime)),
             (b"vary", vary.encode("ascii")),
         )
         self._whole = WireAnswer(200, body, headers)
         self._unchanged = WireAnswer(304, b"", headers)
 
     def answer(self, wire: WireRequest) -> WireAnswer:
-        """The document, or that it is the one which the reader has."""
+        """Returns the document, or 304 if the reader has it already."""
         known = [tag.strip().removeprefix("W/") for tag in wire.header(b"if-none-match").split(",")]
         return self._unchanged if self._etag in known or "*" in known else self._whole
-
-
-def _keeping(max_age: int) -> bytes:
-    return b"max-age=%d" % max_age if max_age else b"no-cache"

@@ -1,20 +1,19 @@
-"""What a request says about itself before it is read: the version of A2A that it speaks.
+"""Reads from a request which version of A2A and which extensions it uses, before its dialect decodes it.
 
-A2A-Version given                                    it decides alone; one that is not spoken here is refused
-none, `content` is a text                            supervisor, which alone has that
-none, `content` is a list, or `kind`, or `user`      A2A 0.3
-none, `parts` with ROLE_…                            A2A 1.0; by the letter it were 0.3, but it can mean nothing else
-none, no message in the body                         not decided here
+    A2A-Version given                                    decides alone; an unsupported version is refused
+    none, `content` is a text                            supervisor, which alone has such a field
+    none, `content` is a list, or `kind`, or `user`      A2A 0.3
+    none, `parts` with ROLE_…                            A2A 1.0; the specification says 0.3, which this cannot be
+    none, no message in the body                         not decided here
 
-The extensions of A2A that a request names, and what comes of it for an agent that declares some.
+A request names extensions as `A2A-Extensions: uri, uri`; the header is X-A2A-Extensions in 0.3, and gRPC has it as
+metadata.
 
-    A2A-Extensions: uri, uri        X-A2A-Extensions in 0.3; the same words as metadata of gRPC
+    a required extension is not named      ExtensionRequired
+    a declared extension is named          the answer names it in the header: it is active
+    any other extension is named           ignored
 
-a required one is not named      ExtensionRequired
-a declared one is named          the answer names it in the same header: it is in use
-any other one is named           nothing
-
-Reading a card requires nothing: it is where a client learns of them, and of the capabilities that an agent lacks.
+Reading a card requires no extension: clients learn from it which extensions and capabilities an agent has.
 """
 
 from __future__ import annotations
@@ -28,61 +27,32 @@ import msgspec
 from synapse.core.errors import VersionNotSupported
 from synapse.core.extension import Extensions, check_named
 from synapse.core.requests import ForAgent, check_capable
-from synapse.dialects.dialect import AnyCall, CallRoute, Dialect, Headers, Params, WireAnswer, WireRequest
+from synapse.dialects.dialect import (
+    AddressCall,
+    AnyCall,
+    CallRoute,
+    Dialect,
+    Headers,
+    Params,
+    WireAnswer,
+    WireRequest,
+)
+from synapse.dialects.paths import A2A_V0_3, A2A_V1, SUPERVISOR
 
-A2A_1_0: Final = "a2a_v1"
-A2A_0_3: Final = "a2a_v0_3"
-SUPERVISOR: Final = "supervisor"
+A2A_1_0: Final = A2A_V1
+A2A_0_3: Final = A2A_V0_3
 
 DIALECTS: Final[Mapping[str, str]] = {"1.0": A2A_1_0, "0.3": A2A_0_3}
 """The dialect of each version, newest first."""
 
 _VERSION: Final = b"a2a-version"
+_EXTENSIONS: Final = b"a2a-extensions"
+_EXTENSIONS_0_3: Final = b"x-a2a-extensions"
 
-
-def asked_dialect(wire: WireRequest) -> str:
-    """The dialect that the request demands by its version, or nothing when it names none.
-
-    Raises VersionNotSupported.
-    """
-    version = asked_version(wire)
-    if not version:
-        return ""
-    # 1.0 §3.6.1: major and minor count, a patch does not.
-    dialect = DIALECTS.get(version) or DIALECTS.get(".".join(version.split(".")[:2]))
-    if dialect is None:
-        raise VersionNotSupported(version[:40], DIALECTS)
-    return dialect
-
-
-def asked_version(wire: WireRequest) -> str:
-    """The version in the header, else in the query; empty when there is none."""
-    for name, value in wire.headers:
-        if name == _VERSION:
-            return value.strip().decode("latin-1")
-    if wire.query_string and _VERSION in wire.query_string.lower():
-        return next((value for name, value in wire.query().items() if name.lower() == _VERSION.decode()), "").strip()
-    return ""
-
-
-def spoken_dialect(body: bytes) -> str:
-    """The dialect whose message this body holds, or nothing when it holds none that can be told."""
-    try:
-        peeked = _PEEK.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
-    message = peeked.message or peeked.request
-    if message is None:
-        # A webhook is configured so by REST of 0.3 alone, whose clients name no version.
-        return A2A_0_3 if isinstance(peeked.config, dict) else ""
-    if isinstance(message.content, str):
-        return SUPERVISOR
-    if isinstance(message.content, list) or message.role in ("user", "agent"):
-        return A2A_0_3
-    parts: list[Any] = message.parts if isinstance(message.parts, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any JSON
-    if any(isinstance(part, dict) and "kind" in part for part in parts):
-        return A2A_0_3
-    return A2A_1_0 if parts else ""
+ExtensionsOf = Callable[[str], Extensions]
+"""Returns the extensions that the agent of that name declares."""
+_CheckCall = Callable[[AnyCall, WireRequest], AnyCall]
+"""Checks a decoded call, and returns it with the headers that its answer needs."""
 
 
 class _PeekedMessage(msgspec.Struct):
@@ -100,65 +70,100 @@ class _Peeked(msgspec.Struct):
 _PEEK: Final = msgspec.json.Decoder(_Peeked)
 
 
-CURRENT: Final = b"a2a-extensions"
-FORMER: Final = b"x-a2a-extensions"
+def asked_dialect(wire: WireRequest) -> str:
+    """Returns the dialect of the version that the request names, or an empty string when it names none.
 
-RequestedExtensions = AnyCall
-Settle = Callable[[RequestedExtensions, WireRequest], RequestedExtensions]
-ExtensionsOf = Callable[[str], Extensions]
-"""What the agent of that name declares."""
+    Raises VersionNotSupported.
+    """
+    version = asked_version(wire)
+    if not version:
+        return ""
+    # 1.0 §3.6.1: major and minor count, a patch does not.
+    dialect = DIALECTS.get(version) or DIALECTS.get(".".join(version.split(".")[:2]))
+    if dialect is None:
+        raise VersionNotSupported(version[:40], DIALECTS)
+    return dialect
 
 
-class Named(NamedTuple):
-    """What a request names, and in which header."""
+def asked_version(wire: WireRequest) -> str:
+    """Returns the version in the header, else in the query; empty when there is none."""
+    for name, value in wire.headers:
+        if name == _VERSION:
+            return value.strip().decode("latin-1")
+    if wire.query_string and _VERSION in wire.query_string.lower():
+        return next((value for name, value in wire.query().items() if name.lower() == _VERSION.decode()), "").strip()
+    return ""
+
+
+def spoken_dialect(body: bytes) -> str:
+    """Returns the dialect of the message in the body, or an empty string when the body does not show it."""
+    try:
+        peeked = _PEEK.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    message = peeked.message or peeked.request
+    if message is None:
+        # Only REST of 0.3 configures a webhook this way, and its clients name no version.
+        return A2A_0_3 if isinstance(peeked.config, dict) else ""
+    if isinstance(message.content, str):
+        return SUPERVISOR
+    if isinstance(message.content, list) or message.role in ("user", "agent"):
+        return A2A_0_3
+    parts: list[Any] = message.parts if isinstance(message.parts, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # any JSON
+    if any(isinstance(part, dict) and "kind" in part for part in parts):
+        return A2A_0_3
+    return A2A_1_0 if parts else ""
+
+
+class NamedExtensions(NamedTuple):
+    """The extensions that a request names, and the header that names them."""
 
     header: bytes
     uris: frozenset[str]
 
 
-_NOTHING: Final = Named(CURRENT, frozenset())
-
-
-def named_in(headers: Headers) -> Named:
-    """The extensions that a request names; a header may come more than once."""
-    found = [(name, value) for name, value in headers if name in (CURRENT, FORMER)]
+def named_in(headers: Headers) -> NamedExtensions:
+    """Returns the extensions that a request names; a header may occur more than once."""
+    found = [(name, value) for name, value in headers if name in (_EXTENSIONS, _EXTENSIONS_0_3)]
     if not found:
-        return _NOTHING
+        return NamedExtensions(_EXTENSIONS, frozenset())
     uris = (uri.strip() for _, value in found for uri in value.decode("latin-1").split(","))
-    return Named(found[0][0], frozenset(uri for uri in uris if uri))
+    return NamedExtensions(found[0][0], frozenset(uri for uri in uris if uri))
 
 
-def extended(dialect: Dialect, extensions: Extensions) -> Dialect:
-    """The dialect as an agent speaks it that declares these extensions; one that declares none speaks it as it is."""
+def with_extensions(dialect: Dialect, extensions: Extensions) -> Dialect:
+    """Returns the dialect for an agent that declares these extensions."""
     if not extensions:
         return dialect
 
-    def settle(call: RequestedExtensions, wire: WireRequest) -> RequestedExtensions:
+    def check(call: AnyCall, wire: WireRequest) -> AnyCall:
         named = named_in(wire.headers)
         check_named(extensions, named.uris)
         return _activated(call, named, extensions)
 
-    return _settled(dialect, settle)
+    return _checked(dialect, check)
 
 
-def limited(dialect: Dialect, lacks: Collection[str]) -> Dialect:
-    """The dialect as an agent speaks it that lacks these capabilities: what needs one of them is refused."""
+def without_capabilities(dialect: Dialect, lacks: Collection[str]) -> Dialect:
+    """Returns the dialect for an agent that lacks these capabilities. It refuses requests that need one of them."""
     if not lacks:
         return dialect
 
-    def check(call: RequestedExtensions, _wire: WireRequest) -> RequestedExtensions:
+    def check(call: AnyCall, _wire: WireRequest) -> AnyCall:
         check_capable(lacks, call.request)
         return call
 
-    return _settled(dialect, check)
+    return _checked(dialect, check)
 
 
-def naming(extensions_of: ExtensionsOf) -> Callable[[RequestedExtensions, str, Headers], RequestedExtensions]:
-    """How a dialect that is mounted for many agents asks one of them. What the agent requires is checked where it is
-    known that the caller may know of it at all; what is told here is told only with what comes of the request.
+def address_with_extensions(extensions_of: ExtensionsOf) -> AddressCall:
+    """Returns how a dialect that is mounted for many agents addresses one of them.
+
+    The gateway checks the extensions that the agent requires, once it knows that the caller may see the agent. The
+    header of active extensions is sent only with the result of the request.
     """
 
-    def address(call: RequestedExtensions, agent: str, headers: Headers) -> RequestedExtensions:
+    def address(call: AnyCall, agent: str, headers: Headers) -> AnyCall:
         named = named_in(headers)
         request: ForAgent[Any] = ForAgent(agent, call.request, named.uris)
         addressed = call._replace(request=request)
@@ -167,36 +172,36 @@ def naming(extensions_of: ExtensionsOf) -> Callable[[RequestedExtensions, str, H
     return address
 
 
-def _activated(call: RequestedExtensions, named: Named, extensions: Extensions) -> RequestedExtensions:
+def _activated(call: AnyCall, named: NamedExtensions, extensions: Extensions) -> AnyCall:
     activated = [one.uri for one in extensions if one.uri in named.uris]
     if not activated:
         return call
     return call._replace(headers=(*call.headers, (named.header, ", ".join(activated).encode("ascii"))))
 
 
-def _settled(dialect: Dialect, settle: Settle) -> Dialect:
-    """The dialect, each of whose questions goes through `settle` once it is understood."""
+def _checked(dialect: Dialect, check: _CheckCall) -> Dialect:
+    """Returns the dialect with `check` applied to every decoded call."""
     routes = tuple(
-        replace(route, ask=_route_ask(route.ask, settle)) if isinstance(route, CallRoute) else route
+        replace(route, ask=_checked_ask(route.ask, check)) if isinstance(route, CallRoute) else route
         for route in dialect.routes
     )
     rpc = dialect.rpc
     if rpc is not None:
-        rpc = replace(rpc, methods={name: _rpc_ask(ask, settle) for name, ask in rpc.methods.items()})
+        rpc = replace(rpc, methods={name: _checked_rpc_ask(ask, check) for name, ask in rpc.methods.items()})
     return replace(dialect, routes=routes, rpc=rpc)
 
 
-def _route_ask(
-    ask: Callable[[WireRequest], RequestedExtensions | WireAnswer], settle: Settle
-) -> Callable[[WireRequest], RequestedExtensions | WireAnswer]:
-    def settled(wire: WireRequest) -> RequestedExtensions | WireAnswer:
+def _checked_ask(
+    ask: Callable[[WireRequest], AnyCall | WireAnswer], check: _CheckCall
+) -> Callable[[WireRequest], AnyCall | WireAnswer]:
+    def checked(wire: WireRequest) -> AnyCall | WireAnswer:
         call = ask(wire)
-        return call if isinstance(call, WireAnswer) else settle(call, wire)
+        return call if isinstance(call, WireAnswer) else check(call, wire)
 
-    return settled
+    return checked
 
 
-def _rpc_ask(
-    ask: Callable[[Params, WireRequest], RequestedExtensions], settle: Settle
-) -> Callable[[Params, WireRequest], RequestedExtensions]:
-    return lambda params, wire: settle(ask(params, wire), wire)
+def _checked_rpc_ask(
+    ask: Callable[[Params, WireRequest], AnyCall], check: _CheckCall
+) -> Callable[[Params, WireRequest], AnyCall]:
+    return lambda params, wire: check(ask(params, wire), wire)

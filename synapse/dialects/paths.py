@@ -1,10 +1,7 @@
-"""Where A2A 1.0 listens. Nothing else is here, so that a host can lay out its paths before it loads the dialect.
+"""The methods and paths of the standard and gateway dialects: A2A 1.0, A2A 0.3, hub and supervisor.
 
-Where A2A 0.3 listens. Nothing else is here, so that a host can lay out its paths before it loads the dialect.
-
-Where the hub dialect listens. Nothing else is here, so that a gateway can lay out its paths before it loads it.
-
-Where the supervisor dialect listens, below the address of one agent. Nothing else is here, so that it loads late.
+Hosts and gateways lay out their routes from these tables at start, and load the dialects themselves with the first
+request. Therefore this module imports nothing of them.
 """
 
 from __future__ import annotations
@@ -13,17 +10,21 @@ from collections.abc import Mapping
 from typing import Final
 
 A2A_V1: Final = "a2a_v1"
+A2A_V0_3: Final = "a2a_v0_3"
+HUB: Final = "hub"
+SUPERVISOR: Final = "supervisor"
+
 MEDIA_TYPE: Final = b"application/a2a+json"
 CARD_PATH: Final = "/.well-known/agent-card.json"
 
 TENANT: Final = "tenant"
 A2A_V1_PREFIXES: Final = ("", "/v1", f"/{{{TENANT}}}", f"/v1/{{{TENANT}}}")
-"""Each path stands there with and without /v1, because 0.3 has it there: the version that a request names decides,
-wherever it was sent. Clients put the tenant of an interface in front of each path (1.0 §11.3); an address of ours names
-its agent already, so that the tenant chooses nothing more."""
+"""Every path is served with and without /v1, where 0.3 has it: the version that a request names decides, wherever it
+was sent. Clients put the tenant of an interface in front of each path (1.0 §11.3); the tenant is ignored, because our
+addresses name the agent already."""
 ONLY_IN_0_3: Final = "only_in_0_3"
 
-# 1.0 §11.3; the text has POST for subscribing and the protobuf GET, so both are taken.
+# 1.0 §11.3. The text subscribes with POST and the protobuf with GET, so both are served.
 A2A_V1_OPERATIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "send": (("POST", "/message:send"),),
     "stream": (("POST", "/message:stream"),),
@@ -40,8 +41,8 @@ A2A_V1_OPERATIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def operations() -> tuple[tuple[str, str, str], ...]:
-    """Every method and path, each with the operation that it asks for."""
+def a2a_v1_operations() -> tuple[tuple[str, str, str], ...]:
+    """Returns every (method, path, operation) of A2A 1.0."""
     return tuple(
         (method, prefix + path, operation)
         for prefix in A2A_V1_PREFIXES
@@ -52,15 +53,13 @@ def operations() -> tuple[tuple[str, str, str], ...]:
 
 
 def a2a_v1_paths() -> tuple[tuple[str, str], ...]:
-    """Every method and path."""
-    return tuple((method, path) for method, path, _ in operations())
+    """Returns every (method, path) of A2A 1.0."""
+    return tuple((method, path) for method, path, _ in a2a_v1_operations())
 
-
-A2A_V0_3: Final = "a2a_v0_3"
 
 A2A_V0_3_PREFIXES: Final = ("/v1", "")
-"""Its paths begin with /v1; they stand also at the root, because 1.0 has them there: the version that a request names
-decides, wherever it was sent."""
+"""The paths of 0.3 begin with /v1. They are served at the root too, where 1.0 has them: the version that a request
+names decides, wherever it was sent."""
 
 A2A_V0_3_OPERATIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "send": (("POST", "/message:send"),),
@@ -90,11 +89,11 @@ A2A_V0_3_OPERATIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("GET", "/{tenant}/extendedAgentCard"),
     ),
 }
-"""What only 1.0 has is refused here in the words of 0.3, to those who ask for it in 0.3."""
+"""`only_in_1_0` holds the paths of 1.0 alone: a request that names version 0.3 gets an error of 0.3 there."""
 
 
 def a2a_v0_3_paths() -> tuple[tuple[str, str], ...]:
-    """Every method and path."""
+    """Returns every (method, path) of A2A 0.3."""
     return tuple(
         (method, prefix + path)
         for prefix in A2A_V0_3_PREFIXES
@@ -103,7 +102,6 @@ def a2a_v0_3_paths() -> tuple[tuple[str, str], ...]:
     )
 
 
-HUB: Final = "hub"
 WEBSOCKET_PATH: Final = "/ws"
 
 HUB_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
@@ -115,20 +113,17 @@ HUB_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "get_task": ("GET", "/tasks/{taskId}"),
     "change_task": ("PUT", "/tasks/{taskId}"),
     "delete_task": ("DELETE", "/tasks/{taskId}"),
-    # Ours, beside the document's: browsers set no header at a WebSocket's handshake.
+    # An addition to the document: browsers cannot set headers in a WebSocket's handshake.
     "issue_ticket": ("POST", f"{WEBSOCKET_PATH}/ticket"),
 }
 
 
 def hub_paths() -> tuple[tuple[str, str], ...]:
-    """Every method and path."""
+    """Returns every (method, path) of the hub dialect."""
     return tuple(HUB_OPERATIONS.values())
 
 
-SUPERVISOR: Final = "supervisor"
-AGENT: Final = "agentId"
-"""The name of the segment, in front of all these paths, that says which agent is meant."""
-
+# Below the address of one agent, which names it.
 SUPERVISOR_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
     "send": ("POST", "/message:send"),
     "stream": ("POST", "/message:stream"),
@@ -144,5 +139,5 @@ SUPERVISOR_OPERATIONS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def supervisor_paths() -> tuple[tuple[str, str], ...]:
-    """Every method and path."""
+    """Returns every (method, path) of the supervisor dialect."""
     return tuple(SUPERVISOR_OPERATIONS.values())

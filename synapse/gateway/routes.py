@@ -37,7 +37,14 @@ from synapse.dialects.dialect import (
     WireRequest,
     mounted,
 )
-from synapse.dialects.negotiation import A2A_0_3, A2A_1_0, ExtensionsOf, asked_dialect, naming, spoken_dialect
+from synapse.dialects.negotiation import (
+    A2A_0_3,
+    A2A_1_0,
+    ExtensionsOf,
+    address_with_extensions,
+    asked_dialect,
+    spoken_dialect,
+)
 from synapse.dialects.paths import HUB, SUPERVISOR, TENANT
 from synapse.dialects.supervisor.routes import supervisor_dialect
 from synapse.gateway.cards import DISCOVERY, LIST_PATH, GatewayCards, discovery_dialect
@@ -57,7 +64,7 @@ def gateway_dialects(
     cards: GatewayCards, *more: Dialect, extensions_of: ExtensionsOf = lambda _agent: ()
 ) -> list[Dialect]:
     """Everything that a gateway speaks; the first words what belongs to none. `more` is served beside it."""
-    address = naming(extensions_of)
+    address = address_with_extensions(extensions_of)
     current = _with_cards(mounted(a2a_v1_dialect(), MOUNT, address), cards)
     former = _with_cards(mounted(a2a_v0_3_dialect(), MOUNT, address), cards)
     return [

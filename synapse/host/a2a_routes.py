@@ -14,7 +14,7 @@ from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
 from synapse.dialects.a2a_v1 import encode as card_1_0
 from synapse.dialects.a2a_v1.routes import a2a_v1_dialect, encode_error
 from synapse.dialects.dialect import CachedDocument, CallRoute, Dialect, WireAnswer, WireRequest
-from synapse.dialects.negotiation import asked_dialect, asked_version, extended, limited
+from synapse.dialects.negotiation import asked_dialect, asked_version, with_extensions, without_capabilities
 from synapse.dialects.paths import CARD_PATH
 from synapse.server.jsonrpc import rpc_dialect
 from synapse.server.middleware import Addresses
@@ -27,13 +27,13 @@ CARD_SECONDS: Final = 60
 @cache
 def a2a_1_0(extensions: str = "", lacks: str = "") -> Dialect:
     """`extensions` and `lacks` are what the agent's entry says."""
-    return limited(extended(a2a_v1_dialect(), from_text(extensions)), lacks.split())
+    return without_capabilities(with_extensions(a2a_v1_dialect(), from_text(extensions)), lacks.split())
 
 
 @cache
 def a2a_0_3(extensions: str = "", lacks: str = "") -> Dialect:
     """The same for 0.3."""
-    return limited(extended(a2a_v0_3_dialect(), from_text(extensions)), lacks.split())
+    return without_capabilities(with_extensions(a2a_v0_3_dialect(), from_text(extensions)), lacks.split())
 
 
 def json_rpc(extensions: str = "", lacks: str = "") -> Dialect:

@@ -103,7 +103,7 @@ class UnixHostClient:
             answer = await self.ask(agent.socket, "POST", commands.PATH, body)
             if answer.status >= 400:
                 raise commands.decode_failure(answer.body)
-            return commands.decode_done(answer.body)
+            return commands.decode_result(answer.body)
         except (NoAnswer, ValueError) as silence:
             self._on_silence()
             if isinstance(silence, NoAnswer) and not silence.sent:

@@ -20,7 +20,7 @@ from google.protobuf import empty_pb2, json_format
 from google.protobuf.message import DecodeError, Message
 
 from synapse.core.errors import InvalidField, InvalidRequest, SynapseError
-from synapse.dialects.a2a_v0_3.routes import fault_of
+from synapse.dialects.a2a_v0_3.routes import error_shape
 from synapse.dialects.dialect import AnyCall, CallRoute, Dialect, Params, WireRequest
 
 SERVICE_1_0: Final = "lf.a2a.v1.A2AService"
@@ -107,7 +107,7 @@ def _rpc_methods(dialect: Dialect) -> Mapping[str, Ask]:
 
 def _named(error: SynapseError) -> str:
     """Clients of 0.3 find the kind of an error in the text of its status."""
-    return f"{fault_of(type(error)).name}: {error}"
+    return f"{error_shape(type(error)).name}: {error}"
 
 
 _STREAMS: Final = frozenset({"SendStreamingMessage", "SubscribeToTask", "TaskSubscription"})

@@ -26,7 +26,7 @@ from synapse.core.requests import (
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
 from synapse.dialects.dialect import AnyCall, Call, StreamCall
-from synapse.dialects.hub.encode import STATE_NAMES, ErrorShape, encode_error, fault_of
+from synapse.dialects.hub.encode import STATE_NAMES, ErrorShape, encode_error, error_shape
 from synapse.dialects.hub.stream import decode_incoming, encode_update
 from synapse.dialects.paths import WEBSOCKET_PATH
 from tests.conformance.example_row import HUB, READINGS, row, same_json
@@ -318,7 +318,7 @@ def _() -> None:
 
 @row("hub-error-codes", HUB, "every code of the document's list is used, with a fitting status")
 def _() -> None:
-    assert {fault_of(kind) for kind in ALL_ERRORS} >= {
+    assert {error_shape(kind) for kind in ALL_ERRORS} >= {
         ErrorShape("AGENT_NOT_FOUND", 404),
         ErrorShape("TASK_NOT_FOUND", 404),
         ErrorShape("INVALID_REQUEST", 400),

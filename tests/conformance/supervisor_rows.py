@@ -28,7 +28,7 @@ from synapse.core.task import Receipt, ReceiptStep, Task, TaskState
 from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.negotiation import spoken_dialect
 from synapse.dialects.supervisor.encode import STATE_WORDS, CardFacts, agent_card, agent_list
-from synapse.dialects.supervisor.routes import TITLES, encode_error, fault_of
+from synapse.dialects.supervisor.routes import TITLES, encode_error, error_shape
 from tests.conformance.example_row import READINGS, SUPERVISOR, row, same_json
 from tests.conformance.supervisor_examples import AGENTS, CARD, PUSH, SEND, TASK
 from tests.unit.dialects.all_errors import ALL_ERRORS
@@ -148,13 +148,13 @@ def _() -> None:
 
 @row("sup-error-tables", SUPERVISOR, "both tables of error codes are used, and no other code")
 def _() -> None:
-    assert {fault_of(kind).code for kind in ALL_ERRORS} == set(TITLES)
+    assert {error_shape(kind).code for kind in ALL_ERRORS} == set(TITLES)
     assert set(TITLES) == {-32700, -32600, -32601, -32602, -32603, -32001, -32002, -32003, -32004, -32005}
 
 
 @row("sup-statuses", SUPERVISOR, "statuses are 400, 401, 404, 429 and 500")
 def _() -> None:
-    assert {400, 401, 404, 429, 500} <= {fault_of(kind).http for kind in ALL_ERRORS}
+    assert {400, 401, 404, 429, 500} <= {error_shape(kind).http for kind in ALL_ERRORS}
     assert encode_error(TaskNotFound("x")).status == 404
 
 

@@ -12,7 +12,6 @@ from synapse.core.events import TaskEvent
 from synapse.core.question import Option, OptionEffect, Question, QuestionKind, question_fields
 from synapse.core.task import Task, TaskState
 from synapse.dialects.a2a_v0_3 import encode as a2a_v0_3
-from synapse.dialects.a2a_v0_3 import encode as a2a_v0_3_proto
 from synapse.dialects.a2a_v1 import encode as a2a_v1
 from synapse.dialects.hub import encode as hub
 from synapse.dialects.supervisor import encode as supervisor
@@ -84,8 +83,8 @@ async def test_what_is_kept_of_a_reply_is_stored_and_shown_as_ever(tmp_path: Pat
         for encoded in (
             synapse.encode_task(task),
             a2a_v1.encode_task(task),
-            a2a_v0_3.encode_task(task),
-            a2a_v0_3_proto.encode_proto_task(task),
+            a2a_v0_3.JSON_RPC.encode_task(task),
+            a2a_v0_3.PROTO_JSON.encode_task(task),
             supervisor.encode_task(task, agent="codex"),
             hub.encode_task(task, agent_name=lambda _: "codex"),
         )

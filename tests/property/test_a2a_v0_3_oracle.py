@@ -19,8 +19,7 @@ from synapse.core.events import ArtifactAdded, StateChanged, Update
 from synapse.core.message import Message, TextPart
 from synapse.core.requests import SendAndWait
 from synapse.core.task import Task
-from synapse.dialects.a2a_v0_3 import encode
-from synapse.dialects.a2a_v0_3.encode import CardFacts, agent_card
+from synapse.dialects.a2a_v0_3.encode import JSON_RPC, PROTO_JSON, CardFacts, agent_card
 from synapse.dialects.a2a_v0_3.routes import a2a_v0_3_dialect
 from synapse.dialects.dialect import CallRoute, WireRequest
 from tests.property.conversations import MESSAGES, NAMES, TASKS, updates
@@ -50,15 +49,15 @@ def as_the_schema_says_it(encoded: bytes) -> tuple[Any, Any]:
 
 @given(task=TASKS)
 def test_rest_tells_a_task_as_the_oracle_does(task: Task) -> None:
-    told, said = as_the_protobuf_says_it(encode.encode_proto_task(task), proto.Task())
+    told, said = as_the_protobuf_says_it(PROTO_JSON.encode_task(task), proto.Task())
     assert told == said
-    told, said = as_the_protobuf_says_it(encode.encode_proto_sent(task), proto.SendMessageResponse())
+    told, said = as_the_protobuf_says_it(PROTO_JSON.encode_sent(task), proto.SendMessageResponse())
     assert told == said
 
 
 @given(update=updates(), ends=st.booleans())
 def test_rest_tells_an_event_as_the_oracle_does(update: Update, ends: bool) -> None:
-    encoded = encode.encode_proto_update(update, ends_when_asked=ends)
+    encoded = PROTO_JSON.encode_update(update, ends_when_asked=ends)
     assert encoded is not None
 
     told, said = as_the_protobuf_says_it(encoded, proto.StreamResponse())
@@ -67,14 +66,14 @@ def test_rest_tells_an_event_as_the_oracle_does(update: Update, ends: bool) -> N
 
 @given(task=TASKS)
 def test_json_rpc_tells_a_task_as_the_oracle_does(task: Task) -> None:
-    for encoded in (encode.encode_task(task), encode.encode_sent(task)):
+    for encoded in (JSON_RPC.encode_task(task), JSON_RPC.encode_sent(task)):
         told, said = as_the_schema_says_it(encoded)
         assert without_nulls(told) == without_nulls(said)
 
 
 @given(update=updates(), ends=st.booleans())
 def test_json_rpc_tells_an_event_as_the_oracle_does(update: Update, ends: bool) -> None:
-    encoded = encode.encode_update(update, ends_when_asked=ends)
+    encoded = JSON_RPC.encode_update(update, ends_when_asked=ends)
     assert encoded is not None
 
     told, said = as_the_schema_says_it(encoded)
@@ -90,7 +89,7 @@ def test_json_rpc_tells_an_event_as_the_oracle_does(update: Update, ends: bool) 
 @given(message=MESSAGES)
 def test_a_message_comes_back_as_it_was_sent(message: Message) -> None:
     message = as_0_3_can_say_it(message)
-    told = json.loads(json.dumps(encode.message_object(message, a_task())))
+    told = json.loads(json.dumps(JSON_RPC.message_object(message, a_task())))
     assert DIALECT.rpc is not None
     request = DIALECT.rpc.methods["message/send"](
         json.dumps({"message": told}).encode(), WireRequest("POST", "/")
@@ -103,7 +102,7 @@ def test_a_message_comes_back_as_it_was_sent(message: Message) -> None:
 @given(message=MESSAGES, snake=st.booleans())
 def test_a_rest_message_comes_back_as_the_oracle_sends_it(message: Message, snake: bool) -> None:
     message = replace(as_0_3_can_say_it(message), reference_task_ids=())
-    told = json.loads(json.dumps(encode.proto_message_object(message, a_task())))
+    told = json.loads(json.dumps(PROTO_JSON.message_object(message, a_task())))
     spoken = proto.SendMessageRequest(request=ParseDict(told, proto.Message()))
     body = json.dumps(MessageToDict(spoken, preserving_proto_field_name=snake)).encode()
     route = next(route for route in DIALECT.routes if route.path == "/v1/message:send")

@@ -1,6 +1,6 @@
-"""From the words of A2A 0.3 to core requests. Each function raises InvalidRequest and nothing else.
+"""Decodes requests of A2A 0.3 into core requests. Every function raises InvalidRequest and no other error.
 
-What the requests of A2A 0.3 look like on the wire: in JSON-RPC as its schema has them, in REST as its protobuf.
+JSON-RPC has the shapes of the JSON schema, REST those of the protobuf (`Proto…`).
 """
 
 from __future__ import annotations
@@ -10,113 +10,12 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from synapse.core.errors import InvalidField
-from synapse.core.message import FilePart, Json, Message, MessageId, Part, Role, TextPart
+from synapse.core.message import DataPart, FilePart, Json, Message, MessageId, Part, Role, TextPart
 from synapse.core.push import PushConfig, chosen_scheme
 from synapse.core.requests import SendMessage
-from synapse.dialects.a2a_v0_3.encode import data_part
+from synapse.dialects.a2a_v0_3.encode import NOT_AN_OBJECT
 from synapse.dialects.paths import A2A_V0_3
 from synapse.dialects.proto_json import ProtoReader, Spellings
-
-_ROLES: Final = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
-
-
-def send_request(shape: SendShape) -> SendMessage:
-    """The message of JSON-RPC, and the webhook that is told of it."""
-    push = shape.configuration.push_notification_config if shape.configuration is not None else None
-    spoken = shape.message
-    message = Message(
-        message_id=MessageId(spoken.message_id),
-        role=_ROLES[spoken.role],
-        parts=tuple([_part(part, index) for index, part in enumerate(spoken.parts)]),
-        metadata=spoken.metadata,
-        extensions=tuple(spoken.extensions),
-        reference_task_ids=tuple(spoken.reference_task_ids),
-    )
-    return _send(message, spoken, shape.metadata, push)
-
-
-def proto_send_request(shape: ProtoSendShape) -> SendMessage:
-    """The message of REST."""
-    push = shape.configuration.push_notification if shape.configuration is not None else None
-    spoken = shape.message
-    message = Message(
-        message_id=MessageId(spoken.message_id),
-        role=_ROLES[spoken.role],
-        parts=tuple([_proto_part(part, index) for index, part in enumerate(spoken.content)]),
-        metadata=spoken.metadata,
-        extensions=tuple(spoken.extensions),
-    )
-    return _send(message, spoken, shape.metadata, push)
-
-
-def _send(
-    message: Message, spoken: MessageShape | ProtoMessageShape, metadata: Json, push: PushShape | None
-) -> SendMessage:
-    # Some keys of a task's metadata mean something to the agent's host. A stranger's stay apart from them.
-    apart: dict[str, Any] = {"request": metadata} if metadata else {}
-    return SendMessage(
-        message=message,
-        dialect=A2A_V0_3,
-        context_id=spoken.context_id,
-        task_id=spoken.task_id,
-        exact=True,
-        metadata=apart,
-        push=push_config(push) if push is not None else None,
-    )
-
-
-def _part(shape: PartShape, index: int) -> Part:
-    place = f"message.parts[{index}]"
-    part: Part
-    match (shape.text, shape.file, shape.data):
-        case (str() as text, None, None):
-            part, kind = TextPart(text=text, metadata=shape.metadata), "text"
-        case (None, FileShape() as file, None):
-            part, kind = _file(file, shape.metadata, place), "file"
-        case (None, None, dict() as data):
-            part, kind = data_part(data, shape.metadata), "data"
-        case _:
-            raise InvalidField(place, "must have exactly one of 'text', 'file' and 'data'")
-    if shape.kind != kind:
-        raise InvalidField(f"{place}.kind", f"is '{shape.kind}', but the part has '{kind}'")
-    return part
-
-
-def _proto_part(shape: ProtoPartShape, index: int) -> Part:
-    place = f"message.content[{index}]"
-    match (shape.text, shape.file, shape.data):
-        case (str() as text, None, None):
-            return TextPart(text=text, metadata=shape.metadata)
-        case (None, ProtoFileShape() as file, None):
-            plain = FileShape(
-                content=file.file_with_bytes, uri=file.file_with_uri, name=file.name, mime_type=file.mime_type
-            )
-            return _file(plain, shape.metadata, place)
-        case (None, None, data) if data is not None:
-            return data_part(data.data, shape.metadata)
-        case _:
-            raise InvalidField(place, "must have exactly one of 'text', 'file' and 'data'")
-
-
-def _file(file: FileShape, metadata: Json, place: str) -> FilePart:
-    if (file.content is None) == (file.uri is None):
-        raise InvalidField(f"{place}.file", "must have either its bytes or its uri")
-    return FilePart(
-        content=file.content, url=file.uri or "", name=file.name, media_type=file.mime_type, metadata=metadata
-    )
-
-
-def push_config(shape: PushShape, config_id: str = "") -> PushConfig:
-    authentication = shape.authentication
-    return PushConfig(
-        id=shape.id or config_id,
-        url=shape.url,
-        token=shape.token,
-        scheme=chosen_scheme(authentication.schemes) if authentication else "",
-        credentials=authentication.credentials if authentication else "",
-        dialect=A2A_V0_3,
-    )
-
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
@@ -163,7 +62,7 @@ class AuthenticationShape(msgspec.Struct):
 
 
 class PushShape(msgspec.Struct):
-    """A PushNotificationConfig, the same in both forms."""
+    """A PushNotificationConfig, in JSON-RPC and in REST."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     id: Name = ""
@@ -233,14 +132,14 @@ class GetShape(msgspec.Struct, rename="camel"):
 
 
 class TaskShape(msgspec.Struct):
-    """Of a question that is only about a task: cancel, resubscribe."""
+    """A request with no field but the task's id: cancel, resubscribe."""
 
     id: GivenName
 
 
 _SCHEMA: Final = Spellings(numbers=frozenset({"historyLength"}), binary=frozenset({"bytes"}))
 _PROTO: Final = Spellings(
-    # In the protobuf the message to send is called `request`.
+    # The protobuf calls the message to send `request`.
     renamed={"request": "message"},
     numbers=frozenset({"historyLength"}),
     enums={"role": {1: "ROLE_USER", 2: "ROLE_AGENT"}},
@@ -251,3 +150,112 @@ SEND: Final = ProtoReader(SendShape, _SCHEMA)
 PROTO_SEND: Final = ProtoReader(ProtoSendShape, _PROTO)
 GET: Final = ProtoReader(GetShape, _SCHEMA)
 TASK: Final = ProtoReader(TaskShape, _SCHEMA)
+
+_ROLES: Final = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
+
+
+def send_request(shape: SendShape) -> SendMessage:
+    """Decodes a message of JSON-RPC, with the webhook to notify about its task."""
+    push = shape.configuration.push_notification_config if shape.configuration is not None else None
+    given = shape.message
+    message = Message(
+        message_id=MessageId(given.message_id),
+        role=_ROLES[given.role],
+        parts=tuple([_part(part, index) for index, part in enumerate(given.parts)]),
+        metadata=given.metadata,
+        extensions=tuple(given.extensions),
+        reference_task_ids=tuple(given.reference_task_ids),
+    )
+    return _send(message, given, shape.metadata, push)
+
+
+def proto_send_request(shape: ProtoSendShape) -> SendMessage:
+    """Decodes a message of REST, with the webhook to notify about its task."""
+    push = shape.configuration.push_notification if shape.configuration is not None else None
+    given = shape.message
+    message = Message(
+        message_id=MessageId(given.message_id),
+        role=_ROLES[given.role],
+        parts=tuple([_proto_part(part, index) for index, part in enumerate(given.content)]),
+        metadata=given.metadata,
+        extensions=tuple(given.extensions),
+    )
+    return _send(message, given, shape.metadata, push)
+
+
+def push_config(shape: PushShape, config_id: str = "") -> PushConfig:
+    """Decodes a webhook's configuration; `config_id` names one that has no id of its own."""
+    authentication = shape.authentication
+    return PushConfig(
+        id=shape.id or config_id,
+        url=shape.url,
+        token=shape.token,
+        scheme=chosen_scheme(authentication.schemes) if authentication else "",
+        credentials=authentication.credentials if authentication else "",
+        dialect=A2A_V0_3,
+    )
+
+
+def _send(
+    message: Message, given: MessageShape | ProtoMessageShape, metadata: Json, push: PushShape | None
+) -> SendMessage:
+    # The agent's host reads some keys of a task's metadata, so the caller's keys are stored below one key of their own.
+    stored: dict[str, Any] = {"request": metadata} if metadata else {}
+    return SendMessage(
+        message=message,
+        dialect=A2A_V0_3,
+        context_id=given.context_id,
+        task_id=given.task_id,
+        exact=True,
+        metadata=stored,
+        push=push_config(push) if push is not None else None,
+    )
+
+
+def _part(shape: PartShape, index: int) -> Part:
+    place = f"message.parts[{index}]"
+    part: Part
+    match (shape.text, shape.file, shape.data):
+        case (str() as text, None, None):
+            part, kind = TextPart(text=text, metadata=shape.metadata), "text"
+        case (None, FileShape() as file, None):
+            part, kind = _file(file, shape.metadata, place), "file"
+        case (None, None, dict() as data):
+            part, kind = _data_part(data, shape.metadata), "data"
+        case _:
+            raise InvalidField(place, "must have exactly one of 'text', 'file' and 'data'")
+    if shape.kind != kind:
+        raise InvalidField(f"{place}.kind", f"is '{shape.kind}', but the part has '{kind}'")
+    return part
+
+
+def _proto_part(shape: ProtoPartShape, index: int) -> Part:
+    place = f"message.content[{index}]"
+    match (shape.text, shape.file, shape.data):
+        case (str() as text, None, None):
+            return TextPart(text=text, metadata=shape.metadata)
+        case (None, ProtoFileShape() as file, None):
+            plain = FileShape(
+                content=file.file_with_bytes, uri=file.file_with_uri, name=file.name, mime_type=file.mime_type
+            )
+            return _file(plain, shape.metadata, place)
+        case (None, None, data) if data is not None:
+            return _data_part(data.data, shape.metadata)
+        case _:
+            raise InvalidField(place, "must have exactly one of 'text', 'file' and 'data'")
+
+
+def _file(file: FileShape, metadata: Json, place: str) -> FilePart:
+    if (file.content is None) == (file.uri is None):
+        raise InvalidField(f"{place}.file", "must have either its bytes or its uri")
+    return FilePart(
+        content=file.content, url=file.uri or "", name=file.name, media_type=file.mime_type, metadata=metadata
+    )
+
+
+def _data_part(data: Json, metadata: Json) -> DataPart:
+    """Unwraps data that is not an object; see NOT_AN_OBJECT."""
+    if metadata.get(NOT_AN_OBJECT) is True and set(data) == {"value"}:
+        rest = {key: value for key, value in metadata.items() if key != NOT_AN_OBJECT}
+        return DataPart(data=data["value"], metadata=rest)
+    return DataPart(data=data, metadata=metadata)

@@ -1,12 +1,8 @@
-"""From core facts to the words of A2A 0.3 in JSON-RPC: `kind` says what an object is.
+"""Encodes tasks and agent cards for A2A 0.3, which spells a task in two ways.
 
-From core facts to the words of A2A 0.3 in REST: ProtoJSON of its protobuf. Its clients refuse any other field.
-
-What both forms of A2A 0.3 have in common: what is told of a task, before it is put into words.
-
-The agent card of A2A 0.3.
-
-How a card of A2A 0.3 says what a caller must bring: the schemes of OpenAPI 3.
+JSON-RPC follows the JSON schema of 0.3: every object names its `kind`, and false flags are printed.
+REST follows the ProtoJSON of its protobuf: a type is the name of the field that holds the object, and a field with its
+default is left out. REST clients refuse fields that the protobuf does not have.
 """
 
 from __future__ import annotations
@@ -24,343 +20,214 @@ from synapse.core.requests import CAPABILITIES
 from synapse.core.task import Task, TaskState
 from synapse.dialects.proto_json import instant, to_json
 
-STATE_NAMES: Final[Mapping[TaskState, str]] = {
-    TaskState.SUBMITTED: "submitted",
-    TaskState.WORKING: "working",
-    TaskState.INPUT_REQUIRED: "input-required",
-    TaskState.AUTH_REQUIRED: "auth-required",
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
-    TaskState.CANCELED: "canceled",
-    TaskState.REJECTED: "rejected",
-}
-
-
-def encode_task(task: Task, history_length: int | None = None) -> bytes:
-    return to_json(task_object(task, history_length))
-
-
-def encode_sent(task: Task, history_length: int | None = None) -> bytes:
-    """The task, or the message that its agent answered with instead of one."""
-    return to_json(payload_object(task, history_length))
-
-
-def encode_update(update: Update, *, ends_when_asked: bool = False) -> bytes | None:
-    """One result of a stream, or None for what A2A has no words for. `final` is said of the last one."""
-    task, event = update.task, update.event
-    match event:
-        case None | TaskOpened():
-            return to_json(payload_object(task))
-        case StateChanged():
-            final = task.state.is_terminal or (ends_when_asked and task.state.is_interrupted)
-            return to_json(
-                {
-                    "kind": "status-update",
-                    "taskId": task.id,
-                    "contextId": task.context_id,
-                    "status": status_object(task),
-                    "final": final,
-                }
-            )
-        case ArtifactAdded():
-            return to_json(
-                {
-                    "kind": "artifact-update",
-                    "taskId": task.id,
-                    "contextId": task.context_id,
-                    "artifact": artifact_object(event.artifact),
-                    "append": event.append,
-                    "lastChunk": event.last_chunk,
-                }
-            )
-        case _:
-            return None
-
-
-def payload_object(task: Task, history_length: int | None = None) -> Wire:
-    answer = direct_answer(task)
-    if answer is None:
-        return task_object(task, history_length)
-    return {**_message(answer), "contextId": task.context_id}
-
-
-def task_object(task: Task, history_length: int | None = None) -> Wire:
-    wire: Wire = {"kind": "task", "id": task.id, "contextId": task.context_id, "status": status_object(task)}
-    if task.artifacts:
-        wire["artifacts"] = [artifact_object(artifact) for artifact in task.artifacts]
-    history = shown_history(task, history_length)
-    if history:
-        wire["history"] = [message_object(message, task) for message in history]
-    if task.metadata:
-        wire["metadata"] = task.metadata
-    return wire
-
-
-def status_object(task: Task) -> Wire:
-    wire: Wire = {"state": STATE_NAMES[task.state], "timestamp": instant(task.updated_at)}
-    message = status_message(task)
-    if message is not None:
-        wire["message"] = message_object(message, task)
-    return wire
-
-
-def message_object(message: Message, task: Task) -> Wire:
-    return {**_message(message), "contextId": task.context_id, "taskId": task.id}
-
-
-def artifact_object(artifact: Artifact) -> Wire:
-    wire: Wire = {"artifactId": artifact.artifact_id, "parts": [part_object(part) for part in artifact.parts]}
-    if artifact.name:
-        wire["name"] = artifact.name
-    if artifact.description:
-        wire["description"] = artifact.description
-    if artifact.metadata:
-        wire["metadata"] = artifact.metadata
-    if artifact.extensions:
-        wire["extensions"] = artifact.extensions
-    return wire
-
-
-def part_object(part: Part) -> Wire:
-    metadata = part.metadata
-    match part:
-        case TextPart():
-            wire: Wire = {"kind": "text", "text": part.text}
-        case DataPart():
-            data, metadata = data_of(part)
-            wire = {"kind": "data", "data": data}
-        case FilePart():
-            wire = {"kind": "file", "file": _file(part)}
-        case _:
-            assert_never(part)
-    if metadata:
-        wire["metadata"] = metadata
-    return wire
-
-
-def _message(message: Message) -> Wire:
-    wire: Wire = {
-        "kind": "message",
-        "messageId": message.message_id,
-        "role": message.role.value,
-        "parts": [part_object(part) for part in message.parts],
-    }
-    if message.metadata:
-        wire["metadata"] = message.metadata
-    if message.extensions:
-        wire["extensions"] = message.extensions
-    if message.reference_task_ids:
-        wire["referenceTaskIds"] = message.reference_task_ids
-    return wire
-
-
-def _file(part: FilePart) -> Wire:
-    wire: Wire = (
-        {"uri": part.url} if part.content is None else {"bytes": base64.b64encode(part.content).decode("ascii")}
-    )
-    if part.name:
-        wire["name"] = part.name
-    if part.media_type:
-        wire["mimeType"] = part.media_type
-    return wire
-
-
-PROTO_STATE_NAMES: Final[Mapping[TaskState, str]] = {
-    TaskState.SUBMITTED: "TASK_STATE_SUBMITTED",
-    TaskState.WORKING: "TASK_STATE_WORKING",
-    TaskState.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
-    TaskState.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
-    TaskState.COMPLETED: "TASK_STATE_COMPLETED",
-    TaskState.FAILED: "TASK_STATE_FAILED",
-    TaskState.CANCELED: "TASK_STATE_CANCELLED",
-    TaskState.REJECTED: "TASK_STATE_REJECTED",
-}
-PROTO_ROLE_NAMES: Final[Mapping[Role, str]] = {Role.USER: "ROLE_USER", Role.AGENT: "ROLE_AGENT"}
-
-
-def encode_proto_task(task: Task, history_length: int | None = None) -> bytes:
-    return to_json(proto_task_object(task, history_length))
-
-
-def encode_proto_sent(task: Task, history_length: int | None = None) -> bytes:
-    """A SendMessageResponse."""
-    return to_json(proto_payload_object(task, history_length))
-
-
-def encode_proto_update(update: Update, *, ends_when_asked: bool = False) -> bytes | None:
-    """A StreamResponse, or None for what A2A has no words for. `final` is said of the last one."""
-    task, event = update.task, update.event
-    match event:
-        case None | TaskOpened():
-            return to_json(proto_payload_object(task))
-        case StateChanged():
-            changed: Wire = {"taskId": task.id, "contextId": task.context_id, "status": proto_status_object(task)}
-            if task.state.is_terminal or (ends_when_asked and task.state.is_interrupted):
-                changed["final"] = True
-            return to_json({"statusUpdate": changed})
-        case ArtifactAdded():
-            return to_json({"artifactUpdate": _proto_artifact_update(task, event)})
-        case _:
-            return None
-
-
-def proto_payload_object(task: Task, history_length: int | None = None) -> Wire:
-    answer = direct_answer(task)
-    if answer is None:
-        return {"task": proto_task_object(task, history_length)}
-    return {"message": {**_proto_message(answer), "contextId": task.context_id}}
-
-
-def proto_task_object(task: Task, history_length: int | None = None) -> Wire:
-    wire: Wire = {"id": task.id, "contextId": task.context_id, "status": proto_status_object(task)}
-    if task.artifacts:
-        wire["artifacts"] = [proto_artifact_object(artifact) for artifact in task.artifacts]
-    history = shown_history(task, history_length)
-    if history:
-        wire["history"] = [proto_message_object(message, task) for message in history]
-    if task.metadata:
-        wire["metadata"] = task.metadata
-    return wire
-
-
-def proto_status_object(task: Task) -> Wire:
-    wire: Wire = {"state": PROTO_STATE_NAMES[task.state], "timestamp": instant(task.updated_at)}
-    message = status_message(task)
-    if message is not None:
-        wire["message"] = proto_message_object(message, task)
-    return wire
-
-
-def proto_message_object(message: Message, task: Task) -> Wire:
-    return {**_proto_message(message), "contextId": task.context_id, "taskId": task.id}
-
-
-def proto_artifact_object(artifact: Artifact) -> Wire:
-    wire: Wire = {"artifactId": artifact.artifact_id, "parts": [proto_part_object(part) for part in artifact.parts]}
-    if artifact.name:
-        wire["name"] = artifact.name
-    if artifact.description:
-        wire["description"] = artifact.description
-    if artifact.metadata:
-        wire["metadata"] = artifact.metadata
-    if artifact.extensions:
-        wire["extensions"] = artifact.extensions
-    return wire
-
-
-def proto_part_object(part: Part) -> Wire:
-    metadata = part.metadata
-    match part:
-        case TextPart():
-            wire: Wire = {"text": part.text}
-        case DataPart():
-            data, metadata = data_of(part)
-            wire = {"data": {"data": data}}
-        case FilePart():
-            wire = {"file": _proto_file(part)}
-        case _:
-            assert_never(part)
-    if metadata:
-        wire["metadata"] = metadata
-    return wire
-
-
-def _proto_message(message: Message) -> Wire:
-    wire: Wire = {
-        "messageId": message.message_id,
-        "role": PROTO_ROLE_NAMES[message.role],
-        "content": [proto_part_object(part) for part in message.parts],
-    }
-    if message.metadata:
-        wire["metadata"] = message.metadata
-    if message.extensions:
-        wire["extensions"] = message.extensions
-    return wire
-
-
-def _proto_artifact_update(task: Task, event: ArtifactAdded) -> Wire:
-    wire: Wire = {"taskId": task.id, "contextId": task.context_id, "artifact": proto_artifact_object(event.artifact)}
-    if event.append:
-        wire["append"] = True
-    if event.last_chunk:
-        wire["lastChunk"] = True
-    return wire
-
-
-def _proto_file(part: FilePart) -> Wire:
-    wire: Wire = (
-        {"fileWithUri": part.url}
-        if part.content is None
-        else {"fileWithBytes": base64.b64encode(part.content).decode("ascii")}
-    )
-    if part.name:
-        wire["name"] = part.name
-    if part.media_type:
-        wire["mimeType"] = part.media_type
-    return wire
-
-
 Wire = dict[str, Any]
 
+VERSION: Final = "0.3"
 DIRECT_MESSAGE: Final = "direct_message"
-"""Why a task is completed whose agent answered with a plain message and meant no task."""
+"""The reason of a completed task whose agent answered with a plain message instead of a task."""
 NOT_AN_OBJECT: Final = "data_part_compat"
-"""0.3 has only objects as data. Any other value travels as {"value": …} with this word in the part's metadata, as the
-SDKs do it."""
+"""Marks, in a part's metadata, data that is not an object. 0.3 allows only objects, so any other value is sent as
+{"value": …} with this key, as the SDKs do."""
 
 
-def asks(task: Task) -> bool:
-    """The last message is what the agent waits for an answer to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEncoder:
+    """Encodes tasks and their updates. The fields hold what the two forms of 0.3 spell differently."""
+
+    states: Mapping[TaskState, str]
+    roles: Mapping[Role, str]
+    parts: str
+    file_bytes: str
+    file_uri: str
+    protobuf: bool
+    """ProtoJSON instead of the JSON schema: no `kind`, and no field that has its default."""
+
+    def encode_task(self, task: Task, history_length: int | None = None) -> bytes:
+        """Returns the task as JSON, with its last `history_length` messages."""
+        return to_json(self.task_object(task, history_length))
+
+    def encode_sent(self, task: Task, history_length: int | None = None) -> bytes:
+        """Returns the answer to a sent message: the task, or the message that the agent answered with instead."""
+        return to_json(self._payload_object(task, history_length))
+
+    def encode_update(self, update: Update, *, ends_when_asked: bool = False) -> bytes | None:
+        """Returns one result of a stream, or None for an update that A2A cannot express.
+
+        `final` marks the last result; with `ends_when_asked` a question to the user ends the stream too.
+        """
+        task, event = update.task, update.event
+        match event:
+            case None | TaskOpened():
+                return to_json(self._payload_object(task))
+            case StateChanged():
+                final = task.state.is_terminal or (ends_when_asked and task.state.is_interrupted)
+                changed = {"status": self.status_object(task), **self._flags(final=final)}
+                return to_json(self._update_object("status-update", "statusUpdate", task, changed))
+            case ArtifactAdded():
+                flags = self._flags(append=event.append, lastChunk=event.last_chunk)
+                added = {"artifact": self._artifact_object(event.artifact), **flags}
+                return to_json(self._update_object("artifact-update", "artifactUpdate", task, added))
+            case _:
+                return None
+
+    def task_object(self, task: Task, history_length: int | None = None) -> Wire:
+        """Returns a Task."""
+        wire = self._typed("task", {"id": task.id, "contextId": task.context_id, "status": self.status_object(task)})
+        if task.artifacts:
+            wire["artifacts"] = [self._artifact_object(artifact) for artifact in task.artifacts]
+        # The status shows the question, so the history leaves it out. 0 means all, as in the SDKs of 0.3.
+        history = task.history[:-1] if _is_asking(task) else task.history
+        history = history[-history_length:] if history_length else history
+        if history:
+            wire["history"] = [self.message_object(message, task) for message in history]
+        if task.metadata:
+            wire["metadata"] = task.metadata
+        return wire
+
+    def status_object(self, task: Task) -> Wire:
+        """Returns a TaskStatus, with the agent's question or else the note on the task's progress or end."""
+        wire: Wire = {"state": self.states[task.state], "timestamp": instant(task.updated_at)}
+        if _is_asking(task):
+            wire["message"] = self.message_object(task.history[-1], task)
+        elif task.note:
+            wire["message"] = self.message_object(_agent_message(task, (TextPart(text=task.note),)), task)
+        return wire
+
+    def message_object(self, message: Message, task: Task) -> Wire:
+        """Returns a Message of the task."""
+        return {**self._bare_message(message), "contextId": task.context_id, "taskId": task.id}
+
+    def part_object(self, part: Part) -> Wire:
+        """Returns a Part."""
+        metadata = part.metadata
+        match part:
+            case TextPart():
+                wire = self._typed("text", {"text": part.text})
+            case DataPart():
+                data, metadata = _data_and_metadata(part)
+                wire = self._typed("data", {"data": {"data": data} if self.protobuf else data})
+            case FilePart():
+                wire = self._typed("file", {"file": self._file_object(part)})
+            case _:
+                assert_never(part)
+        if metadata:
+            wire["metadata"] = metadata
+        return wire
+
+    def _payload_object(self, task: Task, history_length: int | None = None) -> Wire:
+        if task.reason == DIRECT_MESSAGE and task.artifacts:
+            # Without the task's id: the agent meant no task.
+            message = self._bare_message(_agent_message(task, task.artifacts[-1].parts))
+            message["contextId"] = task.context_id
+            return {"message": message} if self.protobuf else message
+        wire = self.task_object(task, history_length)
+        return {"task": wire} if self.protobuf else wire
+
+    def _update_object(self, kind: str, field: str, task: Task, change: Wire) -> Wire:
+        wire = self._typed(kind, {"taskId": task.id, "contextId": task.context_id, **change})
+        return {field: wire} if self.protobuf else wire
+
+    def _artifact_object(self, artifact: Artifact) -> Wire:
+        wire: Wire = {"artifactId": artifact.artifact_id, "parts": [self.part_object(part) for part in artifact.parts]}
+        if artifact.name:
+            wire["name"] = artifact.name
+        if artifact.description:
+            wire["description"] = artifact.description
+        if artifact.metadata:
+            wire["metadata"] = artifact.metadata
+        if artifact.extensions:
+            wire["extensions"] = artifact.extensions
+        return wire
+
+    def _bare_message(self, message: Message) -> Wire:
+        parts = [self.part_object(part) for part in message.parts]
+        fields = {"messageId": message.message_id, "role": self.roles[message.role], self.parts: parts}
+        wire = self._typed("message", fields)
+        if message.metadata:
+            wire["metadata"] = message.metadata
+        if message.extensions:
+            wire["extensions"] = message.extensions
+        # The protobuf has no field for them.
+        if message.reference_task_ids and not self.protobuf:
+            wire["referenceTaskIds"] = message.reference_task_ids
+        return wire
+
+    def _file_object(self, part: FilePart) -> Wire:
+        wire: Wire = (
+            {self.file_uri: part.url}
+            if part.content is None
+            else {self.file_bytes: base64.b64encode(part.content).decode("ascii")}
+        )
+        if part.name:
+            wire["name"] = part.name
+        if part.media_type:
+            wire["mimeType"] = part.media_type
+        return wire
+
+    def _typed(self, kind: str, fields: Wire) -> Wire:
+        return fields if self.protobuf else {"kind": kind, **fields}
+
+    def _flags(self, **flags: bool) -> Wire:
+        return {name: value for name, value in flags.items() if value or not self.protobuf}
+
+
+JSON_RPC: Final = TaskEncoder(
+    states={
+        TaskState.SUBMITTED: "submitted",
+        TaskState.WORKING: "working",
+        TaskState.INPUT_REQUIRED: "input-required",
+        TaskState.AUTH_REQUIRED: "auth-required",
+        TaskState.COMPLETED: "completed",
+        TaskState.FAILED: "failed",
+        TaskState.CANCELED: "canceled",
+        TaskState.REJECTED: "rejected",
+    },
+    roles={Role.USER: "user", Role.AGENT: "agent"},
+    parts="parts",
+    file_bytes="bytes",
+    file_uri="uri",
+    protobuf=False,
+)
+PROTO_JSON: Final = TaskEncoder(
+    states={
+        TaskState.SUBMITTED: "TASK_STATE_SUBMITTED",
+        TaskState.WORKING: "TASK_STATE_WORKING",
+        TaskState.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
+        TaskState.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
+        TaskState.COMPLETED: "TASK_STATE_COMPLETED",
+        TaskState.FAILED: "TASK_STATE_FAILED",
+        TaskState.CANCELED: "TASK_STATE_CANCELLED",
+        TaskState.REJECTED: "TASK_STATE_REJECTED",
+    },
+    roles={Role.USER: "ROLE_USER", Role.AGENT: "ROLE_AGENT"},
+    parts="content",
+    file_bytes="fileWithBytes",
+    file_uri="fileWithUri",
+    protobuf=True,
+)
+
+
+def _is_asking(task: Task) -> bool:
+    """Decides whether the task's last message is a question that the agent waits on."""
     return task.state.is_interrupted and task.history[-1].role is Role.AGENT
 
 
-def status_message(task: Task) -> Message | None:
-    """What the agent asks, or a word on how it goes or why it ended."""
-    if asks(task):
-        return task.history[-1]
-    return said_by_agent(task, (TextPart(text=task.note),)) if task.note else None
-
-
-def direct_answer(task: Task) -> Message | None:
-    """The message that the agent answered with instead of a task."""
-    if task.reason == DIRECT_MESSAGE and task.artifacts:
-        return said_by_agent(task, task.artifacts[-1].parts)
-    return None
-
-
-def shown_history(task: Task, length: int | None) -> tuple[Message, ...]:
-    """The messages but the one that the status shows; 0 means all, as in the SDKs of 0.3."""
-    history = task.history[:-1] if asks(task) else task.history
-    return history[-length:] if length else history
-
-
-def said_by_agent(task: Task, parts: tuple[Part, ...]) -> Message:
-    """A message that the task itself does not keep: its id is that of the event that it tells of."""
+def _agent_message(task: Task, parts: tuple[Part, ...]) -> Message:
+    """Returns a message that the task does not store. Its id comes from the event that it reports."""
     return Message(message_id=MessageId(f"{task.id}.{task.version}"), role=Role.AGENT, parts=parts)
 
 
-def data_of(part: DataPart) -> tuple[Json, Json]:
-    """The data as an object, and the part's metadata."""
+def _data_and_metadata(part: DataPart) -> tuple[Json, Json]:
+    """Returns the part's data as an object, and its metadata."""
     data: object = part.data
     if isinstance(data, dict):
         return cast("Json", data), part.metadata
     return {"value": data}, {**part.metadata, NOT_AN_OBJECT: True}
 
 
-def data_part(data: Json, metadata: Json) -> DataPart:
-    """The reverse."""
-    if metadata.get(NOT_AN_OBJECT) is True and set(data) == {"value"}:
-        rest = {key: value for key, value in metadata.items() if key != NOT_AN_OBJECT}
-        return DataPart(data=data["value"], metadata=rest)
-    return DataPart(data=data, metadata=metadata)
-
-
-VERSION: Final = "0.3"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
-    """What the card is made of. `url` is the agent's address: JSON-RPC there, REST below its `/v1`."""
+    """The values on a card. `url` is the agent's address: JSON-RPC is served there, REST below its `/v1`."""
 
     name: str
     description: str
@@ -370,10 +237,14 @@ class CardFacts:
     output_modes: tuple[str, ...]
     extensions: Extensions = ()
     capabilities: tuple[str, ...] = CAPABILITIES
-    """What it can do beyond answering."""
+    """The optional features of A2A that the agent supports."""
 
 
 def agent_card(facts: CardFacts) -> Wire:
+    """Returns the AgentCard."""
+    capabilities: Wire = {**{one: one in facts.capabilities for one in CAPABILITIES}, "stateTransitionHistory": False}
+    if facts.extensions:
+        capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
     return {
         "protocolVersion": "0.3.0",
         "name": facts.name,
@@ -385,7 +256,7 @@ def agent_card(facts: CardFacts) -> Wire:
             {"url": facts.url, "transport": "HTTP+JSON"},
         ],
         "version": facts.version,
-        "capabilities": _capabilities(facts),
+        "capabilities": capabilities,
         "defaultInputModes": list(facts.input_modes),
         "defaultOutputModes": list(facts.output_modes),
         "skills": [
@@ -400,23 +271,19 @@ def agent_card(facts: CardFacts) -> Wire:
     }
 
 
-def _capabilities(facts: CardFacts) -> Wire:
-    capabilities: Wire = {**{one: one in facts.capabilities for one in CAPABILITIES}, "stateTransitionHistory": False}
-    if facts.extensions:
-        capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
-    return capabilities
-
-
 def security_fields(methods: AuthMethods) -> Wire:
-    """`securitySchemes` and `security`: one of them is enough. Nothing when nothing is asked for."""
-    schemes = _schemes(methods)
+    """Returns the card's `securitySchemes`, as OpenAPI 3 has them, and `security`, whose entries are alternatives.
+
+    Both are absent when the gateway asks for no credentials.
+    """
+    schemes = _security_schemes(methods)
     scopes = {"jwt": list(methods.jwt_scopes)}
     requirements = [{name: scopes.get(name, [])} for name in schemes if name != "custom"]
     fields: Wire = {"securitySchemes": schemes, "security": requirements}
     return {name: value for name, value in fields.items() if value}
 
 
-def _schemes(methods: AuthMethods) -> Wire:
+def _security_schemes(methods: AuthMethods) -> Wire:
     schemes: Wire = {}
     if methods.api_keys:
         schemes["apiKey"] = {

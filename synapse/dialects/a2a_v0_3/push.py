@@ -1,4 +1,4 @@
-"""Push notifications in A2A 0.3: the operations on their configurations, and what a notification says."""
+"""Push notifications of A2A 0.3: operations on webhook configurations, and the body of a notification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from synapse.core.events import ArtifactAdded, StateChanged, TaskOpened, Update
 from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, GetPushConfig, ListPushConfigs, SetPushConfig
 from synapse.dialects.a2a_v0_3.decode import Address, GivenName, Name, PushShape, push_config
-from synapse.dialects.a2a_v0_3.encode import Wire, encode_task
+from synapse.dialects.a2a_v0_3.encode import JSON_RPC, Wire
 from synapse.dialects.dialect import Call, Params, WireRequest
 from synapse.dialects.proto_json import ProtoReader, Spellings, to_json
 
@@ -33,8 +33,8 @@ class NamedShape(msgspec.Struct, rename="camel"):
 
 
 class ProtoSetShape(msgspec.Struct, rename="camel"):
-    """The body of REST: the configuration as the protobuf's annotations want it, or the whole request as the SDKs send
-    it."""
+    """The body of a REST request: the configuration alone, as the protobuf's annotations define it, or the whole
+    request, as the SDKs send it."""
 
     config: NamedShape | None = None
     config_id: Name = ""
@@ -42,7 +42,7 @@ class ProtoSetShape(msgspec.Struct, rename="camel"):
 
 
 class OfTaskShape(msgspec.Struct, rename="camel"):
-    """Of a question about a configuration of the task `id`; without an id of its own, the only one."""
+    """A request about one configuration of the task `id`. Without a configuration id, it means the only one."""
 
     id: GivenName
     push_notification_config_id: Name = ""
@@ -102,8 +102,12 @@ def rpc_delete(params: Params, _wire: WireRequest) -> Call[None]:
 
 
 def encode_notification(update: Update) -> bytes | None:
-    """The body of a notification: in 0.3 the whole task, as it is after what happened."""
-    return encode_task(update.task) if isinstance(update.event, TaskOpened | StateChanged | ArtifactAdded) else None
+    """Returns the body of a notification, which in 0.3 is the whole task after the update."""
+    return (
+        JSON_RPC.encode_task(update.task)
+        if isinstance(update.event, TaskOpened | StateChanged | ArtifactAdded)
+        else None
+    )
 
 
 def _nothing(_deleted: object) -> bytes:
@@ -140,7 +144,7 @@ def _named(task_id: str, config: PushConfig) -> Wire:
 
 
 def push_object(config: PushConfig) -> Wire:
-    """A PushNotificationConfig, with its secrets: only those see it who see the task."""
+    """Returns a PushNotificationConfig with its secrets, which callers who may see the task may see too."""
     wire: Wire = {"id": config.id, "url": config.url}
     if config.token:
         wire["token"] = config.token

@@ -1,6 +1,6 @@
-"""The table of A2A 0.3: its operations as REST paths and as JSON-RPC methods.
+"""The routes of A2A 0.3: its operations as REST paths and JSON-RPC methods, and its errors.
 
-How A2A 0.3 says that something is wrong: a JSON-RPC code, or in REST a status and the error's name.
+An error is a code in JSON-RPC; in REST it is an HTTP status and a name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,7 @@ from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow
 from synapse.core.task import Task
 from synapse.dialects.a2a_v0_3 import decode, push
 from synapse.dialects.a2a_v0_3.decode import proto_send_request, send_request
-from synapse.dialects.a2a_v0_3.encode import (
-    encode_proto_sent,
-    encode_proto_task,
-    encode_proto_update,
-    encode_sent,
-    encode_task,
-    encode_update,
-)
+from synapse.dialects.a2a_v0_3.encode import JSON_RPC, PROTO_JSON
 from synapse.dialects.dialect import (
     AnyCall,
     Call,
@@ -45,150 +38,16 @@ AskRpc = Callable[[Params, WireRequest], AnyCall]
 EncodeUpdate = Callable[[Update], bytes | None]
 
 
-def a2a_v0_3_dialect() -> Dialect:
-    """The dialect as one agent host speaks it."""
-    routes = tuple(
-        CallRoute(method=method, path=prefix + path, ask=_REST[operation])
-        for prefix in A2A_V0_3_PREFIXES
-        for operation, places in A2A_V0_3_OPERATIONS.items()
-        for method, path in places
-    )
-    # The SDKs of 0.3 look at the type of the answer first, and tell of an error only what a stream brings.
-    streams = frozenset({"message/stream", "tasks/resubscribe"})
-    rpc = RpcTable(methods=_RPC, encode_fault=encode_fault, faults_as_events=streams)
-    return Dialect(name=A2A_V0_3, routes=routes, encode_error=encode_error, rpc=rpc)
-
-
-def _send(wire: WireRequest) -> Call[Task]:
-    shape = decode.PROTO_SEND.read(_body(wire))
-    send, configuration = proto_send_request(shape), shape.configuration
-    if configuration is None:
-        return Call(SendAndWait(send), encode_proto_sent)
-    encode = partial(encode_proto_sent, history_length=configuration.history_length)
-    # Protobuf leaves a false out, so a configuration that does not say blocking means that it is not.
-    return Call(SendAndWait(send) if configuration.blocking else send, encode)
-
-
-def _stream(wire: WireRequest) -> StreamCall:
-    send = proto_send_request(decode.PROTO_SEND.read(_body(wire)))
-    return StreamCall(SendAndFollow(send), _events(partial(encode_proto_update, ends_when_asked=True)))
-
-
-def _get(wire: WireRequest) -> Call[Task]:
-    shape = decode.GET.read_query(wire.query(), id=wire.params["id"])
-    encode = partial(encode_proto_task, history_length=shape.history_length)
-    return Call(GetTask(shape.id, exact=True), encode)
-
-
-def _cancel(wire: WireRequest) -> Call[Task]:
-    return Call(CancelTask(wire.params["id"], exact=True), encode_proto_task)
-
-
-def _subscribe(wire: WireRequest) -> StreamCall:
-    follow = FollowTask(task_id=wire.params["id"], after=_last_event(wire))
-    return StreamCall(follow, _events(encode_proto_update))
-
-
-def _extended_card(_wire: WireRequest) -> NoReturn:
-    raise ExtendedCardMissing
-
-
-def _only_in_1_0(wire: WireRequest) -> NoReturn:
-    raise RouteNotFound(f"A2A 0.3 has nothing at {wire.path}", hint="say `A2A-Version: 1.0` if you mean that")
-
-
-_REST: Final[Mapping[str, Ask]] = {
-    "send": _send,
-    "stream": _stream,
-    "get": _get,
-    "cancel": _cancel,
-    "subscribe": _subscribe,
-    "push_set": push.set_config,
-    "push_list": push.list_all,
-    "push_get": push.get,
-    "push_delete": push.delete,
-    "extended_card": _extended_card,
-    "only_in_1_0": _only_in_1_0,
-}
-
-
-def _rpc_send(params: Params, _wire: WireRequest) -> Call[Task]:
-    shape = decode.SEND.read(params)
-    send, configuration = send_request(shape), shape.configuration
-    if configuration is None:
-        return Call(SendAndWait(send), encode_sent)
-    encode = partial(encode_sent, history_length=configuration.history_length)
-    return Call(send if configuration.blocking is False else SendAndWait(send), encode)
-
-
-def _rpc_stream(params: Params, _wire: WireRequest) -> StreamCall:
-    send = send_request(decode.SEND.read(params))
-    return StreamCall(SendAndFollow(send), _events(partial(encode_update, ends_when_asked=True)))
-
-
-def _rpc_get(params: Params, _wire: WireRequest) -> Call[Task]:
-    shape = decode.GET.read(params)
-    encode = partial(encode_task, history_length=shape.history_length)
-    return Call(GetTask(shape.id, exact=True), encode)
-
-
-def _rpc_cancel(params: Params, _wire: WireRequest) -> Call[Task]:
-    return Call(CancelTask(decode.TASK.read(params).id, exact=True), encode_task)
-
-
-def _rpc_resubscribe(params: Params, wire: WireRequest) -> StreamCall:
-    follow = FollowTask(task_id=decode.TASK.read(params).id, after=_last_event(wire))
-    return StreamCall(follow, _events(encode_update))
-
-
-_RPC: Final[Mapping[str, AskRpc]] = {
-    "message/send": _rpc_send,
-    "message/stream": _rpc_stream,
-    "tasks/get": _rpc_get,
-    "tasks/cancel": _rpc_cancel,
-    "tasks/resubscribe": _rpc_resubscribe,
-    "tasks/pushNotificationConfig/set": push.rpc_set,
-    "tasks/pushNotificationConfig/get": push.rpc_get,
-    "tasks/pushNotificationConfig/list": push.rpc_list,
-    "tasks/pushNotificationConfig/delete": push.rpc_delete,
-    "agent/getAuthenticatedExtendedCard": lambda _, wire: _extended_card(wire),
-}
-
-
-def _events(encode: EncodeUpdate) -> Callable[[Update], WireEvent | None]:
-    def event(update: Update) -> WireEvent | None:
-        told = encode(update)
-        return None if told is None else WireEvent(str(update.seq), "", told)
-
-    return event
-
-
-def _body(wire: WireRequest) -> bytes:
-    if not wire.body:
-        raise InvalidRequest("the body is empty")
-    return wire.body
-
-
-def _last_event(wire: WireRequest) -> int | None:
-    """The event after which a stream is resumed: our own addition, in the header that event streams have for it."""
-    given = wire.header(b"last-event-id")
-    if not given:
-        return None
-    if not (given.isascii() and given.isdigit() and len(given) <= 18):
-        raise InvalidField("Last-Event-ID", "must be the id of an event of an earlier stream")
-    return int(given)
-
-
 class ErrorShape(NamedTuple):
-    """One row: the JSON-RPC code, the HTTP status, and the name that REST clients know the error by."""
+    """An error on the wire: its JSON-RPC code, and the HTTP status and name that REST clients get."""
 
     code: int
     http: int
     name: str
 
 
-# -32000 is JSON-RPC's code for what a server refuses by rules of its own; A2A 0.3 has no code and no name for these.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
+# -32000 is JSON-RPC's code for errors that a server defines itself: A2A 0.3 has neither a code nor a name for these.
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
     errors.SynapseError: ErrorShape(-32603, 500, "InternalError"),
     errors.InvalidRequest: ErrorShape(-32602, 400, "InvalidParamsError"),
     errors.BodyTooLarge: ErrorShape(-32600, 413, "InvalidRequestError"),
@@ -219,21 +78,155 @@ FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
 }
 
 
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
-    """The row of the nearest class that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+def a2a_v0_3_dialect() -> Dialect:
+    """Returns the dialect as the host of one agent serves it."""
+    routes = tuple(
+        CallRoute(method=method, path=prefix + path, ask=_REST[operation])
+        for prefix in A2A_V0_3_PREFIXES
+        for operation, places in A2A_V0_3_OPERATIONS.items()
+        for method, path in places
+    )
+    # The SDKs of 0.3 check the answer's media type first, and report only errors that arrive in a stream.
+    streams = frozenset({"message/stream", "tasks/resubscribe"})
+    rpc = RpcTable(methods=_RPC, encode_fault=encode_fault, faults_as_events=streams)
+    return Dialect(name=A2A_V0_3, routes=routes, encode_error=encode_error, rpc=rpc)
+
+
+def _send(wire: WireRequest) -> Call[Task]:
+    shape = decode.PROTO_SEND.read(_body(wire))
+    send, configuration = proto_send_request(shape), shape.configuration
+    if configuration is None:
+        return Call(SendAndWait(send), PROTO_JSON.encode_sent)
+    encode = partial(PROTO_JSON.encode_sent, history_length=configuration.history_length)
+    # Protobuf leaves out false, so a configuration without `blocking` means not blocking.
+    return Call(SendAndWait(send) if configuration.blocking else send, encode)
+
+
+def _stream(wire: WireRequest) -> StreamCall:
+    send = proto_send_request(decode.PROTO_SEND.read(_body(wire)))
+    return StreamCall(SendAndFollow(send), _events(partial(PROTO_JSON.encode_update, ends_when_asked=True)))
+
+
+def _get(wire: WireRequest) -> Call[Task]:
+    shape = decode.GET.read_query(wire.query(), id=wire.params["id"])
+    encode = partial(PROTO_JSON.encode_task, history_length=shape.history_length)
+    return Call(GetTask(shape.id, exact=True), encode)
+
+
+def _cancel(wire: WireRequest) -> Call[Task]:
+    return Call(CancelTask(wire.params["id"], exact=True), PROTO_JSON.encode_task)
+
+
+def _subscribe(wire: WireRequest) -> StreamCall:
+    follow = FollowTask(task_id=wire.params["id"], after=_last_event(wire))
+    return StreamCall(follow, _events(PROTO_JSON.encode_update))
+
+
+def _extended_card(_wire: WireRequest) -> NoReturn:
+    raise ExtendedCardMissing
+
+
+def _only_in_1_0(wire: WireRequest) -> NoReturn:
+    raise RouteNotFound(f"A2A 0.3 has nothing at {wire.path}", hint="send `A2A-Version: 1.0` to use A2A 1.0")
+
+
+_REST: Final[Mapping[str, Ask]] = {
+    "send": _send,
+    "stream": _stream,
+    "get": _get,
+    "cancel": _cancel,
+    "subscribe": _subscribe,
+    "push_set": push.set_config,
+    "push_list": push.list_all,
+    "push_get": push.get,
+    "push_delete": push.delete,
+    "extended_card": _extended_card,
+    "only_in_1_0": _only_in_1_0,
+}
+
+
+def _rpc_send(params: Params, _wire: WireRequest) -> Call[Task]:
+    shape = decode.SEND.read(params)
+    send, configuration = send_request(shape), shape.configuration
+    if configuration is None:
+        return Call(SendAndWait(send), JSON_RPC.encode_sent)
+    encode = partial(JSON_RPC.encode_sent, history_length=configuration.history_length)
+    return Call(send if configuration.blocking is False else SendAndWait(send), encode)
+
+
+def _rpc_stream(params: Params, _wire: WireRequest) -> StreamCall:
+    send = send_request(decode.SEND.read(params))
+    return StreamCall(SendAndFollow(send), _events(partial(JSON_RPC.encode_update, ends_when_asked=True)))
+
+
+def _rpc_get(params: Params, _wire: WireRequest) -> Call[Task]:
+    shape = decode.GET.read(params)
+    encode = partial(JSON_RPC.encode_task, history_length=shape.history_length)
+    return Call(GetTask(shape.id, exact=True), encode)
+
+
+def _rpc_cancel(params: Params, _wire: WireRequest) -> Call[Task]:
+    return Call(CancelTask(decode.TASK.read(params).id, exact=True), JSON_RPC.encode_task)
+
+
+def _rpc_resubscribe(params: Params, wire: WireRequest) -> StreamCall:
+    follow = FollowTask(task_id=decode.TASK.read(params).id, after=_last_event(wire))
+    return StreamCall(follow, _events(JSON_RPC.encode_update))
+
+
+_RPC: Final[Mapping[str, AskRpc]] = {
+    "message/send": _rpc_send,
+    "message/stream": _rpc_stream,
+    "tasks/get": _rpc_get,
+    "tasks/cancel": _rpc_cancel,
+    "tasks/resubscribe": _rpc_resubscribe,
+    "tasks/pushNotificationConfig/set": push.rpc_set,
+    "tasks/pushNotificationConfig/get": push.rpc_get,
+    "tasks/pushNotificationConfig/list": push.rpc_list,
+    "tasks/pushNotificationConfig/delete": push.rpc_delete,
+    "agent/getAuthenticatedExtendedCard": lambda _, wire: _extended_card(wire),
+}
+
+
+def _events(encode: EncodeUpdate) -> Callable[[Update], WireEvent | None]:
+    def event(update: Update) -> WireEvent | None:
+        data = encode(update)
+        return None if data is None else WireEvent(str(update.seq), "", data)
+
+    return event
+
+
+def _body(wire: WireRequest) -> bytes:
+    if not wire.body:
+        raise InvalidRequest("the body is empty")
+    return wire.body
+
+
+def _last_event(wire: WireRequest) -> int | None:
+    """Returns the event after which to resume a stream. A2A 0.3 has no such option; event streams have this header."""
+    given = wire.header(b"last-event-id")
+    if not given:
+        return None
+    if not (given.isascii() and given.isdigit() and len(given) <= 18):
+        raise InvalidField("Last-Event-ID", "must be the id of an event of an earlier stream")
+    return int(given)
+
+
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
+    """Returns the shape of the error class, or of its nearest ancestor that has one."""
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
-    """The REST answer that tells `error`."""
-    fault = fault_of(type(error))
-    return WireAnswer(fault.http, to_json({"type": fault.name, "message": str(error)}), error_headers(error))
+    """Returns the REST answer for `error`."""
+    shape = error_shape(type(error))
+    return WireAnswer(shape.http, to_json({"type": shape.name, "message": str(error)}), error_headers(error))
 
 
 def encode_fault(error: SynapseError) -> bytes:
-    """The error object of JSON-RPC that tells `error`."""
-    told: dict[str, Any] = {"code": fault_of(type(error)).code, "message": str(error)}
+    """Returns the JSON-RPC error object for `error`."""
+    wire: dict[str, Any] = {"code": error_shape(type(error)).code, "message": str(error)}
     data = {"hint": error.hint} if error.hint else {}
     if isinstance(error, InvalidField):
         data["field"] = error.field
-    return to_json({**told, "data": data} if data else told)
+    return to_json({**wire, "data": data} if data else wire)

@@ -1,6 +1,6 @@
-"""From the words of A2A 1.0 to core requests. Each function raises InvalidRequest and nothing else.
+"""Decodes requests of A2A 1.0 into core requests. Every function raises InvalidRequest and no other error.
 
-What the requests of A2A 1.0 look like on the wire. JSON-RPC and REST have the same.
+JSON-RPC and REST have the same shapes.
 """
 
 from __future__ import annotations
@@ -19,91 +19,6 @@ from synapse.dialects.a2a_v1.encode import STATE_NAMES
 from synapse.dialects.paths import A2A_V1
 from synapse.dialects.proto_json import ProtoReader, Spellings, parse_instant
 
-_ROLES: Final = {"ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
-_STATES: Final = {name: state for state, name in STATE_NAMES.items()}
-_ANY_STATE: Final = frozenset({"", "TASK_STATE_UNSPECIFIED", "UNRECOGNIZED"})
-"""What clients send when they mean no state; the last is what JavaScript's makes of a request without one."""
-_TICK: Final = timedelta(microseconds=1)
-_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
-
-
-def send_request(shape: SendShape) -> SendMessage:
-    """The message to send, and the webhook that is told of it."""
-    push = shape.configuration.task_push_notification_config if shape.configuration is not None else None
-    # Some keys of a task's metadata mean something to the agent's host. A stranger's stay apart from them.
-    metadata: dict[str, Any] = {"request": shape.metadata} if shape.metadata else {}
-    return SendMessage(
-        message=_message(shape.message),
-        dialect=A2A_V1,
-        context_id=shape.message.context_id,
-        task_id=shape.message.task_id,
-        exact=True,
-        metadata=metadata,
-        push=push_config(push) if push is not None else None,
-    )
-
-
-def list_request(shape: ListShape) -> ListTasks:
-    return ListTasks(
-        states=_states(shape.status),
-        context_id=shape.context_id,
-        updated_after=_just_before(shape.status_timestamp_after),
-        limit=shape.page_size,
-        cursor=shape.page_token,
-    )
-
-
-def _just_before(text: str) -> datetime | None:
-    """1.0 §3.1.4 means tasks that changed at that time or after; ours are those that changed after."""
-    at = parse_instant("statusTimestampAfter", text) if text else _BEGINNING
-    return None if at == _BEGINNING else at - _TICK
-
-
-def _states(name: str) -> frozenset[TaskState]:
-    if name in _ANY_STATE:
-        return frozenset()
-    if name not in _STATES:
-        raise InvalidField("status", f"'{name}' is not a state", hint="use one of " + ", ".join(_STATES))
-    return frozenset({_STATES[name]})
-
-
-def _message(shape: MessageShape) -> Message:
-    return Message(
-        message_id=MessageId(shape.message_id),
-        role=_ROLES[shape.role],
-        parts=tuple([_part(part, index) for index, part in enumerate(shape.parts)]),
-        metadata=shape.metadata,
-        extensions=tuple(shape.extensions),
-        reference_task_ids=tuple(shape.reference_task_ids),
-    )
-
-
-def _part(shape: PartShape, index: int) -> Part:
-    given = (shape.text, shape.raw, shape.url, shape.data)
-    if given.count(UNSET) != 3:
-        raise InvalidField(f"message.parts[{index}]", "must have exactly one of 'text', 'raw', 'url' and 'data'")
-    name, media_type, metadata = shape.filename, shape.media_type, shape.metadata
-    if not isinstance(shape.text, Unset):
-        return TextPart(text=shape.text, name=name, media_type=media_type, metadata=metadata)
-    if not isinstance(shape.raw, Unset):
-        return FilePart(content=shape.raw, name=name, media_type=media_type, metadata=metadata)
-    if not isinstance(shape.url, Unset):
-        return FilePart(url=shape.url, name=name, media_type=media_type, metadata=metadata)
-    return DataPart(data=shape.data, name=name, media_type=media_type, metadata=metadata)
-
-
-def push_config(shape: PushShape) -> PushConfig:
-    authentication = shape.authentication
-    return PushConfig(
-        id=shape.id,
-        url=shape.url,
-        token=shape.token,
-        scheme=authentication.scheme if authentication else "",
-        credentials=authentication.credentials if authentication else "",
-        dialect=A2A_V1,
-    )
-
-
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
 GivenName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -117,7 +32,7 @@ UNSET: Final = msgspec.UNSET
 
 
 class PartShape(msgspec.Struct, rename="camel"):
-    """Exactly one of the first four is there."""
+    """A part has exactly one of the first four fields."""
 
     text: str | Unset = UNSET
     raw: bytes | Unset = UNSET
@@ -145,7 +60,7 @@ class AuthenticationShape(msgspec.Struct):
 
 
 class PushShape(msgspec.Struct, rename="camel"):
-    """A TaskPushNotificationConfig; with a message it has no task yet."""
+    """A TaskPushNotificationConfig. One that comes with a message has no task id yet."""
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     id: Name = ""
@@ -173,7 +88,7 @@ class GetShape(msgspec.Struct, rename="camel"):
 
 
 class TaskShape(msgspec.Struct):
-    """Of a question that is only about a task: cancel, subscribe."""
+    """A request with no field but the task's id: cancel, subscribe."""
 
     id: GivenName
 
@@ -209,3 +124,87 @@ SEND: Final = ProtoReader(SendShape, _SPELLINGS)
 GET: Final = ProtoReader(GetShape, _SPELLINGS)
 TASK: Final = ProtoReader(TaskShape, _SPELLINGS)
 LIST: Final = ProtoReader(ListShape, _SPELLINGS)
+
+_ROLES: Final = {"ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
+_STATES: Final = {name: state for state, name in STATE_NAMES.items()}
+_ANY_STATE: Final = frozenset({"", "TASK_STATE_UNSPECIFIED", "UNRECOGNIZED"})
+"""What clients send when they mean any state. The JavaScript SDK sends the last one when no state is set."""
+_TICK: Final = timedelta(microseconds=1)
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def send_request(shape: SendShape) -> SendMessage:
+    """Decodes a message to send, with the webhook to notify about its task."""
+    push = shape.configuration.task_push_notification_config if shape.configuration is not None else None
+    # The agent's host reads some keys of a task's metadata, so the caller's keys are stored below one key of their own.
+    metadata: dict[str, Any] = {"request": shape.metadata} if shape.metadata else {}
+    return SendMessage(
+        message=_message(shape.message),
+        dialect=A2A_V1,
+        context_id=shape.message.context_id,
+        task_id=shape.message.task_id,
+        exact=True,
+        metadata=metadata,
+        push=push_config(push) if push is not None else None,
+    )
+
+
+def list_request(shape: ListShape) -> ListTasks:
+    return ListTasks(
+        states=_states(shape.status),
+        context_id=shape.context_id,
+        updated_after=_just_before(shape.status_timestamp_after),
+        limit=shape.page_size,
+        cursor=shape.page_token,
+    )
+
+
+def push_config(shape: PushShape) -> PushConfig:
+    authentication = shape.authentication
+    return PushConfig(
+        id=shape.id,
+        url=shape.url,
+        token=shape.token,
+        scheme=authentication.scheme if authentication else "",
+        credentials=authentication.credentials if authentication else "",
+        dialect=A2A_V1,
+    )
+
+
+def _just_before(text: str) -> datetime | None:
+    """Returns the time one tick before: 1.0 §3.1.4 includes tasks that changed at that time, ListTasks does not."""
+    at = parse_instant("statusTimestampAfter", text) if text else _BEGINNING
+    return None if at == _BEGINNING else at - _TICK
+
+
+def _states(name: str) -> frozenset[TaskState]:
+    if name in _ANY_STATE:
+        return frozenset()
+    if name not in _STATES:
+        raise InvalidField("status", f"'{name}' is not a state", hint="use one of " + ", ".join(_STATES))
+    return frozenset({_STATES[name]})
+
+
+def _message(shape: MessageShape) -> Message:
+    return Message(
+        message_id=MessageId(shape.message_id),
+        role=_ROLES[shape.role],
+        parts=tuple([_part(part, index) for index, part in enumerate(shape.parts)]),
+        metadata=shape.metadata,
+        extensions=tuple(shape.extensions),
+        reference_task_ids=tuple(shape.reference_task_ids),
+    )
+
+
+def _part(shape: PartShape, index: int) -> Part:
+    given = (shape.text, shape.raw, shape.url, shape.data)
+    if given.count(UNSET) != 3:
+        raise InvalidField(f"message.parts[{index}]", "must have exactly one of 'text', 'raw', 'url' and 'data'")
+    name, media_type, metadata = shape.filename, shape.media_type, shape.metadata
+    if not isinstance(shape.text, Unset):
+        return TextPart(text=shape.text, name=name, media_type=media_type, metadata=metadata)
+    if not isinstance(shape.raw, Unset):
+        return FilePart(content=shape.raw, name=name, media_type=media_type, metadata=metadata)
+    if not isinstance(shape.url, Unset):
+        return FilePart(url=shape.url, name=name, media_type=media_type, metadata=metadata)
+    return DataPart(data=shape.data, name=name, media_type=media_type, metadata=metadata)

@@ -1,12 +1,6 @@
-"""From core facts to the words of A2A 1.0: plain functions, field by field, in ProtoJSON.
+"""Encodes tasks and agent cards for A2A 1.0, in ProtoJSON.
 
-As protobuf does, a field that has its default is left out, except where the specification wants it printed.
-
-A task's metadata as A2A names things, in camelCase. What others put there stays as they wrote it.
-
-The agent card of A2A 1.0: what an agent tells strangers about itself, and where it listens.
-
-How a card of A2A 1.0 says what a caller must bring (1.0 §4.5).
+A field that has its default is left out, as protobuf does, except where the specification requires it.
 """
 
 from __future__ import annotations
@@ -27,6 +21,8 @@ from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
 
+VERSION: Final = "1.0"
+
 STATE_NAMES: Final[Mapping[TaskState, str]] = {
     TaskState.SUBMITTED: "TASK_STATE_SUBMITTED",
     TaskState.WORKING: "TASK_STATE_WORKING",
@@ -40,7 +36,26 @@ STATE_NAMES: Final[Mapping[TaskState, str]] = {
 ROLE_NAMES: Final[Mapping[Role, str]] = {Role.USER: "ROLE_USER", Role.AGENT: "ROLE_AGENT"}
 
 DIRECT_MESSAGE: Final = "direct_message"
-"""Why a task is completed whose agent answered with a plain message and meant no task."""
+"""The reason of a completed task whose agent answered with a plain message instead of a task."""
+
+_TASK_KEYS: Final[Mapping[str, str]] = {
+    "sender_verified": "senderVerified",
+    "sender_task_id": "senderTaskId",
+    "sender_inbox": "senderInbox",
+    "response_expected": "responseExpected",
+    "in_reply_to": "inReplyTo",
+    "waits_for": "waitsFor",
+    "waits_for_inbox": "waitsForInbox",
+    "waiter_left": "waiterLeft",
+}
+"""The keys of a task's metadata that Synapse writes, in camelCase. All other keys stay unchanged."""
+_INNER_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
+    "sender": {"sender_id": "senderId", "sender_type": "senderType", "sender_endpoint": "senderEndpoint"},
+    "question": {"takes_text": "takesText", "asked_at": "askedAt"},
+}
+"""The keys inside of those values that are objects."""
+_MESSAGE_KEYS: Final[Mapping[str, str]] = {"answers_question": "answersQuestion", "typed_from": "typedFrom"}
+"""The keys of a message's metadata that Synapse writes: which question it answered, and who added it."""
 
 
 def encode_task(task: Task, history_length: int | None = None) -> bytes:
@@ -48,20 +63,20 @@ def encode_task(task: Task, history_length: int | None = None) -> bytes:
 
 
 def encode_sent(task: Task, history_length: int | None = None) -> bytes:
-    """A SendMessageResponse."""
+    """Returns a SendMessageResponse."""
     return to_json(payload_object(task, history_length))
 
 
 def encode_page(page: TaskPage, *, page_size: int, history_length: int | None, artifacts: bool) -> bytes:
-    """A ListTasksResponse; all its fields are there even when they are empty (1.0 §3.1.4)."""
+    """Returns a ListTasksResponse. It has all fields even when they are empty (1.0 §3.1.4)."""
     tasks = [task_object(task, history_length, artifacts=artifacts) for task in page.tasks]
     return to_json({"tasks": tasks, "nextPageToken": page.next_cursor, "pageSize": page_size, "totalSize": page.total})
 
 
 def encode_update(update: Update, history_length: int | None = None) -> bytes | None:
-    """A StreamResponse, or None for what A2A has no words for: receipts, attention, metadata."""
-    told = stream_object(update, history_length)
-    return None if told is None else to_json(told)
+    """Returns a StreamResponse, or None for updates that A2A cannot express: receipts, attention, metadata."""
+    wire = stream_object(update, history_length)
+    return None if wire is None else to_json(wire)
 
 
 def stream_object(update: Update, history_length: int | None = None) -> Wire | None:
@@ -70,9 +85,7 @@ def stream_object(update: Update, history_length: int | None = None) -> Wire | N
         case None | TaskOpened():
             return payload_object(task, history_length)
         case StateChanged():
-            return {
-                "statusUpdate": {"taskId": task.id, "contextId": task.context_id, "status": status_object(task)},
-            }
+            return {"statusUpdate": {"taskId": task.id, "contextId": task.context_id, "status": status_object(task)}}
         case ArtifactAdded():
             return {"artifactUpdate": _artifact_update(task, event)}
         case _:
@@ -80,19 +93,19 @@ def stream_object(update: Update, history_length: int | None = None) -> Wire | N
 
 
 def payload_object(task: Task, history_length: int | None = None) -> Wire:
-    """The task, or the message that its agent answered with instead of one."""
+    """Returns the task, or the message that the agent answered with instead of a task."""
     if task.reason == DIRECT_MESSAGE and task.artifacts:
         # Without the task's id: the agent meant no task.
-        return {"message": _said_by_agent(task, task.artifacts[-1].parts)}
+        return {"message": _agent_message(task, task.artifacts[-1].parts)}
     return {"task": task_object(task, history_length)}
 
 
 def task_object(task: Task, history_length: int | None = None, *, artifacts: bool = True) -> Wire:
-    """`history_length` None gives all messages, 0 none; the one that the status shows is not among them."""
+    """Returns a Task. `history_length` None means all messages, 0 none; a question in the status is not repeated."""
     wire: Wire = {"id": task.id, "contextId": task.context_id, "status": status_object(task)}
     if artifacts and task.artifacts:
         wire["artifacts"] = [artifact_object(artifact) for artifact in task.artifacts]
-    history = task.history[:-1] if _asks(task) else task.history
+    history = task.history[:-1] if _is_asking(task) else task.history
     if history_length is not None:
         history = history[-history_length:] if history_length else ()
     if history:
@@ -103,12 +116,12 @@ def task_object(task: Task, history_length: int | None = None, *, artifacts: boo
 
 
 def status_object(task: Task) -> Wire:
-    """The state; with it what the agent asks, or a word on how it goes or why it ended."""
+    """Returns a TaskStatus, with the agent's question or else the note on the task's progress or end."""
     wire: Wire = {"state": STATE_NAMES[task.state], "timestamp": instant(task.updated_at)}
-    if _asks(task):
+    if _is_asking(task):
         wire["message"] = message_object(task.history[-1], task)
     elif task.note:
-        wire["message"] = {**_said_by_agent(task, (TextPart(text=task.note),)), "taskId": task.id}
+        wire["message"] = {**_agent_message(task, (TextPart(text=task.note),)), "taskId": task.id}
     return wire
 
 
@@ -173,13 +186,13 @@ def _artifact_update(task: Task, event: ArtifactAdded) -> Wire:
     return wire
 
 
-def _asks(task: Task) -> bool:
-    """The last message is what the agent waits for an answer to."""
+def _is_asking(task: Task) -> bool:
+    """Decides whether the task's last message is a question that the agent waits on."""
     return task.state.is_interrupted and task.history[-1].role is Role.AGENT
 
 
-def _said_by_agent(task: Task, parts: tuple[Part, ...]) -> Wire:
-    """A message that the task itself does not keep: its id is that of the event that it tells of."""
+def _agent_message(task: Task, parts: tuple[Part, ...]) -> Wire:
+    """Returns a message that the task does not store. Its id comes from the event that it reports."""
     return {
         "messageId": f"{task.id}.{task.version}",
         "contextId": task.context_id,
@@ -188,51 +201,26 @@ def _said_by_agent(task: Task, parts: tuple[Part, ...]) -> Wire:
     }
 
 
-NAMES: Final[Mapping[str, str]] = {
-    "sender_verified": "senderVerified",
-    "sender_task_id": "senderTaskId",
-    "sender_inbox": "senderInbox",
-    "response_expected": "responseExpected",
-    "in_reply_to": "inReplyTo",
-    "waits_for": "waitsFor",
-    "waits_for_inbox": "waitsForInbox",
-    "waiter_left": "waiterLeft",
-}
-"""The keys that are ours."""
-INNER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "sender": {"sender_id": "senderId", "sender_type": "senderType", "sender_endpoint": "senderEndpoint"},
-    "question": {"takes_text": "takesText", "asked_at": "askedAt"},
-}
-"""The keys inside of those that are objects."""
-
-
-_OF_MESSAGES: Final[Mapping[str, str]] = {"answers_question": "answersQuestion", "typed_from": "typedFrom"}
-"""What we say of a message: which question it answered, and who added it. The rest of its metadata is the sender's."""
-
-
 def encode_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {NAMES.get(key, key): _inner(key, value) for key, value in metadata.items()}
+    return {_TASK_KEYS.get(key, key): _inner(key, value) for key, value in metadata.items()}
 
 
 def encode_message_metadata(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    if _OF_MESSAGES.keys().isdisjoint(metadata):
+    if _MESSAGE_KEYS.keys().isdisjoint(metadata):
         return metadata
-    return {_OF_MESSAGES.get(key, key): value for key, value in metadata.items()}
+    return {_MESSAGE_KEYS.get(key, key): value for key, value in metadata.items()}
 
 
 def _inner(key: str, value: Any) -> Any:
-    names = INNER_NAMES.get(key)
+    names = _INNER_KEYS.get(key)
     if names is None or not isinstance(value, dict):
         return value
     return {names.get(inner, inner): kept for inner, kept in cast("dict[str, Any]", value).items()}
 
 
-VERSION: Final = "1.0"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFacts:
-    """What the card is made of. `url` is the agent's address; `legacy_versions` are those it speaks besides 1.0."""
+    """The values on a card. `url` is the agent's address; `legacy_versions` are those it serves besides 1.0."""
 
     name: str
     description: str
@@ -243,11 +231,14 @@ class CardFacts:
     legacy_versions: tuple[str, ...] = ()
     extensions: Extensions = ()
     capabilities: tuple[str, ...] = CAPABILITIES
-    """What it can do beyond answering."""
+    """The optional features of A2A that the agent supports."""
 
 
 def agent_card(facts: CardFacts) -> Wire:
-    """The card; required fields are there even when they say no."""
+    """Returns the AgentCard. Required fields are present even when they are false."""
+    capabilities: Wire = {**{one: one in facts.capabilities for one in CAPABILITIES}, "extendedAgentCard": False}
+    if facts.extensions:
+        capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
     return {
         "name": facts.name,
         "description": facts.description,
@@ -257,7 +248,7 @@ def agent_card(facts: CardFacts) -> Wire:
             for binding in ("JSONRPC", "HTTP+JSON")
         ],
         "version": facts.version,
-        "capabilities": _capabilities(facts),
+        "capabilities": capabilities,
         "defaultInputModes": list(facts.input_modes),
         "defaultOutputModes": list(facts.output_modes),
         "skills": [
@@ -271,24 +262,20 @@ def agent_card(facts: CardFacts) -> Wire:
     }
 
 
-def _capabilities(facts: CardFacts) -> Wire:
-    capabilities: Wire = {**{one: one in facts.capabilities for one in CAPABILITIES}, "extendedAgentCard": False}
-    if facts.extensions:
-        capabilities["extensions"] = [extension.as_dict() for extension in facts.extensions]
-    return capabilities
-
-
 def security_fields(methods: AuthMethods) -> Wire:
-    """`securitySchemes` and `securityRequirements`: one of them is enough. Nothing when nothing is asked for."""
-    schemes = _schemes(methods)
+    """Returns the card's `securitySchemes` and `securityRequirements` (1.0 §4.5).
+
+    Both are absent when the gateway asks for no credentials.
+    """
+    schemes = _security_schemes(methods)
     scopes = {"jwt": list(methods.jwt_scopes)}
-    # Each element of the list is an alternative.
+    # The entries of the list are alternatives.
     requirements = [{"schemes": {name: {"list": scopes.get(name, [])}}} for name in schemes if name != "custom"]
     fields: Wire = {"securitySchemes": schemes, "securityRequirements": requirements}
     return {name: value for name, value in fields.items() if value}
 
 
-def _schemes(methods: AuthMethods) -> Wire:
+def _security_schemes(methods: AuthMethods) -> Wire:
     schemes: Wire = {}
     if methods.api_keys:
         schemes["apiKey"] = {
@@ -310,6 +297,6 @@ def _schemes(methods: AuthMethods) -> Wire:
             }
         }
     if methods.custom:
-        # The standard has no scheme for what an owner made up; this one only carries the description.
+        # The standard has no scheme for a method of the owner's own; this one only carries the description.
         schemes["custom"] = {"httpAuthSecurityScheme": {"description": methods.custom, "scheme": "Custom"}}
     return schemes

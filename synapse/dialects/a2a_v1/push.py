@@ -1,4 +1,4 @@
-"""Push notifications in A2A 1.0: the operations on their configurations, and what a notification says."""
+"""Push notifications of A2A 1.0: operations on webhook configurations, and the body of a notification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from synapse.dialects.proto_json import ProtoReader, Spellings, to_json
 
 
 class OfTaskShape(msgspec.Struct, rename="camel"):
-    """Of a question about one configuration."""
+    """A request about one configuration."""
 
     task_id: GivenName
     id: GivenName
@@ -40,7 +40,7 @@ _LIST: Final = ProtoReader(ListShape, _SPELLINGS)
 def create(wire: WireRequest) -> Call[PushConfig]:
     shape, task_id = _SET.read(wire.body), wire.params["id"]
     if shape.task_id not in ("", task_id):
-        raise InvalidField("taskId", "is another task than that of the path")
+        raise InvalidField("taskId", "is not the task that the path names")
     return _create(task_id, shape)
 
 
@@ -76,7 +76,7 @@ def rpc_delete(params: Params, _wire: WireRequest) -> Call[None]:
 
 
 def encode_notification(update: Update) -> bytes | None:
-    """The body of a notification: what a stream would bring (1.0 §4.3.3)."""
+    """Returns the body of a notification, which is the result that a stream would send (1.0 §4.3.3)."""
     return encode_update(update)
 
 
@@ -91,7 +91,7 @@ def _get(shape: OfTaskShape) -> Call[PushConfig]:
 def _list(shape: ListShape) -> Call[tuple[PushConfig, ...]]:
     token = shape.page_token or "0"
     if not (token.isascii() and token.isdigit() and len(token) < 10):
-        raise InvalidField("pageToken", "is not one of ours", hint="begin again without it")
+        raise InvalidField("pageToken", "is not a token of this list", hint="start again without it")
     encode = partial(_encode_page, shape.task_id, int(token), shape.page_size)
     return Call(ListPushConfigs(task_id=shape.task_id), encode)
 
@@ -111,12 +111,12 @@ def _encode(task_id: str, config: PushConfig) -> bytes:
 def _encode_page(task_id: str, start: int, size: int, configs: Sequence[PushConfig]) -> bytes:
     end = start + size if size else len(configs)
     following = str(end) if end < len(configs) else ""
-    told = [push_object(task_id, config) for config in configs[start:end]]
-    return to_json({"configs": told, "nextPageToken": following})
+    page = [push_object(task_id, config) for config in configs[start:end]]
+    return to_json({"configs": page, "nextPageToken": following})
 
 
 def push_object(task_id: str, config: PushConfig) -> Wire:
-    """A TaskPushNotificationConfig, with its secrets: only those see it who see the task."""
+    """Returns a TaskPushNotificationConfig with its secrets, which callers who may see the task may see too."""
     wire: Wire = {"id": config.id, "taskId": task_id, "url": config.url}
     if config.token:
         wire["token"] = config.token

@@ -1,8 +1,6 @@
-"""The table of A2A 1.0: its operations as REST paths and as JSON-RPC methods.
+"""The routes of A2A 1.0: its operations as REST paths and JSON-RPC methods, and its errors.
 
-The operations of A2A 1.0: what each asks of the agent, and how the answer is told. The same in every binding.
-
-How A2A 1.0 says that something is wrong: the table of 1.0.1, with ErrorInfo, for JSON-RPC and for REST.
+Errors follow the table of 1.0.1, with ErrorInfo, in JSON-RPC and REST. gRPC uses the operations and the table too.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from synapse.core.events import Update
 from synapse.core.requests import CancelTask, FollowTask, GetTask, SendAndFollow, SendAndWait
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
-from synapse.dialects import paths
 from synapse.dialects.a2a_v1 import decode, push
 from synapse.dialects.a2a_v1.decode import GetShape, ListShape, SendShape, TaskShape, list_request, send_request
 from synapse.dialects.a2a_v1.encode import encode_page, encode_sent, encode_task, encode_update
@@ -34,12 +31,78 @@ from synapse.dialects.dialect import (
     WireRequest,
     error_headers,
 )
-from synapse.dialects.paths import A2A_V1, MEDIA_TYPE, ONLY_IN_0_3
+from synapse.dialects.paths import A2A_V1, MEDIA_TYPE, ONLY_IN_0_3, a2a_v1_operations
 from synapse.dialects.proto_json import to_json
+
+Ask = Callable[[WireRequest], AnyCall]
+AskRpc = Callable[[Params, WireRequest], AnyCall]
+
+DOMAIN: Final = "a2a-protocol.org"
+
+_ERROR_INFO: Final = "type.googleapis.com/google.rpc.ErrorInfo"
+_BAD_REQUEST: Final = "type.googleapis.com/google.rpc.BadRequest"
+
+
+class ErrorShape(NamedTuple):
+    """An error on the wire: its JSON-RPC code, its gRPC status, which REST bodies have too, its HTTP status, and
+    ErrorInfo's reason."""
+
+    code: int
+    status: str
+    http: int
+    reason: str
+
+
+# -32000 is JSON-RPC's code for errors that a server defines itself: A2A has no code for these.
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
+    errors.SynapseError: ErrorShape(-32603, "INTERNAL", 500, "INTERNAL_ERROR"),
+    errors.InvalidRequest: ErrorShape(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
+    errors.BodyTooLarge: ErrorShape(-32600, "INVALID_ARGUMENT", 413, "INVALID_REQUEST"),
+    errors.BodyTooSlow: ErrorShape(-32600, "DEADLINE_EXCEEDED", 408, "INVALID_REQUEST"),
+    errors.UnsupportedMediaType: ErrorShape(-32005, "INVALID_ARGUMENT", 400, "CONTENT_TYPE_NOT_SUPPORTED"),
+    errors.MethodNotAllowed: ErrorShape(-32601, "UNIMPLEMENTED", 405, "METHOD_NOT_FOUND"),
+    errors.UnsupportedOperation: ErrorShape(-32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
+    errors.MalformedJson: ErrorShape(-32700, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
+    errors.MalformedCall: ErrorShape(-32600, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
+    errors.PushNotSupported: ErrorShape(-32003, "FAILED_PRECONDITION", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    errors.ExtendedCardMissing: ErrorShape(-32007, "FAILED_PRECONDITION", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    errors.ExtensionRequired: ErrorShape(-32008, "FAILED_PRECONDITION", 400, "EXTENSION_SUPPORT_REQUIRED"),
+    errors.VersionNotSupported: ErrorShape(-32009, "FAILED_PRECONDITION", 400, "VERSION_NOT_SUPPORTED"),
+    errors.NotFound: ErrorShape(-32602, "NOT_FOUND", 404, "NOT_FOUND"),
+    errors.TaskNotFound: ErrorShape(-32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"),
+    errors.RouteNotFound: ErrorShape(-32601, "NOT_FOUND", 404, "METHOD_NOT_FOUND"),
+    # A message to a finished task, or to one that did not ask for input (1.0 §3.1.1).
+    errors.Conflict: ErrorShape(-32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
+    errors.TaskNotCancelable: ErrorShape(-32002, "FAILED_PRECONDITION", 400, "TASK_NOT_CANCELABLE"),
+    errors.MessageIdReused: ErrorShape(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
+    errors.VersionConflict: ErrorShape(-32000, "ABORTED", 409, "VERSION_CONFLICT"),
+    errors.QueueFull: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "QUEUE_FULL"),
+    errors.QuotaExceeded: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "QUOTA_EXCEEDED"),
+    errors.FeedLagged: ErrorShape(-32000, "ABORTED", 409, "FEED_LAGGED"),
+    errors.RateLimited: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "RATE_LIMITED"),
+    errors.AccessDenied: ErrorShape(-32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED"),
+    errors.Unauthenticated: ErrorShape(-32000, "UNAUTHENTICATED", 401, "UNAUTHENTICATED"),
+    errors.AgentFailed: ErrorShape(-32000, "UNAVAILABLE", 503, "AGENT_UNAVAILABLE"),
+    errors.OutcomeUnknown: ErrorShape(-32000, "UNAVAILABLE", 503, "OUTCOME_UNKNOWN"),
+    errors.ExternalAgentFailed: ErrorShape(-32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"),
+    errors.WaitTimedOut: ErrorShape(-32000, "DEADLINE_EXCEEDED", 504, "TIMEOUT"),
+    errors.WaitingForPerson: ErrorShape(-32000, "FAILED_PRECONDITION", 409, "WAITING_FOR_PERSON"),
+    errors.StoreFailed: ErrorShape(-32603, "UNAVAILABLE", 503, "STORE_FAILED"),
+}
+
+
+def a2a_v1_dialect() -> Dialect:
+    """Returns the dialect as the host of one agent serves it."""
+    routes = tuple(
+        CallRoute(method=method, path=path, ask=_REST[operation], media_type=MEDIA_TYPE)
+        for method, path, operation in a2a_v1_operations()
+    )
+    rpc = RpcTable(methods=_RPC, encode_fault=encode_fault)
+    return Dialect(name=A2A_V1, routes=routes, encode_error=encode_error, rpc=rpc)
 
 
 def send_message(shape: SendShape) -> Call[Task]:
-    """Wait until the task has ended or asks for something, unless told to return at once (1.0 §3.2.2)."""
+    """Waits until the task ends or asks for input, unless the caller wants an answer at once (1.0 §3.2.2)."""
     send = send_request(shape)
     encode = partial(encode_sent, history_length=_history_length(shape))
     if shape.configuration is not None and shape.configuration.return_immediately:
@@ -71,7 +134,7 @@ def cancel_task(shape: TaskShape) -> Call[Task]:
 
 
 def subscribe_to_task(shape: TaskShape, after: int | None = None) -> StreamCall:
-    """Follow a task; `after` is the id of the last event that a reader of an earlier stream has seen."""
+    """Follows a task. `after` is the id of the last event that the caller got from an earlier stream."""
     return StreamCall(FollowTask(task_id=shape.id, after=after), _event)
 
 
@@ -81,26 +144,12 @@ def refuse_extended_card() -> NoReturn:
 
 
 def _event(update: Update, history_length: int | None = None) -> WireEvent | None:
-    told = encode_update(update, history_length)
-    return None if told is None else WireEvent(str(update.seq), "", told)
+    data = encode_update(update, history_length)
+    return None if data is None else WireEvent(str(update.seq), "", data)
 
 
 def _history_length(shape: SendShape) -> int | None:
     return shape.configuration.history_length if shape.configuration is not None else None
-
-
-Ask = Callable[[WireRequest], AnyCall]
-AskRpc = Callable[[Params, WireRequest], AnyCall]
-
-
-def a2a_v1_dialect() -> Dialect:
-    """The dialect as one agent host speaks it."""
-    routes = tuple(
-        CallRoute(method=method, path=path, ask=_REST[operation], media_type=MEDIA_TYPE)
-        for method, path, operation in paths.operations()
-    )
-    rpc = RpcTable(methods=_RPC, encode_fault=encode_fault)
-    return Dialect(name=A2A_V1, routes=routes, encode_error=encode_error, rpc=rpc)
 
 
 def _send(wire: WireRequest) -> Call[Task]:
@@ -172,7 +221,7 @@ def _body(wire: WireRequest) -> bytes:
 
 
 def _last_event(wire: WireRequest) -> int | None:
-    """The event after which a stream is resumed: our own addition, in the header that event streams have for it."""
+    """Returns the event after which to resume a stream. A2A has no such option; event streams have this header."""
     given = wire.header(b"last-event-id")
     if not given:
         return None
@@ -181,79 +230,26 @@ def _last_event(wire: WireRequest) -> int | None:
     return int(given)
 
 
-DOMAIN: Final = "a2a-protocol.org"
-
-_ERROR_INFO: Final = "type.googleapis.com/google.rpc.ErrorInfo"
-_BAD_REQUEST: Final = "type.googleapis.com/google.rpc.BadRequest"
-
-
-class ErrorShape(NamedTuple):
-    """One row: the JSON-RPC code, the status of gRPC and REST bodies, the HTTP status, and ErrorInfo's reason."""
-
-    code: int
-    status: str
-    http: int
-    reason: str
-
-
-# -32000 is JSON-RPC's code for what a server refuses by rules of its own; A2A has none for these.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
-    errors.SynapseError: ErrorShape(-32603, "INTERNAL", 500, "INTERNAL_ERROR"),
-    errors.InvalidRequest: ErrorShape(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
-    errors.BodyTooLarge: ErrorShape(-32600, "INVALID_ARGUMENT", 413, "INVALID_REQUEST"),
-    errors.BodyTooSlow: ErrorShape(-32600, "DEADLINE_EXCEEDED", 408, "INVALID_REQUEST"),
-    errors.UnsupportedMediaType: ErrorShape(-32005, "INVALID_ARGUMENT", 400, "CONTENT_TYPE_NOT_SUPPORTED"),
-    errors.MethodNotAllowed: ErrorShape(-32601, "UNIMPLEMENTED", 405, "METHOD_NOT_FOUND"),
-    errors.UnsupportedOperation: ErrorShape(-32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
-    errors.MalformedJson: ErrorShape(-32700, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
-    errors.MalformedCall: ErrorShape(-32600, "INVALID_ARGUMENT", 400, "INVALID_REQUEST"),
-    errors.PushNotSupported: ErrorShape(-32003, "FAILED_PRECONDITION", 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-    errors.ExtendedCardMissing: ErrorShape(-32007, "FAILED_PRECONDITION", 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
-    errors.ExtensionRequired: ErrorShape(-32008, "FAILED_PRECONDITION", 400, "EXTENSION_SUPPORT_REQUIRED"),
-    errors.VersionNotSupported: ErrorShape(-32009, "FAILED_PRECONDITION", 400, "VERSION_NOT_SUPPORTED"),
-    errors.NotFound: ErrorShape(-32602, "NOT_FOUND", 404, "NOT_FOUND"),
-    errors.TaskNotFound: ErrorShape(-32001, "NOT_FOUND", 404, "TASK_NOT_FOUND"),
-    errors.RouteNotFound: ErrorShape(-32601, "NOT_FOUND", 404, "METHOD_NOT_FOUND"),
-    # A message to a finished task, or to one that did not ask for it (1.0 §3.1.1).
-    errors.Conflict: ErrorShape(-32004, "FAILED_PRECONDITION", 400, "UNSUPPORTED_OPERATION"),
-    errors.TaskNotCancelable: ErrorShape(-32002, "FAILED_PRECONDITION", 400, "TASK_NOT_CANCELABLE"),
-    errors.MessageIdReused: ErrorShape(-32602, "INVALID_ARGUMENT", 400, "INVALID_PARAMS"),
-    errors.VersionConflict: ErrorShape(-32000, "ABORTED", 409, "VERSION_CONFLICT"),
-    errors.QueueFull: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "QUEUE_FULL"),
-    errors.QuotaExceeded: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "QUOTA_EXCEEDED"),
-    errors.FeedLagged: ErrorShape(-32000, "ABORTED", 409, "FEED_LAGGED"),
-    errors.RateLimited: ErrorShape(-32000, "RESOURCE_EXHAUSTED", 429, "RATE_LIMITED"),
-    errors.AccessDenied: ErrorShape(-32000, "PERMISSION_DENIED", 403, "PERMISSION_DENIED"),
-    errors.Unauthenticated: ErrorShape(-32000, "UNAUTHENTICATED", 401, "UNAUTHENTICATED"),
-    errors.AgentFailed: ErrorShape(-32000, "UNAVAILABLE", 503, "AGENT_UNAVAILABLE"),
-    errors.OutcomeUnknown: ErrorShape(-32000, "UNAVAILABLE", 503, "OUTCOME_UNKNOWN"),
-    errors.ExternalAgentFailed: ErrorShape(-32006, "INTERNAL", 500, "INVALID_AGENT_RESPONSE"),
-    errors.WaitTimedOut: ErrorShape(-32000, "DEADLINE_EXCEEDED", 504, "TIMEOUT"),
-    errors.WaitingForPerson: ErrorShape(-32000, "FAILED_PRECONDITION", 409, "WAITING_FOR_PERSON"),
-    errors.StoreFailed: ErrorShape(-32603, "UNAVAILABLE", 503, "STORE_FAILED"),
-}
-
-
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
-    """The row of the nearest class that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
+    """Returns the shape of the error class, or of its nearest ancestor that has one."""
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
-    """The REST answer that tells `error`."""
-    fault = fault_of(type(error))
-    body = {"code": fault.http, "status": fault.status, "message": str(error), "details": _details(error, fault)}
-    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error), MEDIA_TYPE)
+    """Returns the REST answer for `error`."""
+    shape = error_shape(type(error))
+    body = {"code": shape.http, "status": shape.status, "message": str(error), "details": _details(error, shape)}
+    return WireAnswer(shape.http, to_json({"error": body}), error_headers(error), MEDIA_TYPE)
 
 
 def encode_fault(error: SynapseError) -> bytes:
-    """The error object of JSON-RPC that tells `error`."""
-    fault = fault_of(type(error))
-    return to_json({"code": fault.code, "message": str(error), "data": _details(error, fault)})
+    """Returns the JSON-RPC error object for `error`."""
+    shape = error_shape(type(error))
+    return to_json({"code": shape.code, "message": str(error), "data": _details(error, shape)})
 
 
-def _details(error: SynapseError, fault: ErrorShape) -> list[dict[str, Any]]:
-    info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": fault.reason, "domain": DOMAIN}
+def _details(error: SynapseError, shape: ErrorShape) -> list[dict[str, Any]]:
+    info: dict[str, Any] = {"@type": _ERROR_INFO, "reason": shape.reason, "domain": DOMAIN}
     if error.hint:
         info["metadata"] = {"hint": error.hint}
     if not isinstance(error, InvalidField):

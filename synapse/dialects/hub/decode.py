@@ -1,12 +1,11 @@
-"""From the words of the hub dialect to core requests. Each function raises InvalidRequest and nothing else.
+"""Decodes requests of the hub dialect into core requests. Every function raises InvalidRequest and no other error.
 
-Task ids: the hub shows them plain, and also takes those that name their agent, `agentId:taskId`.
+The hub shows plain task ids. It also accepts ids that name their agent, `agentId:taskId`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from synapse.core.errors import InvalidField
@@ -16,6 +15,8 @@ from synapse.core.task import Task, TaskState
 from synapse.dialects.hub.encode import ASKED_STATES, REQUEST_METADATA, STATE_NAMES
 from synapse.dialects.hub.parts import ChangeShape, ListShape, MessageShape, decode_part
 from synapse.dialects.paths import HUB
+
+R = TypeVar("R")
 
 
 def send_request(shape: MessageShape) -> SendMessage:
@@ -46,35 +47,29 @@ def list_request(shape: ListShape) -> ListTasks:
 
 
 def change_request(shape: ChangeShape, task_id: str) -> Request[Task]:
-    """A PUT: the metadata that is given takes the place of what was there."""
+    """Decodes a PUT, whose metadata replaces the task's earlier metadata."""
     if shape.state is None and shape.metadata is None:
         raise InvalidField("", "there is nothing to change", hint='{"metadata": {…}} or {"state": "completed"}')
     metadata: dict[str, Any] = {} if shape.metadata is None else {REQUEST_METADATA: shape.metadata}
     state = None if shape.state is None else ASKED_STATES[shape.state]
-    return about_task(task_id, partial(_change, metadata, state))
+    return about_task(task_id, lambda plain: ChangeTask(task_id=plain, metadata=metadata, state=state))
 
 
-def _change(metadata: dict[str, Any], state: TaskState | None, task_id: str) -> ChangeTask:
-    return ChangeTask(task_id=task_id, metadata=metadata, state=state)
+def plain_id(given: str) -> str:
+    """Returns the task id without its agent."""
+    return given.rpartition(":")[2]
+
+
+def about_task(given: str, request: Callable[[str], Request[R]]) -> Request[R]:
+    """Returns the request for the task, addressed to its agent if the id names one."""
+    agent, _, task_id = given.rpartition(":")
+    return ForAgent(agent, request(task_id)) if agent else request(task_id)
 
 
 def _states(words: str) -> frozenset[TaskState]:
-    """The states that these words, with commas between, mean."""
+    """Returns the core states for a list of hub states with commas between."""
     wanted = {word.strip() for word in words.split(",")} - {""}
     unknown = wanted - set(ASKED_STATES)
     if unknown:
         raise InvalidField("state", f"'{min(unknown)}' is not a state", hint="use one of " + ", ".join(ASKED_STATES))
     return frozenset(state for state, word in STATE_NAMES.items() if word in wanted)
-
-
-R = TypeVar("R")
-
-
-def plain_id(given: str) -> str:
-    return given.rpartition(":")[2]
-
-
-def about_task(given: str, request: Callable[[str], Request[R]]) -> Request[R]:
-    """The request about that task; one whose agent is named is for that agent only."""
-    agent, _, task_id = given.rpartition(":")
-    return ForAgent(agent, request(task_id)) if agent else request(task_id)

@@ -1,10 +1,6 @@
-"""From core facts to the words of the hub dialect: plain functions, field by field.
+"""Encodes tasks, agent cards and errors for the hub dialect.
 
-The words of the hub dialect for states, as tables.
-
-The hub's card of an agent: what it is called, what it can do, and what a caller must bring.
-
-How the hub dialect says that something is wrong: `{"error": {"code", "message", "details"}}` and an HTTP status.
+An error is `{"error": {"code", "message", "details"}}` with an HTTP status.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from synapse.core import errors
 from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidField, NotFound, SynapseError
-from synapse.core.message import Artifact, DataPart, FilePart, Message, Part, Role, TextPart
+from synapse.core.message import Artifact, DataPart, FilePart, Message, Role, TextPart
 from synapse.core.requests import ListedAgent, Ticket
 from synapse.core.store import TaskPage
 from synapse.core.task import Task, TaskState
@@ -25,20 +21,84 @@ from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
 AgentName = Callable[[Task], str]
-"""The name of a task's agent at the gateway."""
+"""Returns the name that the gateway has for a task's agent."""
 
 ANSWER: Final = "answer"
-"""What an agent's answer is called in the core."""
+"""The name of the artifact that is an agent's answer."""
+
+STATE_NAMES: Final[Mapping[TaskState, str]] = {
+    TaskState.SUBMITTED: "pending",
+    TaskState.WORKING: "in_progress",
+    TaskState.INPUT_REQUIRED: "in_progress",
+    TaskState.AUTH_REQUIRED: "in_progress",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELED: "failed",
+    TaskState.REJECTED: "failed",
+}
+
+ASKED_STATES: Final[Mapping[str, TaskState]] = {
+    "pending": TaskState.SUBMITTED,
+    "in_progress": TaskState.WORKING,
+    "completed": TaskState.COMPLETED,
+    "failed": TaskState.FAILED,
+}
+"""The core state for each state that a caller may ask for."""
+
+FAILURE_CODES: Final[Mapping[TaskState, str]] = {
+    TaskState.FAILED: "AGENT_EXECUTION_ERROR",
+    TaskState.REJECTED: "AGENT_EXECUTION_ERROR",
+    TaskState.CANCELED: "TASK_CANCELLED",
+}
+
+REQUEST_METADATA: Final = "request"
+"""The key of a task's metadata that holds the caller's own metadata: the agent's host reads some of the other keys."""
+USER: Final = "user"
+"""The key of a task's metadata that names the caller who created it."""
+
+
+class ErrorShape(NamedTuple):
+    """An error on the wire: its code, and the HTTP status."""
+
+    code: str
+    http: int
+
+
+# Seven codes are the document's "common" ones; it has none for the errors that are NOT_FOUND and RATE_LIMITED here.
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
+    errors.SynapseError: ErrorShape("INTERNAL_SERVER_ERROR", 500),
+    errors.InvalidRequest: ErrorShape("INVALID_REQUEST", 400),
+    errors.BodyTooLarge: ErrorShape("INVALID_REQUEST", 413),
+    errors.BodyTooSlow: ErrorShape("INVALID_REQUEST", 408),
+    errors.UnsupportedMediaType: ErrorShape("INVALID_REQUEST", 415),
+    errors.MethodNotAllowed: ErrorShape("INVALID_REQUEST", 405),
+    errors.NotFound: ErrorShape("NOT_FOUND", 404),
+    errors.AgentNotFound: ErrorShape("AGENT_NOT_FOUND", 404),
+    errors.ExternalAgentNotFound: ErrorShape("AGENT_NOT_FOUND", 404),
+    errors.TaskNotFound: ErrorShape("TASK_NOT_FOUND", 404),
+    errors.Conflict: ErrorShape("INVALID_REQUEST", 409),
+    errors.QueueFull: ErrorShape("RATE_LIMITED", 429),
+    errors.RateLimited: ErrorShape("RATE_LIMITED", 429),
+    errors.AccessDenied: ErrorShape("AUTHORIZATION_ERROR", 403),
+    errors.Unauthenticated: ErrorShape("AUTHENTICATION_ERROR", 401),
+    errors.AgentFailed: ErrorShape("AGENT_EXECUTION_ERROR", 502),
+    errors.WaitTimedOut: ErrorShape("AGENT_EXECUTION_ERROR", 504),
+    errors.WaitingForPerson: ErrorShape("AGENT_EXECUTION_ERROR", 409),
+    errors.StoreFailed: ErrorShape("INTERNAL_SERVER_ERROR", 503),
+}
 
 
 def encode_sent(task: Task, *, message_id: str) -> bytes:
-    """What was accepted: the task, and the message that its sender may have left without an id."""
+    """Returns the ids of the task and of the message, whose sender may have given it none."""
     sent = [message.message_id for message in task.history if message.role is Role.USER]
     return to_json({"taskId": task.id, "messageId": message_id or sent[-1]})
 
 
 def encode_message(task: Task, *, message_id: str, agent_name: AgentName) -> bytes:
-    """Raises NotFound."""
+    """Returns one message of the task.
+
+    Raises NotFound.
+    """
     for message in task.history:
         if message.message_id == message_id:
             return to_json(message_object(message, task, agent_name))
@@ -82,7 +142,7 @@ def task_object(task: Task, agent_name: AgentName) -> Wire:
     }
     if task.parent_id:
         wire["parentId"] = task.parent_id
-    # Of tasks that were made locally the metadata is the sender's own, and may have anything in it.
+    # The sender of a local task writes its metadata, so the value may be of any type.
     if isinstance(user := task.metadata.get(USER), str) and user:
         wire["userId"] = user
     if error := failure_object(task):
@@ -94,7 +154,7 @@ def task_object(task: Task, agent_name: AgentName) -> Wire:
 
 
 def failure_object(task: Task) -> Wire | None:
-    """Why a task failed; None when it did not."""
+    """Returns why a task failed, or None when it did not."""
     code = FAILURE_CODES.get(task.state)
     if code is None:
         return None
@@ -102,86 +162,6 @@ def failure_object(task: Task) -> Wire | None:
     if task.reason:
         wire["details"] = {"reason": task.reason}
     return wire
-
-
-def _artifacts(task: Task) -> Iterator[Wire]:
-    """What came of the task: what the agent said on the way, then what it handed over and its answer."""
-    for message in task.history:
-        if message.role is Role.AGENT:
-            yield {"type": "message", "content": [part_object(part) for part in message.parts]}
-    for artifact in task.artifacts:
-        yield _artifact(artifact)
-
-
-def _artifact(artifact: Artifact) -> Wire:
-    kind, content = _typed(_joined(artifact))
-    wire: Wire = {"type": kind, "content": content}
-    if metadata := _metadata(artifact):
-        wire["metadata"] = metadata
-    return wire
-
-
-def _joined(artifact: Artifact) -> tuple[Part, ...]:
-    """The parts; a text that came in chunks is one again."""
-    if len(artifact.parts) > 1 and all(isinstance(part, TextPart) for part in artifact.parts):
-        return (TextPart(text=artifact.text),)
-    return artifact.parts
-
-
-def _typed(parts: tuple[Part, ...]) -> tuple[str, Any]:
-    match parts:
-        case (FilePart() as file,):
-            return "file", file_content(file)
-        case (DataPart() as data,):
-            return "result", data.data
-        case _:
-            return "message", [part_object(part) for part in parts]
-
-
-def _metadata(artifact: Artifact) -> Wire:
-    """What a reader should know beside the content: what it is called, and when the text was not the agent's own."""
-    wire: Wire = {}
-    if artifact.name not in ("", ANSWER):
-        wire["name"] = artifact.name
-    if artifact.description:
-        wire["description"] = artifact.description
-    if artifact.metadata.get("inferred"):
-        wire["source"] = artifact.metadata.get("source")
-        wire["inferred"] = True
-    if artifact.metadata.get("partial"):
-        wire["partial"] = True
-    return wire
-
-
-STATE_NAMES: Final[Mapping[TaskState, str]] = {
-    TaskState.SUBMITTED: "pending",
-    TaskState.WORKING: "in_progress",
-    TaskState.INPUT_REQUIRED: "in_progress",
-    TaskState.AUTH_REQUIRED: "in_progress",
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
-    TaskState.CANCELED: "failed",
-    TaskState.REJECTED: "failed",
-}
-
-ASKED_STATES: Final[Mapping[str, TaskState]] = {
-    "pending": TaskState.SUBMITTED,
-    "in_progress": TaskState.WORKING,
-    "completed": TaskState.COMPLETED,
-    "failed": TaskState.FAILED,
-}
-"""The state that a caller means who wants to change one."""
-
-FAILURE_CODES: Final[Mapping[TaskState, str]] = {
-    TaskState.FAILED: "AGENT_EXECUTION_ERROR",
-    TaskState.REJECTED: "AGENT_EXECUTION_ERROR",
-    TaskState.CANCELED: "TASK_CANCELLED",
-}
-
-REQUEST_METADATA: Final = "request"
-"""Some keys of a task's metadata mean something to the agent's host. A stranger's stay apart from them, below this."""
-USER: Final = "user"
-"""Where a task's metadata has the name of the caller that made it."""
 
 
 def encode_agent(agent: ListedAgent, *, methods: AuthMethods) -> bytes:
@@ -206,8 +186,69 @@ def agent_card(agent: ListedAgent, methods: AuthMethods) -> Wire:
     return card
 
 
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
+    """Returns the shape of the error class, or of its nearest ancestor that has one."""
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
+
+
+def encode_error(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`."""
+    return WireAnswer(error_shape(type(error)).http, to_json({"error": error_object(error)}), error_headers(error))
+
+
+def error_object(error: SynapseError) -> Wire:
+    details: dict[str, str] = {}
+    if isinstance(error, InvalidField) and error.field:
+        details["field"] = error.field
+    if error.hint:
+        details["hint"] = error.hint
+    wire: Wire = {"code": error_shape(type(error)).code, "message": str(error)}
+    return {**wire, "details": details} if details else wire
+
+
+def _artifacts(task: Task) -> Iterator[Wire]:
+    """Yields the agent's messages, then its artifacts, one of which is its answer."""
+    for message in task.history:
+        if message.role is Role.AGENT:
+            yield {"type": "message", "content": [part_object(part) for part in message.parts]}
+    for artifact in task.artifacts:
+        kind, content = _typed_content(artifact)
+        wire: Wire = {"type": kind, "content": content}
+        if metadata := _metadata(artifact):
+            wire["metadata"] = metadata
+        yield wire
+
+
+def _typed_content(artifact: Artifact) -> tuple[str, Any]:
+    parts = artifact.parts
+    if len(parts) > 1 and all(isinstance(part, TextPart) for part in parts):
+        parts = (TextPart(text=artifact.text),)  # a text that arrived in chunks
+    match parts:
+        case (FilePart() as file,):
+            return "file", file_content(file)
+        case (DataPart() as data,):
+            return "result", data.data
+        case _:
+            return "message", [part_object(part) for part in parts]
+
+
+def _metadata(artifact: Artifact) -> Wire:
+    """Returns the artifact's name and description, and marks a text that was inferred or is partial."""
+    wire: Wire = {}
+    if artifact.name not in ("", ANSWER):
+        wire["name"] = artifact.name
+    if artifact.description:
+        wire["description"] = artifact.description
+    if artifact.metadata.get("inferred"):
+        wire["source"] = artifact.metadata.get("source")
+        wire["inferred"] = True
+    if artifact.metadata.get("partial"):
+        wire["partial"] = True
+    return wire
+
+
 def _auth(methods: AuthMethods) -> Wire:
-    """The document has room for one type; the description names all that will do. Empty when nothing is asked for."""
+    """Returns the card's `auth`. It has one type, so the description names all methods; empty when there is none."""
     ways: list[str] = []
     if methods.api_keys:
         ways.append("an API key of this gateway")
@@ -217,54 +258,3 @@ def _auth(methods: AuthMethods) -> Wire:
         custom = f"; or: {methods.custom}" if methods.custom else ""
         return {"type": "bearer", "description": f"Authorization: Bearer with {' or '.join(ways)}{custom}"}
     return {"type": "custom", "description": methods.custom} if methods.custom else {}
-
-
-class ErrorShape(NamedTuple):
-    """One row: the code, and the HTTP status."""
-
-    code: str
-    http: int
-
-
-# Seven codes are the document's "common" ones; NOT_FOUND and RATE_LIMITED are for what it has no word for.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
-    errors.SynapseError: ErrorShape("INTERNAL_SERVER_ERROR", 500),
-    errors.InvalidRequest: ErrorShape("INVALID_REQUEST", 400),
-    errors.BodyTooLarge: ErrorShape("INVALID_REQUEST", 413),
-    errors.BodyTooSlow: ErrorShape("INVALID_REQUEST", 408),
-    errors.UnsupportedMediaType: ErrorShape("INVALID_REQUEST", 415),
-    errors.MethodNotAllowed: ErrorShape("INVALID_REQUEST", 405),
-    errors.NotFound: ErrorShape("NOT_FOUND", 404),
-    errors.AgentNotFound: ErrorShape("AGENT_NOT_FOUND", 404),
-    errors.ExternalAgentNotFound: ErrorShape("AGENT_NOT_FOUND", 404),
-    errors.TaskNotFound: ErrorShape("TASK_NOT_FOUND", 404),
-    errors.Conflict: ErrorShape("INVALID_REQUEST", 409),
-    errors.QueueFull: ErrorShape("RATE_LIMITED", 429),
-    errors.RateLimited: ErrorShape("RATE_LIMITED", 429),
-    errors.AccessDenied: ErrorShape("AUTHORIZATION_ERROR", 403),
-    errors.Unauthenticated: ErrorShape("AUTHENTICATION_ERROR", 401),
-    errors.AgentFailed: ErrorShape("AGENT_EXECUTION_ERROR", 502),
-    errors.WaitTimedOut: ErrorShape("AGENT_EXECUTION_ERROR", 504),
-    errors.WaitingForPerson: ErrorShape("AGENT_EXECUTION_ERROR", 409),
-    errors.StoreFailed: ErrorShape("INTERNAL_SERVER_ERROR", 503),
-}
-
-
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
-    """The row of the nearest class that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
-
-
-def encode_error(error: SynapseError) -> WireAnswer:
-    """The answer that tells `error`."""
-    return WireAnswer(fault_of(type(error)).http, to_json({"error": error_object(error)}), error_headers(error))
-
-
-def error_object(error: SynapseError) -> dict[str, Any]:
-    details: dict[str, str] = {}
-    if isinstance(error, InvalidField) and error.field:
-        details["field"] = error.field
-    if error.hint:
-        details["hint"] = error.hint
-    told: dict[str, Any] = {"code": fault_of(type(error)).code, "message": str(error)}
-    return {**told, "details": details} if details else told

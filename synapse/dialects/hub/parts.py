@@ -1,7 +1,4 @@
-"""The parts of a message: text, image, file, and whatever else has a type of its own; each with its `content`.
-
-What the requests of the hub dialect look like on the wire.
-"""
+"""The shapes of hub requests, and the parts of a message: text, image, file and custom types, each with `content`."""
 
 from __future__ import annotations
 
@@ -22,113 +19,7 @@ IMAGE: Final = "image"
 FILE: Final = "file"
 CUSTOM: Final = "custom"
 TYPE: Final = "type"
-"""Where a part's metadata keeps a type that its content does not tell."""
-
-
-def decode_part(shape: PartShape, index: int) -> Part:
-    """Raises InvalidField."""
-    place = f"message[{index}].content"
-    if shape.type == TEXT:
-        if not isinstance(shape.content, str):
-            raise InvalidField(place, "must be a string", hint='{"type": "text", "content": "Hello!"}')
-        return TextPart(text=shape.content, metadata=shape.metadata)
-    if shape.type in (IMAGE, FILE):
-        return _file_part(shape, place)
-    return DataPart(data=shape.content, metadata={**shape.metadata, TYPE: shape.type})
-
-
-def part_object(part: Part) -> Wire:
-    match part:
-        case TextPart():
-            wire: Wire = {"type": TEXT, "content": part.text}
-        case FilePart():
-            wire = {"type": _file_type(part), "content": file_content(part)}
-        case DataPart():
-            wire = {"type": _data_type(part), "content": part.data}
-        case _:
-            assert_never(part)
-    if metadata := {key: value for key, value in part.metadata.items() if key != TYPE}:
-        wire["metadata"] = metadata
-    return wire
-
-
-def file_content(part: FilePart) -> Wire:
-    wire: Wire = {}
-    if part.name:
-        wire["name"] = part.name
-    if part.media_type:
-        wire["mimeType"] = part.media_type
-    if part.content is None:
-        wire["url"] = part.url
-    else:
-        wire["data"] = base64.b64encode(part.content).decode("ascii")
-    return wire
-
-
-def _file_type(part: FilePart) -> str:
-    is_image = part.media_type.startswith("image/") or part.metadata.get(TYPE) == IMAGE
-    return IMAGE if is_image else FILE
-
-
-def _data_type(part: DataPart) -> str:
-    given = part.metadata.get(TYPE)
-    # In other dialects metadata is the sender's own; a word that means something else here does not count.
-    return given if isinstance(given, str) and given not in (TEXT, IMAGE, FILE) else CUSTOM
-
-
-def _file_part(shape: PartShape, place: str) -> FilePart:
-    file = _text_file(shape.content, place) if isinstance(shape.content, str) else _file_shape(shape.content, place)
-    if (file.data is None) == (not file.url):
-        raise InvalidField(
-            place,
-            "must have either 'data' or 'url'",
-            hint='{"name": "a.png", "mimeType": "image/png", "data": …}',
-        )
-    media_type = file.mime_type or _word(shape.metadata, "mimeType")
-    metadata = {key: value for key, value in shape.metadata.items() if key not in ("mimeType", "name")}
-    if shape.type == IMAGE and not media_type.startswith("image/"):
-        metadata[TYPE] = IMAGE
-    return FilePart(
-        content=file.data,
-        url=file.url,
-        name=file.name or _word(shape.metadata, "name"),
-        media_type=media_type,
-        metadata=metadata,
-    )
-
-
-def _file_shape(content: Any, place: str) -> FileShape:
-    try:
-        return msgspec.convert(content, FileShape)
-    except msgspec.ValidationError as error:
-        wrong = violation(error)
-        raise InvalidField(f"{place}.{wrong.field}".rstrip("."), wrong.why) from error
-
-
-def _text_file(text: str, place: str) -> FileShape:
-    """A file that is given as one string: a data URL, an address, or base64."""
-    if text.startswith("data:"):
-        head, _, data = text.removeprefix("data:").partition(",")
-        media_type, semicolon, coding = head.rpartition(";")
-        if not semicolon or coding != "base64":
-            raise InvalidField(place, "a data URL must be in base64", hint="data:image/png;base64,…")
-        return FileShape(data=_from_base64(data, place), mime_type=media_type)
-    if "://" in text:
-        return FileShape(url=text)
-    return FileShape(data=_from_base64(text, place))
-
-
-def _from_base64(text: str, place: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidField(place, "is neither an address nor base64") from error
-
-
-def _word(metadata: Wire, key: str) -> str:
-    value = metadata.get(key)
-    return value if isinstance(value, str) else ""
-
+"""The key of a part's metadata that keeps a type which its content does not show."""
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
@@ -144,7 +35,7 @@ class PartShape(msgspec.Struct):
 
 
 class FileShape(msgspec.Struct, rename="camel"):
-    """The content of an image or a file; either `data` or `url` is there."""
+    """The content of an image or a file, which has either `data` or `url`."""
 
     data: bytes | None = None
     url: Token = ""
@@ -166,7 +57,7 @@ class MessageShape(msgspec.Struct, rename="camel"):
 
 
 class ChangeShape(msgspec.Struct):
-    """Other fields of a task may be there: a client puts back what it got."""
+    """The fields that a PUT may change. Other fields are ignored: clients send back the task that they got."""
 
     state: Literal["pending", "in_progress", "completed", "failed"] | None = None
     metadata: Metadata | None = None
@@ -182,7 +73,7 @@ class ListShape(msgspec.Struct, rename="camel"):
 
 
 class FrameShape(msgspec.Struct):
-    """What every message on the WebSocket has."""
+    """The field that every frame of the WebSocket has."""
 
     type: Literal["message", "subscribe", "ping"]
 
@@ -204,3 +95,108 @@ LIST: Final = ProtoReader(ListShape, _SPELLINGS)
 FRAME: Final = ProtoReader(FrameShape, _SPELLINGS)
 MESSAGE_FRAME: Final = ProtoReader(MessageFrameShape, _SPELLINGS)
 SUBSCRIBE_FRAME: Final = ProtoReader(SubscribeFrameShape, _SPELLINGS)
+
+
+def decode_part(shape: PartShape, index: int) -> Part:
+    """Returns the part at `index` of a message.
+
+    Raises InvalidField.
+    """
+    place = f"message[{index}].content"
+    if shape.type == TEXT:
+        if not isinstance(shape.content, str):
+            raise InvalidField(place, "must be a string", hint='{"type": "text", "content": "Hello!"}')
+        return TextPart(text=shape.content, metadata=shape.metadata)
+    if shape.type in (IMAGE, FILE):
+        return _file_part(shape, place)
+    return DataPart(data=shape.content, metadata={**shape.metadata, TYPE: shape.type})
+
+
+def part_object(part: Part) -> Wire:
+    match part:
+        case TextPart():
+            wire: Wire = {"type": TEXT, "content": part.text}
+        case FilePart():
+            is_image = part.media_type.startswith("image/") or part.metadata.get(TYPE) == IMAGE
+            wire = {"type": IMAGE if is_image else FILE, "content": file_content(part)}
+        case DataPart():
+            wire = {"type": _data_type(part), "content": part.data}
+        case _:
+            assert_never(part)
+    if metadata := {key: value for key, value in part.metadata.items() if key != TYPE}:
+        wire["metadata"] = metadata
+    return wire
+
+
+def file_content(part: FilePart) -> Wire:
+    """Returns the `content` of an image or a file."""
+    wire: Wire = {}
+    if part.name:
+        wire["name"] = part.name
+    if part.media_type:
+        wire["mimeType"] = part.media_type
+    if part.content is None:
+        wire["url"] = part.url
+    else:
+        wire["data"] = base64.b64encode(part.content).decode("ascii")
+    return wire
+
+
+def _data_type(part: DataPart) -> str:
+    given = part.metadata.get(TYPE)
+    # Other dialects let the sender choose metadata, so the type may be one that means something else here.
+    return given if isinstance(given, str) and given not in (TEXT, IMAGE, FILE) else CUSTOM
+
+
+def _file_part(shape: PartShape, place: str) -> FilePart:
+    file = _text_file(shape.content, place) if isinstance(shape.content, str) else _file_shape(shape.content, place)
+    if (file.data is None) == (not file.url):
+        raise InvalidField(
+            place,
+            "must have either 'data' or 'url'",
+            hint='{"name": "a.png", "mimeType": "image/png", "data": …}',
+        )
+    media_type = file.mime_type or _text_value(shape.metadata, "mimeType")
+    metadata = {key: value for key, value in shape.metadata.items() if key not in ("mimeType", "name")}
+    if shape.type == IMAGE and not media_type.startswith("image/"):
+        metadata[TYPE] = IMAGE
+    return FilePart(
+        content=file.data,
+        url=file.url,
+        name=file.name or _text_value(shape.metadata, "name"),
+        media_type=media_type,
+        metadata=metadata,
+    )
+
+
+def _file_shape(content: Any, place: str) -> FileShape:
+    try:
+        return msgspec.convert(content, FileShape)
+    except msgspec.ValidationError as error:
+        wrong = violation(error)
+        raise InvalidField(f"{place}.{wrong.field}".rstrip("."), wrong.why) from error
+
+
+def _text_file(text: str, place: str) -> FileShape:
+    """Reads a file that is one string: a data URL, an address, or base64."""
+    if text.startswith("data:"):
+        head, _, data = text.removeprefix("data:").partition(",")
+        media_type, semicolon, coding = head.rpartition(";")
+        if not semicolon or coding != "base64":
+            raise InvalidField(place, "a data URL must be in base64", hint="data:image/png;base64,…")
+        return FileShape(data=_from_base64(data, place), mime_type=media_type)
+    if "://" in text:
+        return FileShape(url=text)
+    return FileShape(data=_from_base64(text, place))
+
+
+def _from_base64(text: str, place: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidField(place, "is neither an address nor base64") from error
+
+
+def _text_value(metadata: Wire, key: str) -> str:
+    value = metadata.get(key)
+    return value if isinstance(value, str) else ""

@@ -1,9 +1,10 @@
-"""The table of the hub dialect. It is spoken at a gateway's root, about all of its agents."""
+"""The routes of the hub dialect, which a gateway serves at its root for all of its agents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from synapse.core.caller import AuthMethods
 from synapse.core.errors import InvalidRequest
@@ -37,16 +38,16 @@ from synapse.dialects.hub.encode import (
     encode_task,
     encode_ticket,
 )
-from synapse.dialects.hub.stream import GrowingText, last_place
+from synapse.dialects.hub.stream import GrowingText, last_position
 from synapse.dialects.paths import HUB, HUB_OPERATIONS
 
 Ask = Callable[[WireRequest], AnyCall]
 
-_EVENT_STREAM = "text/event-stream"
+_EVENT_STREAM: Final = "text/event-stream"
 
 
 def hub_dialect(agent_name: AgentName, methods: AuthMethods) -> Dialect:
-    """The dialect of one gateway: how it calls the agent of a task, and what its callers must bring."""
+    """Returns the dialect of one gateway, with its names of agents and the credentials that it accepts."""
     asks: dict[str, Ask] = {
         "list_agents": partial(_list_agents, methods),
         "get_agent": partial(_get_agent, methods),
@@ -78,11 +79,11 @@ def _send(wire: WireRequest) -> AnyCall:
     send = send_request(shape)
     if not shape.stream:
         return Call(ForAgent(agent, send), partial(encode_sent, message_id=shape.message_id), status=202)
-    place = last_place(wire)
-    if place is not None and place.task_id:
-        # The same request again, from somebody whose stream broke: the message is known, only the rest is wanted.
-        follow = SubscribeTask(task_id=place.task_id, after=place.seq)
-        return StreamCall(ForAgent(agent, follow), GrowingText(place.told))
+    position = last_position(wire)
+    if position is not None and position.task_id:
+        # A caller repeats its request after a broken stream: the message was accepted, so only the rest is sent.
+        follow = SubscribeTask(task_id=position.task_id, after=position.seq)
+        return StreamCall(ForAgent(agent, follow), GrowingText(position.sent))
     return StreamCall(ForAgent(agent, SendAndFollow(send)), GrowingText(ends_when_asked=True))
 
 
@@ -98,17 +99,17 @@ def _list_tasks(agent_name: AgentName, wire: WireRequest) -> Call[TaskPage]:
 
 
 def _get_task(agent_name: AgentName, wire: WireRequest) -> AnyCall:
-    """The task, or for a reader of events all that comes of it: a browser resumes with a GET only."""
+    """Returns the task, or its stream for a reader of events: browsers resume only with a GET."""
     task_id = wire.params["taskId"]
     if _EVENT_STREAM not in wire.header(b"accept"):
         request = about_task(task_id, lambda plain: GetTask(plain, exact=True))
         return Call(request, partial(encode_task, agent_name=agent_name))
-    place = last_place(wire)
-    if place is None:
+    position = last_position(wire)
+    if position is None:
         return StreamCall(about_task(task_id, lambda plain: SubscribeTask(task_id=plain)), GrowingText())
-    after = place.seq
+    after = position.seq
     resume = about_task(task_id, lambda plain: SubscribeTask(task_id=plain, after=after))
-    return StreamCall(resume, GrowingText(place.told))
+    return StreamCall(resume, GrowingText(position.sent))
 
 
 def _change_task(agent_name: AgentName, wire: WireRequest) -> Call[Task]:
@@ -122,11 +123,10 @@ def _delete_task(wire: WireRequest) -> Call[Task]:
 
 
 def _issue_ticket(_wire: WireRequest) -> Call[Ticket]:
-    return Call(IssueTicket(), encode_ticket, answer=_ticket_answer)
+    def answer(ticket: Ticket) -> WireAnswer:
+        return WireAnswer(201, encode_ticket(ticket), NOT_KEPT)
 
-
-def _ticket_answer(ticket: Ticket) -> WireAnswer:
-    return WireAnswer(201, encode_ticket(ticket), NOT_KEPT)
+    return Call(IssueTicket(), encode_ticket, answer=answer)
 
 
 def _body(wire: WireRequest) -> bytes:

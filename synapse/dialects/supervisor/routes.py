@@ -1,7 +1,7 @@
-"""The table of the supervisor dialect. Its paths are those below an agent's address, which whoever mounts it puts in
-front; that address says which agent is meant.
+"""The routes of the supervisor dialect and its errors.
 
-How the supervisor dialect says that something is wrong: a JSON-RPC error object, and one of its HTTP statuses.
+The gateway mounts the paths below the address of each agent, which names the agent. An error is a JSON-RPC error object
+with one of the document's HTTP statuses.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from synapse.core.requests import (
 from synapse.core.store import TaskPage
 from synapse.core.task import Task
 from synapse.dialects.dialect import (
+    AGENT,
     AnyCall,
     Call,
     CallRoute,
@@ -35,10 +36,10 @@ from synapse.dialects.dialect import (
     WireRequest,
     error_headers,
 )
-from synapse.dialects.paths import AGENT, SUPERVISOR, SUPERVISOR_OPERATIONS
+from synapse.dialects.paths import SUPERVISOR, SUPERVISOR_OPERATIONS
 from synapse.dialects.proto_json import to_json
 from synapse.dialects.supervisor import decode
-from synapse.dialects.supervisor.decode import list_request, send_request, set_push_request
+from synapse.dialects.supervisor.decode import last_event, list_request, send_request, set_push_request
 from synapse.dialects.supervisor.encode import (
     encode_nothing,
     encode_page,
@@ -47,15 +48,62 @@ from synapse.dialects.supervisor.encode import (
     encode_task,
     encode_update,
     global_id,
-    last_event,
     plain_id,
 )
 
 Ask = Callable[[WireRequest], AnyCall]
 
 
+# The names in the document's two tables, spelt as in its one example.
+TITLES: Final[Mapping[int, str]] = {
+    -32700: "Parse error",
+    -32600: "Invalid Request",
+    -32601: "Method not found",
+    -32602: "Invalid params",
+    -32603: "Internal error",
+    -32001: "Task not found error",
+    -32002: "Task not cancelable error",
+    -32003: "Push notification not supported error",
+    -32004: "Unsupported operation error",
+    -32005: "Content type not supported error",
+}
+
+
+class ErrorShape(NamedTuple):
+    """An error on the wire: a code of the document's tables, and the HTTP status."""
+
+    code: int
+    http: int
+
+
+# The document has no codes for access control. A forbidden operation counts as not supported for this caller; a request
+# without credentials, or over the rate limit, counts as not valid.
+ERROR_SHAPES: Final[Mapping[type[SynapseError], ErrorShape]] = {
+    errors.SynapseError: ErrorShape(-32603, 500),
+    errors.InvalidRequest: ErrorShape(-32602, 400),
+    errors.BodyTooLarge: ErrorShape(-32600, 400),
+    errors.BodyTooSlow: ErrorShape(-32600, 400),
+    errors.UnsupportedMediaType: ErrorShape(-32005, 400),
+    errors.MethodNotAllowed: ErrorShape(-32601, 405),
+    errors.UnsupportedOperation: ErrorShape(-32004, 400),
+    errors.MalformedJson: ErrorShape(-32700, 400),
+    errors.MalformedCall: ErrorShape(-32600, 400),
+    errors.PushNotSupported: ErrorShape(-32003, 400),
+    errors.NotFound: ErrorShape(-32602, 404),
+    errors.TaskNotFound: ErrorShape(-32001, 404),
+    errors.RouteNotFound: ErrorShape(-32601, 404),
+    errors.Conflict: ErrorShape(-32004, 400),
+    errors.TaskNotCancelable: ErrorShape(-32002, 400),
+    errors.MessageIdReused: ErrorShape(-32602, 400),
+    errors.QueueFull: ErrorShape(-32600, 429),
+    errors.RateLimited: ErrorShape(-32600, 429),
+    errors.AccessDenied: ErrorShape(-32004, 403),
+    errors.Unauthenticated: ErrorShape(-32600, 401),
+}
+
+
 def supervisor_dialect() -> Dialect:
-    """The dialect as a gateway speaks it below each agent's address."""
+    """Returns the dialect, which a gateway mounts below each agent's address."""
     routes = tuple(
         CallRoute(method=method, path=path, ask=_ASKS[operation])
         for operation, (method, path) in SUPERVISOR_OPERATIONS.items()
@@ -157,62 +205,14 @@ def _body(wire: WireRequest) -> bytes:
     return wire.body
 
 
-# The names of the document's two tables, as its one example writes them out.
-TITLES: Final[Mapping[int, str]] = {
-    -32700: "Parse error",
-    -32600: "Invalid Request",
-    -32601: "Method not found",
-    -32602: "Invalid params",
-    -32603: "Internal error",
-    -32001: "Task not found error",
-    -32002: "Task not cancelable error",
-    -32003: "Push notification not supported error",
-    -32004: "Unsupported operation error",
-    -32005: "Content type not supported error",
-}
-
-
-class ErrorShape(NamedTuple):
-    """One row: a code of the document's tables, and the HTTP status."""
-
-    code: int
-    http: int
-
-
-# The document has no code for callers who are refused. What is forbidden is, for this caller, an operation that is not
-# supported; who is not known, or asks too often, sends requests that are not valid now.
-FAULTS: Final[Mapping[type[SynapseError], ErrorShape]] = {
-    errors.SynapseError: ErrorShape(-32603, 500),
-    errors.InvalidRequest: ErrorShape(-32602, 400),
-    errors.BodyTooLarge: ErrorShape(-32600, 400),
-    errors.BodyTooSlow: ErrorShape(-32600, 400),
-    errors.UnsupportedMediaType: ErrorShape(-32005, 400),
-    errors.MethodNotAllowed: ErrorShape(-32601, 405),
-    errors.UnsupportedOperation: ErrorShape(-32004, 400),
-    errors.MalformedJson: ErrorShape(-32700, 400),
-    errors.MalformedCall: ErrorShape(-32600, 400),
-    errors.PushNotSupported: ErrorShape(-32003, 400),
-    errors.NotFound: ErrorShape(-32602, 404),
-    errors.TaskNotFound: ErrorShape(-32001, 404),
-    errors.RouteNotFound: ErrorShape(-32601, 404),
-    errors.Conflict: ErrorShape(-32004, 400),
-    errors.TaskNotCancelable: ErrorShape(-32002, 400),
-    errors.MessageIdReused: ErrorShape(-32602, 400),
-    errors.QueueFull: ErrorShape(-32600, 429),
-    errors.RateLimited: ErrorShape(-32600, 429),
-    errors.AccessDenied: ErrorShape(-32004, 403),
-    errors.Unauthenticated: ErrorShape(-32600, 401),
-}
-
-
-def fault_of(kind: type[SynapseError]) -> ErrorShape:
-    """The row of the nearest class that has one."""
-    return next(FAULTS[ancestor] for ancestor in kind.__mro__ if ancestor in FAULTS)
+def error_shape(kind: type[SynapseError]) -> ErrorShape:
+    """Returns the shape of the error class, or of its nearest ancestor that has one."""
+    return next(ERROR_SHAPES[ancestor] for ancestor in kind.__mro__ if ancestor in ERROR_SHAPES)
 
 
 def encode_error(error: SynapseError) -> WireAnswer:
-    """The answer that tells `error`: the document's name of it, then what happened and what to do about it."""
-    fault = fault_of(type(error))
+    """Returns the answer for `error`: the document's name of it, then the error's message and hint."""
+    shape = error_shape(type(error))
     data = f"{error}; {error.hint}" if error.hint else str(error)
-    body: dict[str, Any] = {"code": fault.code, "message": TITLES[fault.code], "data": data}
-    return WireAnswer(fault.http, to_json({"error": body}), error_headers(error))
+    body: dict[str, Any] = {"code": shape.code, "message": TITLES[shape.code], "data": data}
+    return WireAnswer(shape.http, to_json({"error": body}), error_headers(error))

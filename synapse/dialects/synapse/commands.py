@@ -1,11 +1,11 @@
-"""What other processes of this user ask of a host, for both ends: commands, the agent's state, and replies.
+"""Encodes and decodes what other processes of the user ask of a host: commands, the agent's status, and replies.
 
-`POST /commands` is what a gateway asks for somebody whom it has let in:
+A gateway sends `POST /commands` on behalf of a caller that it has authenticated:
 
     {"caller": {…}, "request": {"type": "CancelTask", …}}   ─►   {"taskId": …, "version": …}
 
-The task itself is not sent back: it is durable before the host answers, and the gateway reads it from the store. An
-error travels with its fields (`core.errors.to_wire`), so that the gateway raises the same one.
+The answer leaves out the task: it is durable before the host answers, and the gateway reads it from the store. An error
+travels with its fields (`core.errors.to_wire`), so that the gateway raises an equal one.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from synapse.core.requests import (
     SetPushConfig,
 )
 from synapse.dialects.dialect import Call, WireAnswer, WireRequest
-from synapse.dialects.synapse.encode import message_object, status_of, to_json
+from synapse.dialects.proto_json import to_json
+from synapse.dialects.synapse.encode import message_object, status_of
 
 PATH: Final = "/commands"
 STATUS: Final = "/status"
 STATUS_STREAM: Final = "/status/subscribe"
-"""Hosts of earlier versions do not have it."""
+"""Hosts of earlier versions do not have this path."""
 REPLY: Final = "/tasks/send"
 
 _PLAIN: Final[Mapping[str, type[Any]]] = {
@@ -63,11 +64,11 @@ _PLAIN: Final[Mapping[str, type[Any]]] = {
     )
 }
 COMMANDS: Final = (SendMessage, *_PLAIN.values())
-"""The requests that go from a gateway to a host; all others a gateway answers by itself, or not at all."""
+"""The requests that a gateway sends to a host. It answers the others itself, or not at all."""
 
 
 class _Caller(msgspec.Struct, forbid_unknown_fields=True):
-    """Of a caller only what a gateway may say: nobody becomes a process of this machine that way."""
+    """The fields of a caller that a gateway may set. They cannot make a caller a process of this machine."""
 
     scope: str
     sees_all: bool = False
@@ -100,121 +101,8 @@ class _Command(msgspec.Struct, forbid_unknown_fields=True):
     request: msgspec.Raw
 
 
-class _Typed(msgspec.Struct):
-    type: str
-
-
-class _Done(msgspec.Struct):
-    task_id: str = msgspec.field(default="", name="taskId")
-    version: int = 0
-    direct: bool = False
-    config: PushConfig | None = None
-    configs: tuple[PushConfig, ...] | None = None
-
-
-class _Status(msgspec.Struct):
-    since: datetime
-    state: str = EXITED
-    why: str = ""
-    source: str = ""
-
-
-_COMMAND: Final = msgspec.json.Decoder(_Command)
-_TYPED: Final = msgspec.json.Decoder(_Typed)
-_DONE: Final = msgspec.json.Decoder(_Done)
-_STATUS: Final = msgspec.json.Decoder(_Status)
-
-
-def encode_command(request: HostCommand, caller: Caller) -> bytes:
-    """The body that asks a host for one of COMMANDS."""
-    about = {
-        "scope": caller.scope,
-        "sees_all": caller.sees_all,
-        "actions": caller.actions,
-        "agents": caller.agents,
-        "name": caller.name,
-    }
-    fields: dict[str, Any] = msgspec.to_builtins(request)
-    return to_json({"caller": about, "request": {"type": type(request).__name__, **fields}})
-
-
-def ask(wire: WireRequest) -> Call[CommandResult]:
-    """What the body asks for, on whose behalf. Raises InvalidRequest."""
-    try:
-        command = _COMMAND.decode(wire.body)
-        kind = _TYPED.decode(command.request).type
-        request = _request(kind, command.request)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(
-            f"this is no command: {error}", hint="only a gateway of the same version asks so"
-        ) from error
-    given = command.caller
-    caller = Caller(
-        scope=given.scope, sees_all=given.sees_all, actions=given.actions, agents=given.agents, name=given.name
-    )
-    return Call(OnBehalfOf(caller, request), encode_done, encode_failure)
-
-
-def encode_done(done: CommandResult) -> bytes:
-    """The answer that tells what came of a command."""
-    result = done.result
-    if done.task_id:
-        return to_json({"taskId": done.task_id, "version": done.version, "direct": done.direct})
-    if isinstance(result, PushConfig):
-        return to_json({"config": msgspec.to_builtins(result)})
-    if isinstance(result, tuple):
-        return to_json({"configs": msgspec.to_builtins(result)})
-    return b"{}"
-
-
-def decode_done(body: bytes) -> CommandResult:
-    """Raises ValueError."""
-    done = _DONE.decode(body)
-    result = done.configs if done.config is None else done.config
-    return CommandResult(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
-
-
-def decode_agent_status(body: bytes) -> AgentStatus:
-    """What an agent does, from `GET /status` or an event of its stream. Raises ValueError."""
-    told = _STATUS.decode(body)
-    return AgentStatus(state=told.state, why=told.why, source=told.source, since=told.since)
-
-
-def encode_reply(reply: AgentReply) -> bytes:
-    """The body of the `POST /tasks/send` that brings a reply to the host of the waiting agent."""
-    sender = reply.sender
-    metadata: dict[str, Any] = {
-        "sender": {
-            "sender_id": sender.sender_id,
-            "sender_type": sender.sender_type,
-            "sender_endpoint": sender.sender_endpoint,
-        },
-        "in_reply_to": reply.in_reply_to,
-    }
-    if reply.failed:
-        metadata["failed"] = True
-    if reply.inferred:
-        metadata["inferred"] = True
-    message = Message(message_id=MessageId(""), role=Role.AGENT, parts=reply.parts)
-    return to_json({"message": message_object(message), "metadata": metadata})
-
-
-def encode_failure(error: SynapseError) -> WireAnswer:
-    """The error as elsewhere in this dialect, with its fields, so that the gateway can raise the same one."""
-    return WireAnswer(status_of(type(error)), to_json({"error": to_wire(error)}))
-
-
-def decode_failure(body: bytes) -> SynapseError:
-    """The error that a host told, of the same class; see `from_wire` for one of another version."""
-    try:
-        told = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        told = {}
-    return from_wire(object_in(told, "error"))
-
-
 class _Send(msgspec.Struct, forbid_unknown_fields=True):
-    """SendMessage; its parts are told apart by what they have, which a dataclass cannot say."""
+    """SendMessage, as its own shape: the fields of a part decide its class, which a dataclass cannot express."""
 
     type: str
     message: _Message
@@ -233,7 +121,127 @@ class _Send(msgspec.Struct, forbid_unknown_fields=True):
     push: PushConfig | None = None
 
 
+class _Typed(msgspec.Struct):
+    type: str
+
+
+class _Result(msgspec.Struct):
+    task_id: str = msgspec.field(default="", name="taskId")
+    version: int = 0
+    direct: bool = False
+    config: PushConfig | None = None
+    configs: tuple[PushConfig, ...] | None = None
+
+
+class _Status(msgspec.Struct):
+    since: datetime
+    state: str = EXITED
+    why: str = ""
+    source: str = ""
+
+
+_COMMAND: Final = msgspec.json.Decoder(_Command)
+_TYPED: Final = msgspec.json.Decoder(_Typed)
 _SEND: Final = msgspec.json.Decoder(_Send)
+_RESULT: Final = msgspec.json.Decoder(_Result)
+_STATUS: Final = msgspec.json.Decoder(_Status)
+
+
+def encode_command(request: HostCommand, caller: Caller) -> bytes:
+    """Returns the body that sends a host one of COMMANDS."""
+    about = {
+        "scope": caller.scope,
+        "sees_all": caller.sees_all,
+        "actions": caller.actions,
+        "agents": caller.agents,
+        "name": caller.name,
+    }
+    fields: dict[str, Any] = msgspec.to_builtins(request)
+    return to_json({"caller": about, "request": {"type": type(request).__name__, **fields}})
+
+
+def ask(wire: WireRequest) -> Call[CommandResult]:
+    """Decodes the command in the body, and the caller that it is for.
+
+    Raises InvalidRequest.
+    """
+    try:
+        command = _COMMAND.decode(wire.body)
+        kind = _TYPED.decode(command.request).type
+        request = _request(kind, command.request)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(
+            f"the body is not a command: {error}", hint="only a gateway of the same version sends commands"
+        ) from error
+    given = command.caller
+    caller = Caller(
+        scope=given.scope, sees_all=given.sees_all, actions=given.actions, agents=given.agents, name=given.name
+    )
+    return Call(OnBehalfOf(caller, request), encode_result, encode_failure)
+
+
+def encode_result(command: CommandResult) -> bytes:
+    """Returns the answer to a command."""
+    result = command.result
+    if command.task_id:
+        return to_json({"taskId": command.task_id, "version": command.version, "direct": command.direct})
+    if isinstance(result, PushConfig):
+        return to_json({"config": msgspec.to_builtins(result)})
+    if isinstance(result, tuple):
+        return to_json({"configs": msgspec.to_builtins(result)})
+    return b"{}"
+
+
+def decode_result(body: bytes) -> CommandResult:
+    """Decodes the answer to a command.
+
+    Raises ValueError.
+    """
+    done = _RESULT.decode(body)
+    result = done.configs if done.config is None else done.config
+    return CommandResult(task_id=done.task_id, version=done.version, direct=done.direct, result=result)
+
+
+def decode_agent_status(body: bytes) -> AgentStatus:
+    """Decodes the agent's status, from `GET /status` or an event of its stream.
+
+    Raises ValueError.
+    """
+    shape = _STATUS.decode(body)
+    return AgentStatus(state=shape.state, why=shape.why, source=shape.source, since=shape.since)
+
+
+def encode_reply(reply: AgentReply) -> bytes:
+    """Returns the body of the `POST /tasks/send` that delivers a reply to the host of the waiting agent."""
+    sender = reply.sender
+    metadata: dict[str, Any] = {
+        "sender": {
+            "sender_id": sender.sender_id,
+            "sender_type": sender.sender_type,
+            "sender_endpoint": sender.sender_endpoint,
+        },
+        "in_reply_to": reply.in_reply_to,
+    }
+    if reply.failed:
+        metadata["failed"] = True
+    if reply.inferred:
+        metadata["inferred"] = True
+    message = Message(message_id=MessageId(""), role=Role.AGENT, parts=reply.parts)
+    return to_json({"message": message_object(message), "metadata": metadata})
+
+
+def encode_failure(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`, with its fields, so that the gateway can raise an equal one."""
+    return WireAnswer(status_of(type(error)), to_json({"error": to_wire(error)}))
+
+
+def decode_failure(body: bytes) -> SynapseError:
+    """Returns the error in a host's answer, with its class. See `from_wire` for hosts of other versions."""
+    try:
+        wire = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        wire = {}
+    return from_wire(object_in(wire, "error"))
 
 
 def _request(kind: str, raw: msgspec.Raw) -> HostCommand:
@@ -241,7 +249,7 @@ def _request(kind: str, raw: msgspec.Raw) -> HostCommand:
         return _send(_SEND.decode(raw))
     known = _PLAIN.get(kind)
     if known is None:
-        raise InvalidRequest(f"'{kind[:80]}' is no command", hint=f"known: {', '.join(sorted(_PLAIN))}")
+        raise InvalidRequest(f"'{kind[:80]}' is not a command", hint=f"known: {', '.join(sorted(_PLAIN))}")
     request: HostCommand = msgspec.json.decode(raw, type=known)
     return request
 

@@ -1,7 +1,4 @@
-"""From wire words to core requests. Each function raises InvalidRequest and nothing else.
-
-What bodies look like on the wire, and one way to read them strictly.
-"""
+"""Decodes requests of the synapse dialect into core requests. Functions raise InvalidRequest and no other error."""
 
 from __future__ import annotations
 
@@ -36,16 +33,18 @@ from synapse.core.requests import (
 )
 from synapse.core.task import DEFAULT_PRIORITY, TaskState
 from synapse.dialects.dialect import WireRequest
+from synapse.dialects.proto_json import check_depth, too_deep
 from synapse.dialects.synapse.encode import STATE_NAMES
+
+DIALECT: Final = "synapse"
+DEFAULT_PAGE: Final = 50
+LARGEST_PAGE: Final = 500
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 """An id or a name: short enough to be a key."""
 Words = Annotated[str, msgspec.Meta(max_length=65_536)]
 GivenName = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Address = Annotated[str, msgspec.Meta(max_length=4096)]
-
-NESTING_LIMIT: Final = 64
-"""How deep free JSON (metadata, data parts) may go: whoever stores or prints it later recurses too."""
 
 
 class TextShape(msgspec.Struct, tag_field="type", tag="text"):
@@ -103,7 +102,7 @@ class SenderShape(msgspec.Struct):
 
 
 class KnownMetadata(msgspec.Struct):
-    """The keys of `metadata` that mean something here; all others are kept as they are."""
+    """The keys of `metadata` that Synapse reads. All others stay unchanged."""
 
     sender: SenderShape | None = None
     response_expected: bool | None = None
@@ -139,76 +138,6 @@ class SendExternalBody(msgspec.Struct):
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
-
-class BodyReader(Generic[Shape]):
-    """Reads bodies of one shape; every refusal shows `example`."""
-
-    def __init__(self, shape: type[Shape], example: str) -> None:
-        self._decoder = msgspec.json.Decoder(shape)
-        self.hint = f"send JSON such as {example}"
-
-    def read(self, body: bytes) -> Shape:
-        """Return what `body` says.
-
-        Raises:
-            InvalidRequest: it is empty, not JSON, or not of that shape; the sentence names the field.
-        """
-        if not body:
-            raise InvalidRequest("the body is empty", hint=self.hint)
-        try:
-            shape = self._decoder.decode(body)
-            # Counting brackets is far cheaper than walking, and nearly every body has fewer than the limit.
-            if body.count(b"{") + body.count(b"[") > NESTING_LIMIT:
-                _check_nesting(msgspec.to_builtins(shape, builtin_types=(bytes,)))
-        except msgspec.ValidationError as error:
-            raise InvalidRequest(sentence(error), hint=self.hint) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            why = str(error).removeprefix("JSON is malformed: ")
-            raise InvalidRequest(f"the body is not JSON: {_lower_first(why)}", hint=self.hint) from error
-        except RecursionError as error:
-            raise _too_deep() from error
-        return shape
-
-
-_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
-
-
-def read_object(body: bytes) -> dict[str, Any]:
-    """Return a JSON object of any shape.
-
-    Raises:
-        InvalidRequest: it is none.
-    """
-    try:
-        return _OBJECT.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
-
-
-def read_metadata(metadata: dict[str, Any]) -> KnownMetadata:
-    """Return the keys that mean something here.
-
-    Raises:
-        InvalidRequest: one of them is of the wrong type.
-    """
-    try:
-        return msgspec.convert(metadata, KnownMetadata)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(sentence(error, "metadata"), hint="leave the field out if you do not mean it") from error
-
-
-def sentence(error: msgspec.ValidationError, root: str = "") -> str:
-    """Say in words for a person which field is wrong, and how."""
-    what, _, place = str(error).partition(" - at `")
-    field = f"{root}{place.rstrip('`').removeprefix('$')}".lstrip(".")
-    words = _WORDS.get(field.rpartition(".")[2])
-    if words and what.startswith("Invalid"):
-        return f"{field}: must be {words}"
-    for pattern, plain in _PLAINLY:
-        what = pattern.sub(plain, what)
-    return f"{field or 'the body'}: {_lower_first(what)}"
-
-
 _WORDS: Final = {
     "role": "'user' or 'agent'",
     "type": "'text', 'file' or 'data'",
@@ -221,34 +150,31 @@ _PLAINLY: Final = (
 )
 
 
-def _check_nesting(value: Any) -> None:
-    level = [value]
-    for _ in range(NESTING_LIMIT):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return
-    raise _too_deep()
+class BodyReader(Generic[Shape]):
+    """Reads bodies of one shape. The hint of every error shows `example`."""
 
+    def __init__(self, shape: type[Shape], example: str) -> None:
+        self._decoder = msgspec.json.Decoder(shape)
+        self.hint = f"send JSON such as {example}"
 
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any JSON
-    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType] - any JSON
+    def read(self, body: bytes) -> Shape:
+        """Returns the shape in `body`.
 
+        Raises:
+            InvalidRequest: the body is empty, not JSON, or not of that shape; the message names the field.
+        """
+        if not body:
+            raise InvalidRequest("the body is empty", hint=self.hint)
+        try:
+            return check_depth(body, self._decoder.decode(body))
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(_sentence(error), hint=self.hint) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            why = str(error).removeprefix("JSON is malformed: ")
+            raise InvalidRequest(f"the body is not JSON: {_lower_first(why)}", hint=self.hint) from error
+        except RecursionError as error:
+            raise too_deep() from error
 
-def _too_deep() -> InvalidRequest:
-    return InvalidRequest(
-        f"the body is nested deeper than {NESTING_LIMIT} levels", hint="send deep structures as a file part"
-    )
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-DIALECT: Final = "synapse"
-DEFAULT_PAGE: Final = 50
-LARGEST_PAGE: Final = 500
 
 _MESSAGE: Final = '{"role": "user", "parts": [{"type": "text", "text": "Hello!"}]}'
 _SEND: Final = BodyReader(SendBody, f'{{"message": {_MESSAGE}}}')
@@ -257,12 +183,14 @@ _RESOLVE: Final = BodyReader(ResolveBody, '{"verdict": "delivered"}')
 _ANSWER: Final = BodyReader(AnswerBody, '{"verdict": "allow"}, {"option": "2"} or {"text": "the second one"}')
 _DISCOVER: Final = BodyReader(DiscoverBody, '{"url": "http://other-agent:9000", "alias": "other"}')
 _SEND_EXTERNAL: Final = BodyReader(SendExternalBody, f'{{"message": {_MESSAGE}}}')
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_PRIORITIES: Final = frozenset("12345")
 
 
 def decode_send(wire: WireRequest) -> SendMessage:
     body = _SEND.read(wire.body)
     metadata = body.metadata or {}
-    known = read_metadata(metadata)
+    known = _read_metadata(metadata)
     return SendMessage(
         message=_message(body.message),
         dialect=DIALECT,
@@ -283,7 +211,7 @@ def decode_create(wire: WireRequest) -> CreateTask:
     return CreateTask(
         message=_message(body.message),
         dialect=DIALECT,
-        sender=_sender(read_metadata(metadata).sender),
+        sender=_sender(_read_metadata(metadata).sender),
         context_id=body.context_id or body.message.context_id or "",
         metadata=metadata,
     )
@@ -310,7 +238,7 @@ def decode_list(wire: WireRequest) -> ListTasks:
 
 
 def decode_subscribe(wire: WireRequest) -> SubscribeTask:
-    # A browser resumes by the header; a person with curl has the query at hand.
+    # Browsers resume with the header; the query is easier with curl.
     after = wire.header(b"last-event-id") or wire.query().get("after", "")
     number = _whole_number("Last-Event-ID", after, 0, 2**63 - 1) if after else None
     return SubscribeTask(task_id=wire.params["id"], after=number)
@@ -326,7 +254,7 @@ def decode_resolve(wire: WireRequest) -> ResolveTask:
 
 
 def decode_answer(wire: WireRequest) -> AnswerQuestion:
-    """An answer to what is asked in a task or, where the path names none, by the agent itself."""
+    """Decodes an answer to the question of a task or, when the path names none, of the agent."""
     body = _ANSWER.read(wire.body)
     answers = [answer for answer in (body.verdict, body.option, body.text) if answer is not None]
     if len(answers) != 1 or not answers[0].strip():
@@ -343,7 +271,7 @@ def decode_answer(wire: WireRequest) -> AnswerQuestion:
 
 
 def decode_signal(wire: WireRequest) -> ReportSignal:
-    return ReportSignal(payload=read_object(wire.body), secret=wire.header(SECRET_HEADER.lower().encode()))
+    return ReportSignal(payload=_read_object(wire.body), secret=wire.header(SECRET_HEADER.lower().encode()))
 
 
 def decode_status(_wire: WireRequest) -> GetStatus:
@@ -370,6 +298,41 @@ def decode_remove_external(wire: WireRequest) -> RemoveExternal:
 def decode_send_external(wire: WireRequest) -> SendExternal:
     body = _SEND_EXTERNAL.read(wire.body)
     return SendExternal(alias=wire.params["alias"], message=_message(body.message))
+
+
+def _read_object(body: bytes) -> dict[str, Any]:
+    """Returns a JSON object of any shape.
+
+    Raises InvalidRequest.
+    """
+    try:
+        return _OBJECT.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest("the body is not a JSON object", hint='send JSON such as {"key": "value"}') from error
+
+
+def _read_metadata(metadata: dict[str, Any]) -> KnownMetadata:
+    """Returns the keys that Synapse reads.
+
+    Raises:
+        InvalidRequest: one of them is of the wrong type.
+    """
+    try:
+        return msgspec.convert(metadata, KnownMetadata)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(_sentence(error, "metadata"), hint="leave the field out if you do not need it") from error
+
+
+def _sentence(error: msgspec.ValidationError, root: str = "") -> str:
+    """Says in plain words which field is wrong, and why."""
+    what, _, place = str(error).partition(" - at `")
+    field = f"{root}{place.rstrip('`').removeprefix('$')}".lstrip(".")
+    words = _WORDS.get(field.rpartition(".")[2])
+    if words and what.startswith("Invalid"):
+        return f"{field}: must be {words}"
+    for pattern, plain in _PLAINLY:
+        what = pattern.sub(plain, what)
+    return f"{field or 'the body'}: {_lower_first(what)}"
 
 
 def _message(shape: MessageShape) -> Message:
@@ -426,11 +389,8 @@ def _priority(wire: WireRequest) -> int:
     return int(given)
 
 
-_PRIORITIES: Final = frozenset("12345")
-
-
 def _states(words: str) -> frozenset[TaskState]:
-    """The states that these words, with commas between, mean; one word may mean several states."""
+    """Returns the core states for a list of states with commas between. One word may mean several states."""
     wanted = {word.strip() for word in words.split(",")} - {""}
     unknown = wanted - set(STATE_NAMES.values())
     if unknown:
@@ -440,7 +400,7 @@ def _states(words: str) -> frozenset[TaskState]:
 
 
 def _whole_number(field: str, text: str, least: int, most: int) -> int:
-    # int() takes far more than digits (signs, underscores, other scripts), and refuses very long ones.
+    # int() accepts far more than digits (signs, underscores, other scripts), and refuses very long numbers.
     if text.isascii() and text.isdigit() and len(text) <= 19 and least <= int(text) <= most:
         return int(text)
     raise InvalidRequest(f"{field}: must be a whole number from {least} to {most}", hint=f"{field}={least}")
@@ -454,7 +414,7 @@ def _instant(field: str, text: str) -> datetime | None:
         if instant.tzinfo is not None:
             return instant.astimezone(UTC)
     except (ValueError, OverflowError):
-        pass  # no time at all, or one before the year 1 in UTC
+        pass  # not a time, or one before the year 1 in UTC
     raise InvalidRequest(f"{field}: must be a time with its zone", hint=f"{field}=2026-01-31T10:30:00Z")
 
 
@@ -467,3 +427,7 @@ def _http_url(text: str) -> str:
     if not usable or not text.isprintable() or " " in text:
         raise InvalidRequest("url: must be an http or https address", hint='"url": "http://other-agent:9000"')
     return text
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]

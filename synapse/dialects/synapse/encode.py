@@ -1,19 +1,14 @@
-"""From core facts to wire words: plain functions, field by field.
+"""Encodes tasks, streams, the host's status and errors for the synapse dialect.
 
-The events of the two streams of a host: the updates of a task (`snapshot` first), and the states of the agent.
-
-How the synapse dialect says that something is wrong: `{"error": {"code", "message", "hint"}}` and an HTTP status.
+A host has two streams: the updates of a task, with a `snapshot` first, and the states of the agent. An error is
+`{"error": {"code", "message", "hint"}}` with an HTTP status.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, Final, assert_never, cast
-
-import msgspec
+from typing import Any, Final, assert_never
 
 from synapse.core import errors
 from synapse.core.agent import EXITED, READY, STARTING, WAITING, WORKING
@@ -37,6 +32,7 @@ from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Rep
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, Task, TaskState
 from synapse.dialects.dialect import WireAnswer, WireEvent, error_headers
+from synapse.dialects.proto_json import instant, to_json
 
 Wire = dict[str, Any]
 
@@ -59,7 +55,27 @@ BUSY_WORDS: Final[Mapping[str, str]] = {
     EXITED: "BUSY",
 }
 
-_ENCODER: Final = msgspec.json.Encoder()
+
+HTTP_STATUS: Final[Mapping[type[SynapseError], int]] = {
+    errors.SynapseError: 500,
+    errors.InvalidRequest: 400,
+    errors.BodyTooLarge: 413,
+    errors.BodyTooSlow: 408,
+    errors.UnsupportedMediaType: 415,
+    errors.MethodNotAllowed: 405,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.QueueFull: 429,
+    errors.RateLimited: 429,
+    errors.AccessDenied: 403,
+    errors.Unauthenticated: 401,
+    errors.AgentFailed: 503,
+    errors.AgentNotResponding: 502,
+    errors.ExternalAgentFailed: 502,
+    errors.WaitTimedOut: 504,
+    errors.WaitingForPerson: 409,
+    errors.StoreFailed: 503,
+}
 
 
 def encode_task(task: Task) -> bytes:
@@ -71,7 +87,7 @@ def encode_task_answer(task: Task) -> bytes:
 
 
 def encode_answered(task: Task | None) -> bytes:
-    """The task that goes on; what an agent asked at its start belonged to none."""
+    """Returns the task of an answered question, or null: a question that an agent asks at its start has none."""
     return to_json({"task": None if task is None else task_object(task)})
 
 
@@ -87,8 +103,8 @@ def encode_replied(replied: Replied) -> bytes:
     return to_json({"replied": {"task_id": replied.task_id, "to": replied.to}})
 
 
-def encode_taken(answer: Json | None) -> bytes:
-    """The report was taken. To a hook an empty object says: go on."""
+def encode_signal_answer(answer: Json | None) -> bytes:
+    """Returns the answer to a hook. An empty object tells it to go on."""
     return to_json(answer or {})
 
 
@@ -122,53 +138,6 @@ def encode_status(status: HostStatus) -> bytes:
     )
 
 
-def _held(status: HostStatus) -> Wire | None:
-    """Why messages wait, since when, and whether for longer than they should."""
-    held = status.held
-    if held is None:
-        return None
-    return {
-        "reason": held.reason.value,
-        "why": held.why,
-        "hint": held.hint,
-        "since": instant(held.since),
-        "messages": held.messages,
-        "task_id": held.task_id,
-        "overdue": held.is_overdue,
-    }
-
-
-def _overdue(status: HostStatus) -> list[Wire]:
-    """What is held for too long, unless an item about the same task or question says it already."""
-    held = status.held
-    if held is None or not held.is_overdue or held.reason in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
-        return []
-    return [{"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value}]
-
-
-def _question(status: HostStatus) -> Wire | None:
-    """What the agent asks a person now, in which task (empty without one), and since when."""
-    task, asked = status.asking, status.view.question
-    task_id = "" if task is None else task.id
-    if task is not None and open_question(task):
-        return {**task.metadata[QUESTION], "task_id": task_id}
-    if asked is None:
-        return None
-    return {**question_fields(asked), "asked_at": instant(status.view.since), "task_id": task_id}
-
-
-def _questions(status: HostStatus) -> list[Wire]:
-    asked = _question(status)
-    if asked is None:
-        return []
-    return [{"task_id": asked["task_id"], "text": asked["title"], "receipt": "", "question_id": asked["id"]}]
-
-
-def _attention(task: Task) -> dict[str, Any]:
-    """What a person has to decide; how far its message is says what can be done about it."""
-    return {"task_id": task.id, "text": task.attention, "receipt": task.receipt.step.value if task.receipt else ""}
-
-
 def encode_external(agent: ExternalAgent) -> bytes:
     return to_json({"agent": _external(agent)})
 
@@ -191,8 +160,57 @@ def encode_external_answer(answer: ExternalAnswer) -> bytes:
     )
 
 
+def encode_update(update: Update) -> WireEvent:
+    """Returns the event of a stream for `update`."""
+    task = task_object(update.task)
+    if update.event is None:
+        return WireEvent(str(update.seq), "snapshot", to_json({"task": task}))
+    name, fields = event_fields(update.event)
+    event: Wire = {"type": name, "at": instant(update.event.at), **fields}
+    return WireEvent(str(update.seq), name, to_json({"event": event, "task": task}))
+
+
+def encode_agent_status(status: AgentStatus) -> WireEvent:
+    """Returns the event of a stream for the agent's status, with fields of `GET /status`."""
+    wire = {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
+    return WireEvent("", "status", to_json(wire))
+
+
+def event_fields(event: TaskEvent) -> tuple[str, Wire]:
+    """Returns the event's name on the wire, and its fields."""
+    match event:
+        case TaskOpened():
+            return "task_opened", {"message": message_object(event.message)}
+        case StateChanged():
+            return "state_changed", {
+                "status": STATE_NAMES[event.state],
+                "reason": event.reason,
+                "note": event.note,
+            }
+        case MessageAdded():
+            return "message_added", {"message": message_object(event.message)}
+        case ArtifactAdded():
+            return "artifact_added", {
+                "artifact": artifact_object(event.artifact),
+                "append": event.append,
+                "last_chunk": event.last_chunk,
+            }
+        case _:
+            return _other_event_fields(event)
+
+
+def encode_error(error: SynapseError) -> WireAnswer:
+    """Returns the answer for `error`."""
+    return WireAnswer(status_of(type(error)), to_json({"error": describe(error)}), error_headers(error))
+
+
+def status_of(kind: type[SynapseError]) -> int:
+    """Returns the HTTP status of the error class, or of its nearest ancestor that has one."""
+    return next(HTTP_STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in HTTP_STATUS)
+
+
 def task_object(task: Task) -> Wire:
-    """The contract's task; one that got more than its first message has them all in `history`."""
+    """Returns a task. One with more than its first message has all of them in `history`."""
     wire: Wire = {
         "id": task.id,
         "context_id": task.context_id or None,
@@ -227,23 +245,51 @@ def artifact_object(artifact: Artifact) -> Wire:
     return wire
 
 
-# A task names the same moment several times, and is asked for again and again: half the price of its JSON.
-@lru_cache(maxsize=1024)
-def instant(at: datetime) -> str:
-    """RFC 3339, UTC, milliseconds, `Z`."""
-    if at.tzinfo is not UTC:
-        at = at.astimezone(UTC)
-    text = at.isoformat()  # half the price of isoformat(timespec=…); a whole second has no fraction in it
-    return f"{text[:23]}Z" if at.microsecond else f"{text[:19]}.000Z"
+def _held(status: HostStatus) -> Wire | None:
+    """Returns why messages wait, since when, and whether the wait is overdue."""
+    held = status.held
+    if held is None:
+        return None
+    return {
+        "reason": held.reason.value,
+        "why": held.why,
+        "hint": held.hint,
+        "since": instant(held.since),
+        "messages": held.messages,
+        "task_id": held.task_id,
+        "overdue": held.is_overdue,
+    }
 
 
-def to_json(value: object) -> bytes:
-    """Return `value` as JSON on one line."""
-    try:
-        return _ENCODER.encode(value)
-    except UnicodeEncodeError:
-        # A file name that is not UTF-8 has lone surrogates in Python; it must not make a whole answer unreadable.
-        return _ENCODER.encode(_without_surrogates(value))
+def _overdue(status: HostStatus) -> list[Wire]:
+    """Returns the item for messages that wait too long, unless another item reports their task or question."""
+    held = status.held
+    if held is None or not held.is_overdue or held.reason in (HoldReason.DIALOG, HoldReason.IN_DOUBT):
+        return []
+    return [{"task_id": held.task_id, "text": held.why, "receipt": "queued", "held": held.reason.value}]
+
+
+def _question(status: HostStatus) -> Wire | None:
+    """Returns the agent's open question, its task (empty without one), and since when it is open."""
+    task, asked = status.asking, status.view.question
+    task_id = "" if task is None else task.id
+    if task is not None and open_question(task):
+        return {**task.metadata[QUESTION], "task_id": task_id}
+    if asked is None:
+        return None
+    return {**question_fields(asked), "asked_at": instant(status.view.since), "task_id": task_id}
+
+
+def _questions(status: HostStatus) -> list[Wire]:
+    asked = _question(status)
+    if asked is None:
+        return []
+    return [{"task_id": asked["task_id"], "text": asked["title"], "receipt": "", "question_id": asked["id"]}]
+
+
+def _attention(task: Task) -> Wire:
+    """Returns what a person has to decide. The receipt shows how far the message got, and so what can be done."""
+    return {"task_id": task.id, "text": task.attention, "receipt": task.receipt.step.value if task.receipt else ""}
 
 
 def _task_metadata(task: Task) -> Wire:
@@ -323,57 +369,7 @@ def _external(agent: ExternalAgent) -> Wire:
     }
 
 
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value)
-        return {_without_surrogates(key): _without_surrogates(inner) for key, inner in pairs.items()}
-    if isinstance(value, list):
-        return [_without_surrogates(inner) for inner in cast("list[object]", value)]
-    return value
-
-
-def encode_update(update: Update) -> WireEvent:
-    """The event of a stream that tells `update`."""
-    task = task_object(update.task)
-    if update.event is None:
-        return WireEvent(str(update.seq), "snapshot", to_json({"task": task}))
-    name, fields = described(update.event)
-    event: Wire = {"type": name, "at": instant(update.event.at), **fields}
-    return WireEvent(str(update.seq), name, to_json({"event": event, "task": task}))
-
-
-def encode_agent_status(status: AgentStatus) -> WireEvent:
-    """The event of a stream that tells what the agent does; its fields are those of `GET /status`."""
-    told = {"state": status.state, "why": status.why, "source": status.source, "since": instant(status.since)}
-    return WireEvent("", "status", to_json(told))
-
-
-def described(event: TaskEvent) -> tuple[str, Wire]:
-    """The event's name on the wire, and what it says."""
-    match event:
-        case TaskOpened():
-            return "task_opened", {"message": message_object(event.message)}
-        case StateChanged():
-            return "state_changed", {
-                "status": STATE_NAMES[event.state],
-                "reason": event.reason,
-                "note": event.note,
-            }
-        case MessageAdded():
-            return "message_added", {"message": message_object(event.message)}
-        case ArtifactAdded():
-            return "artifact_added", {
-                "artifact": artifact_object(event.artifact),
-                "append": event.append,
-                "last_chunk": event.last_chunk,
-            }
-        case _:
-            return _described_rest(event)
-
-
-def _described_rest(event: ReceiptChanged | MetadataChanged | AttentionChanged | TaskHidden) -> tuple[str, Wire]:
+def _other_event_fields(event: ReceiptChanged | MetadataChanged | AttentionChanged | TaskHidden) -> tuple[str, Wire]:
     match event:
         case ReceiptChanged():
             return "receipt_changed", {
@@ -389,35 +385,3 @@ def _described_rest(event: ReceiptChanged | MetadataChanged | AttentionChanged |
             return "task_hidden", {}
         case _:
             assert_never(event)
-
-
-STATUS: Final[Mapping[type[SynapseError], int]] = {
-    errors.SynapseError: 500,
-    errors.InvalidRequest: 400,
-    errors.BodyTooLarge: 413,
-    errors.BodyTooSlow: 408,
-    errors.UnsupportedMediaType: 415,
-    errors.MethodNotAllowed: 405,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
-    errors.QueueFull: 429,
-    errors.RateLimited: 429,
-    errors.AccessDenied: 403,
-    errors.Unauthenticated: 401,
-    errors.AgentFailed: 503,
-    errors.AgentNotResponding: 502,
-    errors.ExternalAgentFailed: 502,
-    errors.WaitTimedOut: 504,
-    errors.WaitingForPerson: 409,
-    errors.StoreFailed: 503,
-}
-
-
-def encode_error(error: SynapseError) -> WireAnswer:
-    """The answer that tells `error`."""
-    return WireAnswer(status_of(type(error)), to_json({"error": describe(error)}), error_headers(error))
-
-
-def status_of(kind: type[SynapseError]) -> int:
-    """The status of the nearest class that has a row."""
-    return next(STATUS[ancestor] for ancestor in kind.__mro__ if ancestor in STATUS)

@@ -1,7 +1,4 @@
-"""The table of the synapse dialect: every path of both documents, and ours beside them.
-
-The agent card: what an agent tells strangers about itself.
-"""
+"""The routes of the synapse dialect, those of both contracts and our additions, and its agent card."""
 
 from __future__ import annotations
 
@@ -23,18 +20,31 @@ from synapse.dialects.dialect import (
     WireAnswer,
     WireRequest,
 )
+from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import commands, decode, encode
 from synapse.dialects.synapse.encode import Wire, encode_agent_status, encode_error, encode_update
 
 CARD_PATH: Final = "/.well-known/agent.json"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFacts:
+    """The values on a card. `title` is the agent's proper name ("Claude"), `name` the one from its user."""
+
+    agent_id: str
+    agent_type: str
+    title: str
+    url: str
+    name: str = ""
+    pty_wrapped: bool = True
+
+
 def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = None) -> Dialect:
-    """The dialect as one agent host speaks it; `url_of` tells by which address a request came, for the card."""
+    """Returns the dialect of one agent's host. `url_of` returns the address that a request came to, for the card."""
 
     @cache
     def card(url: str) -> WireAnswer:
-        return WireAnswer(200, encode.to_json(agent_card(replace(facts, url=url))))
+        return WireAnswer(200, to_json(agent_card(replace(facts, url=url))))
 
     def answer_card(wire: WireRequest) -> WireAnswer:
         return card(facts.url if url_of is None else url_of(wire.headers))
@@ -43,8 +53,32 @@ def synapse_dialect(facts: CardFacts, url_of: Callable[[Headers], str] | None = 
     return Dialect(name=decode.DIALECT, routes=(card_route, *_TASKS, *_HOST, *_EXTERNALS), encode_error=encode_error)
 
 
+def agent_card(facts: CardFacts) -> Wire:
+    """Returns the card of an agent's host."""
+    kind = f"PTY-wrapped {facts.agent_type} CLI" if facts.pty_wrapped else "Scripted"
+    extension: Wire = {
+        "agent_id": facts.agent_id,
+        "pty_wrapped": facts.pty_wrapped,
+        "priority_interrupt": True,
+        "at_agent_syntax": facts.pty_wrapped,
+    }
+    if facts.name:
+        extension["name"] = facts.name
+    return {
+        "name": f"Synapse {facts.title}",
+        "description": f"{kind} agent with A2A communication",
+        "url": facts.url,
+        "capabilities": {"streaming": True, "pushNotifications": False, "multiTurn": True},
+        "skills": [
+            {"id": "chat", "name": "Chat", "description": "Send messages to the CLI agent"},
+            {"id": "interrupt", "name": "Interrupt", "description": "Interrupt current processing"},
+        ],
+        "extensions": {"synapse": extension},
+    }
+
+
 def _ask_signal(wire: WireRequest) -> Call[Json | None]:
-    return Call(decode.decode_signal(wire), encode.encode_taken)
+    return Call(decode.decode_signal(wire), encode.encode_signal_answer)
 
 
 _TASKS: Final[tuple[AnyRoute, ...]] = (
@@ -88,39 +122,3 @@ _EXTERNALS: Final[tuple[AnyRoute, ...]] = (
         encode=encode.encode_external_answer,
     ),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardFacts:
-    """What the card is made of. `title` is the agent's proper name ("Claude"), `name` the one a person gave it."""
-
-    agent_id: str
-    agent_type: str
-    title: str
-    url: str
-    name: str = ""
-    pty_wrapped: bool = True
-
-
-def agent_card(facts: CardFacts) -> Wire:
-    """The card of an agent host; it says what is true of ours, so it streams."""
-    kind = f"PTY-wrapped {facts.agent_type} CLI" if facts.pty_wrapped else "Scripted"
-    extension: Wire = {
-        "agent_id": facts.agent_id,
-        "pty_wrapped": facts.pty_wrapped,
-        "priority_interrupt": True,
-        "at_agent_syntax": facts.pty_wrapped,
-    }
-    if facts.name:
-        extension["name"] = facts.name
-    return {
-        "name": f"Synapse {facts.title}",
-        "description": f"{kind} agent with A2A communication",
-        "url": facts.url,
-        "capabilities": {"streaming": True, "pushNotifications": False, "multiTurn": True},
-        "skills": [
-            {"id": "chat", "name": "Chat", "description": "Send messages to the CLI agent"},
-            {"id": "interrupt", "name": "Interrupt", "description": "Interrupt current processing"},
-        ],
-        "extensions": {"synapse": extension},
-    }

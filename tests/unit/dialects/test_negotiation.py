@@ -1,15 +1,37 @@
-"""What a request says about itself decides which dialect reads it."""
+"""A request's version, message and extensions decide how it is read and answered."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from synapse.core.errors import InvalidRequest, VersionNotSupported
-from synapse.dialects.dialect import WireRequest
-from synapse.dialects.negotiation import asked_dialect, asked_version, spoken_dialect
+from synapse.core.errors import ExtensionRequired, InvalidRequest, VersionNotSupported
+from synapse.core.extension import Extension
+from synapse.core.requests import ForAgent, GetStatus, SubscribeTask
+from synapse.dialects.dialect import (
+    AnyCall,
+    Call,
+    CallRoute,
+    Dialect,
+    DocumentRoute,
+    RpcTable,
+    StreamCall,
+    WireAnswer,
+    WireRequest,
+)
+from synapse.dialects.negotiation import (
+    NamedExtensions,
+    address_with_extensions,
+    asked_dialect,
+    asked_version,
+    named_in,
+    spoken_dialect,
+    with_extensions,
+)
 
 
 def wire(version: str | None = None, query: str = "") -> WireRequest:
@@ -80,5 +102,136 @@ def test_the_message_tells_which_dialect_it_is_in(body: Any, dialect: str) -> No
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
-def test_what_cannot_be_read_tells_nothing(body: bytes) -> None:
+def test_an_unreadable_body_decides_nothing(body: bytes) -> None:
     assert spoken_dialect(body) == ""
+
+
+Header = tuple[bytes, bytes]
+Asked = AnyCall | WireAnswer
+Ask = Callable[[Dialect, WireRequest], Asked]
+
+A = Extension(uri="urn:a", required=True)
+B = Extension(uri="urn:b")
+
+
+def naming(*headers: Header) -> WireRequest:
+    return WireRequest("GET", "/tasks", headers=[(b"host", b"localhost"), *headers])
+
+
+def current(uris: bytes) -> Header:
+    return (b"a2a-extensions", uris)
+
+
+def former(uris: bytes) -> Header:
+    return (b"x-a2a-extensions", uris)
+
+
+def nothing(_result: object) -> bytes:
+    return b""
+
+
+def no_event(_update: object) -> None:
+    """Tell nothing."""
+
+
+def a_dialect(call: Asked | None = None) -> Dialect:
+    asked = call or Call(GetStatus(), nothing)
+    question = asked if isinstance(asked, Call) else Call(GetStatus(), nothing)
+    document = DocumentRoute(method="GET", path="/card", answer=lambda _: WireAnswer(200, b""))
+    return Dialect(
+        name="some",
+        routes=(CallRoute(method="GET", path="/tasks", ask=lambda _: asked), document),
+        encode_error=lambda error: WireAnswer(400, str(error).encode()),
+        rpc=RpcTable(
+            methods={"X": lambda _params, _wire: question},
+            encode_fault=lambda error: str(error).encode(),
+            faults_as_events=frozenset("X"),
+        ),
+    )
+
+
+def ask_rest(dialect: Dialect, request: WireRequest) -> Asked:
+    route = dialect.routes[0]
+    assert isinstance(route, CallRoute)
+    return route.ask(request)
+
+
+def ask_rpc(dialect: Dialect, request: WireRequest) -> Asked:
+    assert dialect.rpc is not None
+    return dialect.rpc.methods["X"](b"", request)
+
+
+def test_extensions_are_named_in_one_header_or_in_several() -> None:
+    named = named_in([current(b"urn:a, urn:b"), (b"accept", b"urn:x"), former(b",urn:c ,")])
+
+    assert named == NamedExtensions(b"a2a-extensions", frozenset({"urn:a", "urn:b", "urn:c"}))
+    assert named_in([former(b"urn:\xff")]) == NamedExtensions(b"x-a2a-extensions", frozenset({"urn:\xff"}))
+    assert named_in([(b"host", b"localhost")]).uris == frozenset()
+
+
+def test_the_dialect_of_an_agent_without_extensions_is_unchanged() -> None:
+    dialect = a_dialect()
+
+    assert with_extensions(dialect, ()) is dialect
+
+
+@pytest.mark.parametrize("ask", [ask_rest, ask_rpc])
+def test_a_required_extension_must_be_named(ask: Ask) -> None:
+    demanding = with_extensions(a_dialect(), (A, B))
+
+    for headers in ((), (current(b"urn:b"),), (current(b"urn:a/more"),), ((b"accept", b"urn:a"),)):
+        with pytest.raises(ExtensionRequired, match="urn:a"):
+            ask(demanding, naming(*headers))
+
+
+@pytest.mark.parametrize("ask", [ask_rest, ask_rpc])
+def test_the_answer_names_those_in_use_in_the_header_of_the_request(ask: Ask) -> None:
+    demanding = with_extensions(a_dialect(), (A, B))
+
+    for headers, told in (
+        ([current(b"urn:c,urn:b,urn:a")], current(b"urn:a, urn:b")),
+        ([former(b"urn:a")], former(b"urn:a")),
+    ):
+        answer = ask(demanding, naming(*headers))
+        assert isinstance(answer, Call)
+        assert answer.headers == (told,)
+
+
+def test_an_optional_extension_may_be_left_out_and_then_the_answer_names_none() -> None:
+    answer = ask_rest(with_extensions(a_dialect(), (B,)), naming(current(b"urn:c")))
+
+    assert isinstance(answer, Call)
+    assert answer.headers == ()
+
+
+def test_streams_name_active_extensions_too_and_documents_stay_unchanged() -> None:
+    stream = StreamCall(SubscribeTask(task_id="t"), no_event)
+    card = WireAnswer(200, b"card")
+
+    told = ask_rest(with_extensions(a_dialect(stream), (A,)), naming(current(b"urn:a")))
+    assert told == stream._replace(headers=(current(b"urn:a"),))
+    assert ask_rest(with_extensions(a_dialect(card), (A,)), naming()) == card
+
+
+def test_documents_require_nothing_and_the_rest_of_the_dialect_stays() -> None:
+    dialect = a_dialect()
+    demanding = with_extensions(dialect, (A,))
+
+    assert demanding.routes[1] == dialect.routes[1]
+    assert demanding.rpc is not None
+    assert demanding.rpc.faults_as_events == frozenset("X")
+    assert with_extensions(replace(dialect, rpc=None), (A,)).rpc is None
+
+
+def test_each_mounted_agent_has_its_own_extensions_and_the_gateway_checks_the_required_ones() -> None:
+    address = address_with_extensions(lambda name: (A, B) if name == "ada" else ())
+    call = Call(GetStatus(), nothing)
+
+    def ask(agent: str, *headers: Header) -> tuple[object, object]:
+        asked = address(call, agent, headers)
+        return asked.request, asked.headers
+
+    assert ask("ada") == (ForAgent("ada", GetStatus(), frozenset()), ())
+    named = frozenset({"urn:b", "urn:c"})
+    assert ask("ada", former(b"urn:c, urn:b")) == (ForAgent("ada", GetStatus(), named), (former(b"urn:b"),))
+    assert ask("bob", former(b"urn:c, urn:b")) == (ForAgent("bob", GetStatus(), named), ())

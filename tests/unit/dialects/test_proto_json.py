@@ -1,4 +1,4 @@
-"""One reading of many spellings, and refusals that name the field."""
+"""ProtoReader reads every spelling of ProtoJSON, and its errors name the field."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ def test_a_text_that_looks_like_a_field_is_left_alone() -> None:
         ("[]", ""),
     ],
 )
-def test_what_no_spelling_can_mean_is_refused_by_its_name(text: str, field: str) -> None:
+def test_a_value_that_no_spelling_allows_is_refused_with_its_field(text: str, field: str) -> None:
     with pytest.raises(InvalidField) as refused:
         read(text)
 
     assert refused.value.field == field
 
 
-def test_a_query_is_text_and_is_read_as_what_it_means() -> None:
+def test_the_text_of_a_query_is_converted_to_the_fields_type() -> None:
     class Query(msgspec.Struct, rename="camel"):
         id: str
         page_size: int = 50
@@ -109,7 +109,7 @@ def test_a_query_is_text_and_is_read_as_what_it_means() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"nonsense", b'{"role": "\xff"}', b'{"role_x": "\xff"}', b'{"role": "a"} x'])
-def test_what_is_no_json_says_so(body: bytes) -> None:
+def test_an_error_says_that_a_body_is_not_json(body: bytes) -> None:
     with pytest.raises(MalformedJson, match="not JSON"):
         READER.read(body)
 

@@ -1,4 +1,4 @@
-"""Cards say what a caller must bring, in words that the SDKs read."""
+"""Cards and challenges name the credentials that a gateway accepts, as the SDKs expect them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_a_0_3_card_says_it_as_openapi_does() -> None:
 
 
 @pytest.mark.parametrize("fields", [security_fields, former_fields])
-def test_a_gateway_that_asks_for_nothing_says_nothing(fields: Any) -> None:
+def test_a_gateway_without_credentials_names_no_scheme(fields: Any) -> None:
     assert fields(AuthMethods()) == {}
 
 
 @pytest.mark.parametrize("fields", [security_fields, former_fields])
-def test_only_what_is_asked_for_is_said(fields: Any) -> None:
+def test_a_card_names_only_the_configured_schemes(fields: Any) -> None:
     assert list(fields(AuthMethods(api_keys=True))["securitySchemes"]) == ["apiKey", "apiKeyBearer"]
     assert list(fields(AuthMethods(jwt_issuer="https://i"))["securitySchemes"]) == ["jwt"]
     custom = fields(AuthMethods(custom="Our badge"))

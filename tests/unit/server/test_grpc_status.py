@@ -17,7 +17,7 @@ from synapse.core.errors import (
     TaskNotFound,
     VersionNotSupported,
 )
-from synapse.dialects.a2a_v1.routes import fault_of
+from synapse.dialects.a2a_v1.routes import error_shape
 from synapse.server.grpc_server import DETAILS, Told, tell
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
@@ -41,7 +41,7 @@ def test_every_error_has_a_status_and_a_reason(kind: type[SynapseError]) -> None
 
     assert grpc.StatusCode[told.status].value[0] == told.number == rich(told).code
     assert rich(told).message == "what happened"
-    assert (info(told).reason, info(told).domain) == (fault_of(kind).reason, "a2a-protocol.org")
+    assert (info(told).reason, info(told).domain) == (error_shape(kind).reason, "a2a-protocol.org")
 
 
 @pytest.mark.parametrize(

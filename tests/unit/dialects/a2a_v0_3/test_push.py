@@ -1,4 +1,4 @@
-"""Push notifications in A2A 0.3: what is asked, how it is answered, and what webhooks are told."""
+"""Push notifications of A2A 0.3: decoding of configurations, their answers, and the body of a notification."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SET = SetPushConfig(task_id="t", config=CONFIG)
 
 
 def answer(asked: AnyCall, fact: object) -> Any:
-    """How a fact is told to whoever asked."""
+    """Returns the encoded result of a call."""
     assert isinstance(asked, Call)
     return json.loads(asked.encode(fact))
 

@@ -1,4 +1,4 @@
-"""Push notifications in A2A 1.0: what is asked, how it is answered, and what webhooks are told."""
+"""Push notifications of A2A 1.0: decoding of configurations, their answers, and the body of a notification."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONFIG = PushConfig(
 
 
 def answer(asked: AnyCall, fact: object) -> Any:
-    """How a fact is told to whoever asked."""
+    """Returns the encoded result of a call."""
     assert isinstance(asked, Call)
     return json.loads(asked.encode(fact))
 
@@ -71,7 +71,9 @@ def answer(asked: AnyCall, fact: object) -> Any:
         ),
     ],
 )
-def test_both_bindings_ask_the_same(by_rpc: tuple[str, Any], by_rest: tuple[Any, ...], request_: object) -> None:
+def test_both_bindings_decode_to_equal_requests(
+    by_rpc: tuple[str, Any], by_rest: tuple[Any, ...], request_: object
+) -> None:
     assert rpc(*by_rpc).request == request_
     assert rest(*by_rest, id="t", config="c-1").request == request_
     assert rest(by_rest[0], "/v1" + by_rest[1], *by_rest[2:], id="t", config="c-1").request == request_
@@ -112,7 +114,7 @@ def test_the_task_of_the_path_and_of_the_body_must_agree() -> None:
         rest("POST", CONFIGS, {**WIRE, "taskId": "other"}, id="t")
 
 
-def test_a_configuration_is_told_as_the_oracle_knows_it() -> None:
+def test_a_configuration_is_encoded_as_the_oracle_expects() -> None:
     told = answer(rest("GET", ONE, id="t", config="c-1"), CONFIG)
 
     assert told == {**WIRE, "taskId": "t"}
@@ -120,7 +122,7 @@ def test_a_configuration_is_told_as_the_oracle_knows_it() -> None:
     assert (proto.task_id, proto.authentication.credentials) == ("t", "secret")
 
 
-def test_what_is_not_configured_is_not_told() -> None:
+def test_absent_fields_of_a_configuration_are_left_out() -> None:
     bare = PushConfig(id="c", url="https://example.com", dialect="a2a_v1")
 
     assert answer(rpc("GetTaskPushNotificationConfig", {"taskId": "t", "id": "c"}), bare) == {
@@ -153,7 +155,7 @@ def test_a_deletion_is_answered_with_nothing() -> None:
     assert answer(rest("DELETE", ONE, id="t", config="c"), None) == {}
 
 
-def test_a_notification_is_what_a_stream_would_bring() -> None:
+def test_a_notification_equals_the_result_of_a_stream() -> None:
     done = a_task(state=TaskState.COMPLETED)
     artifact = Artifact(artifact_id="a", parts=(TextPart(text="42"),))
     opened = TaskOpened(

@@ -1,4 +1,4 @@
-"""Parts of messages: what comes in as text, image, file or anything else, and how it is shown again."""
+"""Parts of messages: how text, images, files and custom types are decoded and encoded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PNG = {"mimeType": "image/png", "data": "aGk="}
         ),
     ],
 )
-def test_a_part_comes_in_and_goes_out_the_same(wire: dict[str, Any], part: Part) -> None:
+def test_a_part_survives_decoding_and_encoding(wire: dict[str, Any], part: Part) -> None:
     assert decode_part(PartShape(**wire), 0) == part
     assert part_object(part) == wire
 

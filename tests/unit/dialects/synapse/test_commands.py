@@ -1,4 +1,4 @@
-"""What a gateway asks a host: both ends understand each other, and nobody becomes more than the gateway let in."""
+"""Commands of a gateway to a host: both ends agree, and no caller gets more rights than the gateway gave it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_every_command_has_a_sample() -> None:
 
 
 @pytest.mark.parametrize("field", ["agent_id", "pid", "via_socket"])
-def test_nobody_becomes_a_process_of_this_machine(field: str) -> None:
+def test_a_command_cannot_make_its_caller_a_local_process(field: str) -> None:
     body = json.loads(commands.encode_command(CancelTask("t"), CALLER))
     body["caller"][field] = 1
     with pytest.raises(InvalidRequest, match=field):
@@ -120,7 +120,7 @@ def test_nobody_becomes_a_process_of_this_machine(field: str) -> None:
         b'{"caller": {}, "request": {"type": "CancelTask", "task_id": "t"}}',
     ],
 )
-def test_what_is_no_command_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_a_command_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         asked(body)
 
@@ -136,8 +136,8 @@ def test_what_is_no_command_is_refused(body: bytes) -> None:
     ],
     ids=str,
 )
-def test_what_came_of_it_arrives(done: CommandResult) -> None:
-    assert commands.decode_done(commands.encode_done(done)) == done
+def test_the_result_of_a_command_arrives(done: CommandResult) -> None:
+    assert commands.decode_result(commands.encode_result(done)) == done
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
@@ -160,7 +160,7 @@ WITH_RECORDS = pytest.mark.parametrize(
 
 
 @WITH_RECORDS
-def test_every_error_is_told_as_it_always_was(error: SynapseError, recorded: bytes) -> None:
+def test_every_error_is_encoded_as_in_earlier_versions(error: SynapseError, recorded: bytes) -> None:
     told = commands.encode_failure(error)
 
     assert b"%d %b" % (told.status, told.body) == recorded
@@ -181,7 +181,7 @@ def test_every_error_of_another_version_is_understood(error: SynapseError, recor
         (TaskNotFound("t"), {}),
     ],
 )
-def test_an_error_keeps_what_it_is_made_of(error: SynapseError, fields: dict[str, Any]) -> None:
+def test_an_error_keeps_its_fields(error: SynapseError, fields: dict[str, Any]) -> None:
     again = commands.decode_failure(commands.encode_failure(error).body)
 
     assert str(again) == str(error)
@@ -201,7 +201,7 @@ def test_an_answer_that_is_none_is_an_error_too(body: bytes) -> None:
     assert isinstance(commands.decode_failure(body), SynapseError)
 
 
-def test_what_an_agent_does_comes_back_as_it_was_told() -> None:
+def test_an_agents_status_survives_encoding_and_decoding() -> None:
     at = datetime(2026, 1, 15, 10, 30, 0, 250_000, UTC)
     status = AgentStatus(state=WAITING, why="asks: Deploy?\n", source="screen", since=at)
 

@@ -1,4 +1,4 @@
-"""Whatever is sent: a request or an InvalidRequest, never anything else."""
+"""Any body is decoded to a request or raises InvalidRequest, never another error."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from synapse.core.errors import InvalidRequest
 from synapse.core.requests import SendMessage
 from synapse.dialects.dialect import Route, StreamRoute, WireRequest
+from synapse.dialects.proto_json import to_json
 from synapse.dialects.synapse import decode
-from synapse.dialects.synapse.encode import message_object, to_json
+from synapse.dialects.synapse.encode import message_object
 from synapse.dialects.synapse.routes import CardFacts, synapse_dialect
 
 FACTS = CardFacts(agent_id="a", agent_type="t", title="T", url="u")
@@ -88,7 +89,7 @@ def test_any_json_near_the_contract_is_read_or_refused(body: Any) -> None:
 
 @settings(max_examples=200)
 @given(message=near(MESSAGE))
-def test_what_is_read_can_be_told_again(message: Any) -> None:
+def test_a_decoded_message_can_be_encoded_again(message: Any) -> None:
     try:
         request = decode.decode_send(WireRequest("POST", "/", body=json.dumps({"message": message}).encode()))
     except InvalidRequest:

@@ -1,4 +1,4 @@
-"""What requests of the hub dialect ask for."""
+"""How requests of the hub dialect are decoded."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_streamed_message_is_followed() -> None:
     assert isinstance(call.request.request, SendAndFollow)
 
 
-def test_the_same_request_again_resumes_its_stream_and_sends_nothing() -> None:
+def test_a_repeated_request_resumes_its_stream_and_sends_nothing() -> None:
     headers = [(b"last-event-id", b"task-123.17.5.00000000")]
     call = ask("POST", MESSAGES, {"message": [QUESTION], "stream": True}, agentId=AGENT, headers=headers)
 
@@ -224,7 +224,7 @@ def test_a_field_that_is_wrong_is_named(body: Any, field: str) -> None:
     assert refused.value.field == field
 
 
-def test_what_is_not_json_and_what_is_nothing_are_refused() -> None:
+def test_an_empty_body_and_one_that_is_not_json_are_refused() -> None:
     with pytest.raises(MalformedJson):
         ask("POST", MESSAGES, b"{", agentId=AGENT)
     with pytest.raises(InvalidRequest, match="empty"):
@@ -235,7 +235,7 @@ def test_every_path_of_the_layout_is_served_and_no_other() -> None:
     assert set(ROUTES) == set(paths.hub_paths())
 
 
-def test_a_ticket_is_told_with_the_moment_until_which_it_is_good_and_kept_by_no_cache() -> None:
+def test_a_ticket_has_its_expiry_and_is_never_cached() -> None:
     call = ask("POST", "/ws/ticket")
     assert isinstance(call, Call)
     assert call.request == IssueTicket()

@@ -1,4 +1,4 @@
-"""What is asked in A2A 1.0, over JSON-RPC and REST alike."""
+"""How requests of A2A 1.0 are decoded, over JSON-RPC and REST alike."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_follow_up_names_its_task_whole() -> None:
     assert (follow_up.task_id, follow_up.context_id, follow_up.exact) == ("t-1", "c-1", True)
 
 
-def test_what_belongs_to_a_message_is_kept() -> None:
+def test_all_fields_of_a_message_are_kept() -> None:
     spoken = {**MESSAGE, "metadata": {"k": [1]}, "extensions": ["urn:x"], "referenceTaskIds": ["t-0"]}
     message = sent({"message": spoken}).message
 
@@ -72,7 +72,7 @@ def test_what_belongs_to_a_message_is_kept() -> None:
     assert (message.extensions, message.reference_task_ids) == (("urn:x",), ("t-0",))
 
 
-def test_the_metadata_of_a_request_stays_apart_from_what_the_host_understands() -> None:
+def test_the_callers_metadata_is_stored_apart_from_the_hosts() -> None:
     assert sent({**SEND, "metadata": {"ttl": "soon", "response_expected": True}}).metadata == {
         "request": {"ttl": "soon", "response_expected": True}
     }
@@ -182,7 +182,7 @@ def test_a_message_is_not_sent_without_a_body() -> None:
         rpc("SendMessage")
 
 
-def test_what_is_nested_too_deep_is_refused() -> None:
+def test_a_body_that_is_nested_too_deep_is_refused() -> None:
     for depth in (70, 100_000):
         deep = (
             b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":' + b"[" * depth + b"]" * depth + b"}]}}"
@@ -215,7 +215,7 @@ def test_a_broken_stream_is_resumed_after_the_last_event() -> None:
 
 
 def listed(params: dict[str, Any]) -> ListTasks:
-    """What both bindings make of the same filters."""
+    """Returns the request that both bindings decode from `params`."""
     query = "&".join(
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in params.items()
     )

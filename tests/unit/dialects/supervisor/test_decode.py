@@ -1,4 +1,4 @@
-"""What requests of the supervisor dialect ask for."""
+"""How requests of the supervisor dialect are decoded."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_message_continues_a_task_by_either_form_of_its_id(task_id: str) -> No
     assert (inside.task_id, inside.context_id) == (TASK_ID, "c")
 
 
-def test_what_a_caller_notes_stays_apart_from_what_the_host_notes() -> None:
+def test_the_callers_metadata_is_stored_apart_from_the_hosts() -> None:
     assert sent({"message": MESSAGE, "metadata": {"ttl": -1}}).metadata == {"request": {"ttl": -1}}
 
 
@@ -88,9 +88,7 @@ def test_what_a_caller_notes_stays_apart_from_what_the_host_notes() -> None:
         ({"schemes": ["digest"]}, "digest", ""),
     ],
 )
-def test_a_webhook_is_told_with_the_first_scheme_that_is_known(
-    authentication: Any, scheme: str, credentials: str
-) -> None:
+def test_a_webhook_uses_the_first_known_scheme(authentication: Any, scheme: str, credentials: str) -> None:
     config = {"url": "https://x.example", "authentication": authentication}
 
     assert sent({"message": MESSAGE, "configuration": {"pushNotificationConfig": config}}).push == PushConfig(
@@ -227,7 +225,7 @@ def test_a_field_that_is_wrong_is_named(body: Any, field: str) -> None:
     assert refused.value.field == field
 
 
-def test_what_is_not_json_and_what_is_nothing_are_refused() -> None:
+def test_an_empty_body_and_one_that_is_not_json_are_refused() -> None:
     with pytest.raises(MalformedJson):
         ask("POST", "/message:send", b"{")
     with pytest.raises(InvalidRequest, match="empty"):

@@ -1,4 +1,4 @@
-"""What is told of a task in A2A 1.0."""
+"""How A2A 1.0 encodes tasks and agent cards."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from synapse.core.message import Artifact, DataPart, FilePart, Part, Role, TextP
 from synapse.core.store import TaskPage
 from synapse.core.task import ReceiptStep, Task, TaskState
 from synapse.dialects.a2a_v1 import encode
+from synapse.dialects.a2a_v1.encode import CardFacts, agent_card
 from tests.samples.tasks import TASK_ID, UPDATED, a_message, a_question, a_task
 
 ANSWER = Artifact(artifact_id="a-1", name="answer", parts=(TextPart(text="done"),), metadata={"source": "script"})
@@ -42,7 +43,7 @@ def test_every_state_has_its_own_name() -> None:
     assert all(name == f"TASK_STATE_{state.value.upper()}" for state, name in names.items())
 
 
-def test_a_task_has_its_ids_its_status_and_what_was_said() -> None:
+def test_a_task_has_its_ids_its_status_and_its_history() -> None:
     assert encode.task_object(a_task()) == {
         "id": TASK_ID,
         "contextId": "c-1",
@@ -59,7 +60,7 @@ def test_a_task_has_its_ids_its_status_and_what_was_said() -> None:
     }
 
 
-def test_what_is_ours_in_the_metadata_is_named_as_a2a_names_things_and_the_rest_is_left_alone() -> None:
+def test_our_metadata_keys_are_in_camel_case_and_other_keys_are_unchanged() -> None:
     metadata = {
         "sender": {"sender_id": "synapse-claude-8100", "sender_type": "claude", "sender_endpoint": "http://x"},
         "sender_verified": True,
@@ -137,7 +138,7 @@ def test_an_answered_question_stands_in_the_history() -> None:
     assert "message" not in task["status"]
 
 
-def test_why_a_task_ended_is_said_by_the_agent() -> None:
+def test_the_status_message_has_the_reason_of_the_end() -> None:
     status = encode.status_object(a_task(state=TaskState.FAILED, reason="quota", note="no tokens left"))
 
     assert status["message"] == {
@@ -168,7 +169,7 @@ def test_a_part_has_one_content_and_its_label(part: Part, told: dict[str, Any]) 
     assert encode.part_object(part) == told
 
 
-def test_an_agent_that_answered_with_a_message_is_told_without_a_task() -> None:
+def test_an_answer_with_a_plain_message_is_encoded_without_a_task() -> None:
     direct = a_task(state=TaskState.COMPLETED, reason="direct_message", artifacts=(ANSWER,))
 
     assert json.loads(encode.encode_sent(direct)) == {
@@ -231,7 +232,7 @@ def test_a_snapshot_is_the_task() -> None:
     assert json.loads(snapshot) == {"task": encode.task_object(a_task())}
 
 
-def test_what_a2a_has_no_words_for_is_not_told() -> None:
+def test_updates_that_a2a_cannot_express_are_not_sent() -> None:
     task = a_task()
     silent: list[TaskEvent] = [
         MessageAdded(task_id=task.id, at=UPDATED, message=a_message()),
@@ -244,7 +245,7 @@ def test_what_a2a_has_no_words_for_is_not_told() -> None:
     assert [changed(task, event) for event in silent] == [None] * len(silent)
 
 
-def test_a_task_that_was_opened_is_told_whole() -> None:
+def test_an_opened_task_is_sent_whole() -> None:
     task = a_task()
     opened = TaskOpened(
         task_id=task.id,
@@ -264,3 +265,40 @@ def test_a_name_that_is_not_unicode_does_not_spoil_the_answer() -> None:
     task = a_task(metadata={"path": "caf\udce9"})
 
     assert json.loads(encode.encode_task(task))["metadata"] == {"path": "caf?"}
+
+
+FACTS: dict[str, Any] = {
+    "name": "Synapse Codex",
+    "description": "A CLI",
+    "url": "http://localhost:8120",
+    "version": "1.2.3",
+    "input_modes": ("text/plain",),
+    "output_modes": ("text/plain", "application/json"),
+}
+
+
+def test_the_card_has_every_required_field() -> None:
+    card = agent_card(CardFacts(**FACTS))
+
+    required = {"name", "description", "supportedInterfaces", "version", "capabilities", "skills"}
+    assert card.keys() >= required | {"defaultInputModes", "defaultOutputModes"}
+    assert all(card[field] for field in required)
+    assert card["skills"][0].keys() >= {"id", "name", "description", "tags"}
+
+
+def test_the_card_has_true_values() -> None:
+    card = agent_card(CardFacts(**FACTS))
+
+    assert card["capabilities"] == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
+
+
+def test_json_rpc_is_preferred_and_older_versions_come_last() -> None:
+    interfaces = agent_card(CardFacts(**FACTS, legacy_versions=("0.3",)))["supportedInterfaces"]
+
+    assert [(one["protocolBinding"], one["protocolVersion"]) for one in interfaces] == [
+        ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "1.0"),
+        ("JSONRPC", "0.3"),
+        ("HTTP+JSON", "0.3"),
+    ]
+    assert {one["url"] for one in interfaces} == {"http://localhost:8120"}

@@ -1,4 +1,4 @@
-"""How tasks look in the supervisor dialect."""
+"""How the supervisor dialect encodes tasks, updates, notifications and agent cards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,47 @@ from urllib.request import urlopen
 
 import pytest
 
+from synapse.core.agent import AGENT_STATES
+from synapse.core.events import (
+    ArtifactAdded,
+    AttentionChanged,
+    MessageAdded,
+    MetadataChanged,
+    ReceiptChanged,
+    StateChanged,
+    TaskEvent,
+    TaskHidden,
+    TaskOpened,
+    Update,
+)
 from synapse.core.message import Artifact, DataPart, FilePart, Part, Role, TextPart
+from synapse.core.requests import ListedAgent
 from synapse.core.store import TaskPage
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.dialects.supervisor.encode import STATE_NAMES, STATE_WORDS, encode_page, state_name, task_object
-from tests.unit.dialects.supervisor.samples import AGENT, a_message, a_receipt, a_task, an_answered_task, at
+from synapse.dialects.dialect import StreamCall, WireEvent
+from synapse.dialects.supervisor.encode import (
+    STATE_NAMES,
+    STATE_WORDS,
+    CardFacts,
+    agent_card,
+    agent_list,
+    encode_notification,
+    encode_page,
+    state_name,
+    task_object,
+)
+from synapse.server.sse import event_bytes
+from tests.unit.dialects.supervisor.samples import (
+    AGENT,
+    CREATED,
+    MESSAGE,
+    a_message,
+    a_receipt,
+    a_task,
+    an_answered_task,
+    ask,
+    at,
+)
 
 
 def shown(task: Task, **how: Any) -> Any:
@@ -128,7 +164,7 @@ def test_every_artifact_has_an_address_that_can_be_opened(part: Part, said: byte
         assert opened.read() == said
 
 
-def test_an_artifact_may_say_of_what_type_it_is() -> None:
+def test_an_artifact_may_name_its_type() -> None:
     assert handed(FilePart(url="u"), metadata={"type": "code"})[0]["type"] == "code"
     assert handed(FilePart(url="u", metadata={"type": "diff"}), metadata={"type": "code"})[0]["type"] == "diff"
     assert handed(FilePart(url="u"), metadata={"type": 3})[0]["type"] == "file"
@@ -159,14 +195,14 @@ def test_a_conversation_has_the_times_of_its_turns() -> None:
     assert [(said["id"], said["timestamp"][17:19]) for said in wire["messages"]] == [("2", "02"), ("msg-67890", "12")]
 
 
-def test_what_has_no_receipt_was_said_when_the_task_changed() -> None:
+def test_a_message_without_a_receipt_has_the_time_of_the_last_change() -> None:
     question = a_message(message_id="2", role=Role.AGENT)
     wire = shown(a_task(history=(a_message(), question, a_message(message_id="3")), receipts=(), queued=False))
 
     assert [said["timestamp"][17:19] for said in wire["history"]] == ["00", "30", "30"]
 
 
-def test_the_agents_last_words_are_no_history_yet() -> None:
+def test_the_agents_last_messages_are_not_in_the_history() -> None:
     question = a_message(message_id="2", role=Role.AGENT)
     asked = a_task(history=(a_message(message_id="1"), question))
     answered = a_task(history=(*asked.history, a_message(message_id="3")))
@@ -194,7 +230,7 @@ def test_the_time_that_a_sender_gave_wins_if_it_is_one(given: Any, told: str) ->
     assert shown(a_task(history=(a_message(metadata={"timestamp": given}),)))["history"][0]["timestamp"] == told
 
 
-def test_roles_keep_their_words() -> None:
+def test_roles_keep_their_names() -> None:
     history = (a_message(), a_message(role=Role.AGENT), a_message(metadata={"role": "system"}))
     wire = shown(a_task(history=history))
 
@@ -225,7 +261,7 @@ def test_messages_of_other_dialects_are_one_text_here() -> None:
         (TaskState.COMPLETED, False),
     ],
 )
-def test_why_there_is_no_answer_is_said_by_the_system(state: TaskState, told: bool) -> None:
+def test_a_system_message_says_why_there_is_no_answer(state: TaskState, told: bool) -> None:
     wire = shown(a_task(state=state, note="the agent has exited"))
 
     expected = [("the agent has exited", "system")] if told else []
@@ -238,7 +274,7 @@ def test_the_end_has_its_own_time() -> None:
     assert [said["timestamp"][17:19] for said in wire["messages"]] == ["29", "30"]
 
 
-def test_a_question_of_the_agent_is_not_told_twice() -> None:
+def test_a_question_of_the_agent_is_not_repeated() -> None:
     question = a_message(TextPart(text="which?"), role=Role.AGENT)
     wire = shown(a_task(state=TaskState.INPUT_REQUIRED, history=(a_message(), question), note="which?"))
 
@@ -263,3 +299,124 @@ def test_the_last_page_has_no_token_and_artifacts_only_when_asked_for() -> None:
     assert without["nextPageToken"] == ""
     assert (without["tasks"][0]["artifacts"], without["tasks"][0]["history"]) == ([], [])
     assert len(with_all["tasks"][0]["artifacts"]) == len(with_all["tasks"][0]["history"]) == 1
+
+
+TASK = a_task()
+OPENED = TaskOpened(
+    task_id=TASK.id,
+    at=CREATED,
+    agent_id=TASK.agent_id,
+    inbox=TASK.inbox,
+    context_id="c",
+    scope="s",
+    dialect="supervisor",
+    message=TASK.message,
+)
+SHOWN: list[TaskEvent | None] = [
+    None,
+    OPENED,
+    StateChanged(task_id=TASK.id, at=CREATED, state=TaskState.WORKING),
+    MessageAdded(task_id=TASK.id, at=CREATED, message=a_message()),
+    ArtifactAdded(task_id=TASK.id, at=CREATED, artifact=Artifact(artifact_id="a", parts=(TextPart(text="t"),))),
+]
+NOT_SHOWN: list[TaskEvent] = [
+    ReceiptChanged(task_id=TASK.id, at=CREATED, step=ReceiptStep.TYPED, source="journal"),
+    MetadataChanged(task_id=TASK.id, at=CREATED, metadata={}),
+    AttentionChanged(task_id=TASK.id, at=CREATED, attention="look"),
+    TaskHidden(task_id=TASK.id, at=CREATED),
+]
+
+
+def streamed(update: Update, **configuration: Any) -> WireEvent | None:
+    call = ask("POST", "/message:stream", {"message": MESSAGE, "configuration": configuration})
+    assert isinstance(call, StreamCall)
+    return call.encode(update)
+
+
+def subscribed(update: Update) -> WireEvent | None:
+    call = ask("POST", "/tasks/{id}:subscribe", id=TASK.id)
+    assert isinstance(call, StreamCall)
+    return call.encode(update)
+
+
+@pytest.mark.parametrize("event", SHOWN, ids=lambda event: type(event).__name__)
+def test_an_update_that_changes_the_task_has_the_whole_task(event: TaskEvent | None) -> None:
+    told = streamed(Update(7, event, TASK))
+
+    assert told is not None
+    assert (told.id, told.name, told.then) == ("event-7", "taskUpdate", None)
+    assert json.loads(told.data) == {**task_object(TASK, agent=AGENT), "final": False}
+
+
+@pytest.mark.parametrize("event", NOT_SHOWN, ids=lambda event: type(event).__name__)
+def test_updates_that_change_nothing_visible_are_not_sent(event: TaskEvent) -> None:
+    assert streamed(Update(7, event, TASK)) is None
+    assert encode_notification(Update(7, event, TASK), AGENT) is None
+
+
+def ended(task: Task) -> Update:
+    return Update(9, StateChanged(task_id=task.id, at=CREATED, state=task.state), task)
+
+
+@pytest.mark.parametrize("state", [state for state in TaskState if state.is_terminal])
+def test_the_end_is_final_and_done_follows(state: TaskState) -> None:
+    for encode in (streamed, subscribed):
+        told = encode(ended(an_answered_task(state=state)))
+
+        assert told is not None
+        assert json.loads(told.data)["final"] is True
+        assert told.then == WireEvent("event-10", "done", b"{}")
+
+
+def test_a_stream_ends_also_when_the_agent_asks_and_a_subscription_does_not() -> None:
+    update = ended(a_task(state=TaskState.INPUT_REQUIRED))
+    stream, subscription = streamed(update), subscribed(update)
+
+    assert stream is not None
+    assert stream.then is not None
+    assert json.loads(stream.data)["final"] is True
+    assert subscription is not None
+    assert subscription.then is None
+    assert json.loads(subscription.data)["final"] is False
+
+
+def test_both_events_go_out_as_one_piece() -> None:
+    told = streamed(ended(an_answered_task()))
+
+    assert told is not None
+    assert event_bytes(told).endswith(b"\n\nid: event-10\nevent: done\ndata: {}\n\n")
+
+
+def test_a_stream_has_the_history_that_was_asked_for() -> None:
+    told = streamed(Update(7, None, TASK), historyLength=0)
+
+    assert told is not None
+    assert json.loads(told.data)["history"] == []
+
+
+def test_a_notification_has_the_data_of_the_streams_event() -> None:
+    told = streamed(ended(an_answered_task()))
+
+    assert told is not None
+    assert encode_notification(ended(an_answered_task()), AGENT) == told.data
+
+
+LISTED = ListedAgent(
+    id="claude", name="Synapse Claude", description="d", version="0.1.0", agent_type="claude", state="ready"
+)
+
+
+def test_a_card_claims_only_what_the_agent_can_do() -> None:
+    able = agent_card(CardFacts(agent=LISTED, url="https://x/agents/claude/v1"))
+    plain = agent_card(CardFacts(agent=replace(LISTED, capabilities=()), url="u", extended=False))
+
+    assert able["capabilities"] == {"pushNotifications": True, "streaming": True}
+    assert plain["capabilities"] == {"pushNotifications": False, "streaming": False}
+    assert (able["supportsAuthenticatedExtendedCard"], plain["supportsAuthenticatedExtendedCard"]) == (True, False)
+
+
+@pytest.mark.parametrize("state", AGENT_STATES)
+def test_an_agent_is_active_until_it_has_exited(state: str) -> None:
+    status = agent_list([replace(LISTED, state=state)])["agents"][0]["status"]
+
+    assert status == ("inactive" if state == "exited" else "active")

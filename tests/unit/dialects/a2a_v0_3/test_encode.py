@@ -1,4 +1,4 @@
-"""What is told of a task in A2A 0.3, in both of its forms."""
+"""How A2A 0.3 encodes tasks, in both of its forms, and agent cards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from synapse.core.events import ArtifactAdded, ReceiptChanged, StateChanged, TaskEvent, Update
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.task import ReceiptStep, Task, TaskState
-from synapse.dialects.a2a_v0_3 import encode
+from synapse.dialects.a2a_v0_3.encode import JSON_RPC, PROTO_JSON, CardFacts, TaskEncoder, agent_card
 from synapse.dialects.dialect import AnyCall, Call, StreamCall
 from synapse.dialects.paths import a2a_v0_3_paths
 from tests.samples.tasks import TASK_ID, a_message
@@ -29,15 +29,15 @@ DIRECT = a_task(state=TaskState.COMPLETED, reason="direct_message", artifacts=(A
 
 
 def test_every_state_has_its_own_name_in_both_forms() -> None:
-    for names in (encode.STATE_NAMES, encode.PROTO_STATE_NAMES):
+    for names in (JSON_RPC.states, PROTO_JSON.states):
         assert set(names) == set(TaskState)
         assert len(set(names.values())) == len(TaskState)
-    assert encode.STATE_NAMES[TaskState.INPUT_REQUIRED] == "input-required"
-    assert encode.PROTO_STATE_NAMES[TaskState.CANCELED] == "TASK_STATE_CANCELLED"
+    assert JSON_RPC.states[TaskState.INPUT_REQUIRED] == "input-required"
+    assert PROTO_JSON.states[TaskState.CANCELED] == "TASK_STATE_CANCELLED"
 
 
 def test_json_rpc_tells_a_task_with_its_kind() -> None:
-    assert encode.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
+    assert JSON_RPC.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
         "kind": "task",
         "id": TASK_ID,
         "contextId": "c-1",
@@ -58,7 +58,7 @@ def test_json_rpc_tells_a_task_with_its_kind() -> None:
 
 
 def test_rest_tells_a_task_as_the_protobuf_has_it() -> None:
-    assert encode.proto_task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
+    assert PROTO_JSON.task_object(a_task(artifacts=(ANSWER,), metadata={"k": 1})) == {
         "id": TASK_ID,
         "contextId": "c-1",
         "status": {"state": "TASK_STATE_WORKING", "timestamp": "2026-01-15T10:30:05.123Z"},
@@ -103,44 +103,44 @@ def test_rest_tells_a_task_as_the_protobuf_has_it() -> None:
         ),
     ],
 )
-def test_each_kind_of_part_is_told(part: Part, by_rpc: dict[str, Any], by_rest: dict[str, Any]) -> None:
-    assert encode.part_object(part) == by_rpc
-    assert encode.proto_part_object(part) == by_rest
+def test_each_kind_of_part_is_encoded(part: Part, by_rpc: dict[str, Any], by_rest: dict[str, Any]) -> None:
+    assert JSON_RPC.part_object(part) == by_rpc
+    assert PROTO_JSON.part_object(part) == by_rest
 
 
-@pytest.mark.parametrize("task_object", [encode.task_object, encode.proto_task_object])
-def test_a_question_stands_in_the_status_and_not_in_the_history(task_object: Any) -> None:
-    task = task_object(a_question())
+@pytest.mark.parametrize("encoder", [JSON_RPC, PROTO_JSON])
+def test_a_question_stands_in_the_status_and_not_in_the_history(encoder: TaskEncoder) -> None:
+    task = encoder.task_object(a_question())
 
     assert task["status"]["message"]["messageId"] == "m-2"
     assert [message["messageId"] for message in task["history"]] == ["m-1"]
 
 
-@pytest.mark.parametrize("status_object", [encode.status_object, encode.proto_status_object])
-def test_why_a_task_ended_is_said_by_the_agent(status_object: Any) -> None:
-    status = status_object(a_task(state=TaskState.FAILED, note="no tokens left"))
+@pytest.mark.parametrize("encoder", [JSON_RPC, PROTO_JSON])
+def test_the_status_message_has_the_reason_of_the_end(encoder: TaskEncoder) -> None:
+    status = encoder.status_object(a_task(state=TaskState.FAILED, note="no tokens left"))
 
     assert "no tokens left" in json.dumps(status["message"])
     assert status["message"]["taskId"] == TASK_ID
 
 
-@pytest.mark.parametrize("task_object", [encode.task_object, encode.proto_task_object])
+@pytest.mark.parametrize("encoder", [JSON_RPC, PROTO_JSON])
 @pytest.mark.parametrize(("length", "count"), [(None, 3), (0, 3), (2, 2)])
-def test_the_history_is_cut_and_zero_means_all(task_object: Any, length: int | None, count: int) -> None:
+def test_the_history_is_cut_and_zero_means_all(encoder: TaskEncoder, length: int | None, count: int) -> None:
     history = tuple(a_message(message_id=name) for name in ("one", "two", "three"))
 
-    assert len(task_object(a_task(history=history), length)["history"]) == count
+    assert len(encoder.task_object(a_task(history=history), length)["history"]) == count
 
 
-def test_an_agent_that_answered_with_a_message_is_told_without_a_task() -> None:
-    by_rpc = json.loads(encode.encode_sent(DIRECT))
-    by_rest = json.loads(encode.encode_proto_sent(DIRECT))
+def test_an_answer_with_a_plain_message_is_encoded_without_a_task() -> None:
+    by_rpc = json.loads(JSON_RPC.encode_sent(DIRECT))
+    by_rest = json.loads(PROTO_JSON.encode_sent(DIRECT))
 
     assert (by_rpc["kind"], by_rpc["parts"]) == ("message", [{"kind": "text", "text": "done"}])
     assert by_rest["message"]["content"] == [{"text": "done"}]
     assert "taskId" not in by_rpc
     assert "taskId" not in by_rest["message"]
-    assert json.loads(encode.encode_update(Update(1, None, DIRECT)) or b"") == by_rpc
+    assert json.loads(JSON_RPC.encode_update(Update(1, None, DIRECT)) or b"") == by_rpc
 
 
 def state_changed(task: Task) -> Update:
@@ -157,8 +157,8 @@ def state_changed(task: Task) -> Update:
     ],
 )
 def test_the_last_status_of_a_stream_is_final(task: Task, ends_when_asked: bool, final: bool) -> None:
-    by_rpc = encode.encode_update(state_changed(task), ends_when_asked=ends_when_asked)
-    by_rest = encode.encode_proto_update(state_changed(task), ends_when_asked=ends_when_asked)
+    by_rpc = JSON_RPC.encode_update(state_changed(task), ends_when_asked=ends_when_asked)
+    by_rest = PROTO_JSON.encode_update(state_changed(task), ends_when_asked=ends_when_asked)
 
     assert json.loads(by_rpc or b"")["final"] is final
     assert json.loads(by_rest or b"")["statusUpdate"].get("final", False) is final
@@ -168,20 +168,20 @@ def test_an_artifact_is_an_update_with_its_kind() -> None:
     task = a_task()
     event = ArtifactAdded(task_id=task.id, at=AT, artifact=ANSWER, append=True, last_chunk=False)
 
-    by_rpc = json.loads(encode.encode_update(Update(7, event, task)) or b"")
-    by_rest = json.loads(encode.encode_proto_update(Update(7, event, task)) or b"")["artifactUpdate"]
+    by_rpc = json.loads(JSON_RPC.encode_update(Update(7, event, task)) or b"")
+    by_rest = json.loads(PROTO_JSON.encode_update(Update(7, event, task)) or b"")["artifactUpdate"]
 
     assert (by_rpc["kind"], by_rpc["append"], by_rpc["lastChunk"]) == ("artifact-update", True, False)
     assert (by_rest["append"], "lastChunk" in by_rest) == (True, False)
     assert by_rpc["artifact"]["artifactId"] == by_rest["artifact"]["artifactId"] == "a-1"
 
 
-def test_what_a2a_has_no_words_for_is_not_told() -> None:
+def test_updates_that_a2a_cannot_express_are_not_sent() -> None:
     task = a_task()
     typed: TaskEvent = ReceiptChanged(task_id=task.id, at=AT, step=ReceiptStep.TYPED, source="journal")
 
-    assert encode.encode_update(Update(7, typed, task)) is None
-    assert encode.encode_proto_update(Update(7, typed, task)) is None
+    assert JSON_RPC.encode_update(Update(7, typed, task)) is None
+    assert PROTO_JSON.encode_update(Update(7, typed, task)) is None
     call = rpc("tasks/resubscribe", {"id": "t"})
     assert call.encode(Update(7, typed, task)) is None
 
@@ -222,3 +222,15 @@ def test_answers_have_so_much_of_the_history_as_was_asked_for() -> None:
 
 def test_every_operation_of_the_paths_has_its_routes() -> None:
     assert set(ROUTES) == set(a2a_v0_3_paths())
+
+
+def test_the_card_has_every_required_field() -> None:
+    facts = CardFacts(
+        name="n", description="d", url="http://localhost:1", version="1", input_modes=("a",), output_modes=("b",)
+    )
+    card = agent_card(facts)
+
+    assert (card["protocolVersion"], card["preferredTransport"], card["url"]) == ("0.3.0", "JSONRPC", facts.url)
+    assert {one["transport"] for one in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
+    assert card["skills"][0].keys() >= {"id", "name", "description", "tags"}
+    assert card["capabilities"]["streaming"] is True

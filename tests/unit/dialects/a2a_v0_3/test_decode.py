@@ -1,4 +1,4 @@
-"""What is asked in A2A 0.3: JSON-RPC in the words of its schema, REST in those of its protobuf."""
+"""How requests of A2A 0.3 are decoded: JSON-RPC as its schema, REST as its protobuf defines them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rest_sent(**message: Any) -> SendMessage:
     return request.send
 
 
-def test_both_forms_of_a_message_mean_the_same() -> None:
+def test_both_forms_of_a_message_decode_to_equal_requests() -> None:
     more: dict[str, Any] = {"contextId": "c", "taskId": "t", "metadata": {"k": 1}, "extensions": ["urn:x"]}
 
     assert rpc_sent(**more) == rest_sent(**more)
@@ -178,7 +178,7 @@ def test_there_is_no_extended_card() -> None:
         rest("GET", "/v1/card")
 
 
-def test_what_came_with_the_next_version_is_not_there() -> None:
+def test_operations_of_the_next_version_are_refused() -> None:
     for path in ("/v1/tasks", "/v1/extendedAgentCard"):
         with pytest.raises(RouteNotFound):
             rest("GET", path)

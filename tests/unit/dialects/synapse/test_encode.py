@@ -1,23 +1,49 @@
-"""What goes out looks like the contract's examples."""
+"""How the synapse dialect encodes tasks, events, the status and errors: as in the contract's examples."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from synapse.core import errors
 from synapse.core.agent import AGENT_STATES, AgentEntry
 from synapse.core.driver import AgentView, Hold, HoldReason, Observation
+from synapse.core.errors import AmbiguousTask, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
+from synapse.core.events import (
+    ArtifactAdded,
+    AttentionChanged,
+    MessageAdded,
+    MetadataChanged,
+    ReceiptChanged,
+    StateChanged,
+    TaskEvent,
+    TaskHidden,
+    TaskOpened,
+    Update,
+)
 from synapse.core.message import Artifact, DataPart, FilePart, Part, TextPart
 from synapse.core.question import Option, Question, QuestionKind, question_fields
 from synapse.core.requests import ExternalAgent, ExternalAnswer, HostStatus, Replied
 from synapse.core.store import TaskPage
 from synapse.core.task import Receipt, ReceiptStep, TaskState
+from synapse.dialects.proto_json import instant, to_json
 from synapse.dialects.synapse import encode
-from synapse.dialects.synapse.encode import BUSY_WORDS, STATE_NAMES, instant, task_object, to_json
+from synapse.dialects.synapse.encode import (
+    BUSY_WORDS,
+    HTTP_STATUS,
+    STATE_NAMES,
+    artifact_object,
+    encode_error,
+    encode_update,
+    message_object,
+    status_of,
+    task_object,
+)
+from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 from tests.unit.dialects.synapse.samples import CREATED, SENDER, UPDATED, a_message, a_task
 
 
@@ -43,7 +69,7 @@ def test_every_state_has_a_word_of_the_contract() -> None:
     assert set(STATE_NAMES.values()) == words
 
 
-def test_states_without_a_word_of_their_own_are_told_by_the_nearest() -> None:
+def test_states_without_a_name_of_their_own_have_the_nearest_name() -> None:
     assert task_object(a_task(state=TaskState.AUTH_REQUIRED))["status"] == "input_required"
     assert task_object(a_task(state=TaskState.REJECTED))["status"] == "failed"
 
@@ -81,7 +107,7 @@ def test_the_way_of_a_message_is_in_the_metadata() -> None:
     }
 
 
-def test_a_caller_cannot_forge_what_we_say_of_the_way() -> None:
+def test_a_caller_cannot_forge_priority_and_receipts() -> None:
     task = a_task(metadata={"priority": 1, "receipt": "answered"}, priority=4, receipts=(_queued(),))
 
     metadata = task_object(task)["metadata"]
@@ -317,7 +343,7 @@ def test_external_agents_are_listed_without_their_cards() -> None:
     assert json.loads(encode.encode_externals((other,))) == {"agents": [wire]}
 
 
-def test_an_external_answer_keeps_what_the_other_side_said() -> None:
+def test_an_external_answer_keeps_the_other_sides_text() -> None:
     answer = ExternalAnswer(alias="other", task_id="t", state="TASK_STATE_COMPLETED", text="done", raw={"id": "t"})
 
     assert json.loads(encode.encode_external_answer(answer)) == {
@@ -363,3 +389,158 @@ def _view() -> AgentView:
         gate="the prompt is not empty",
         observations=(observation,),
     )
+
+
+TASK = a_task()
+MESSAGE = a_message()
+ARTIFACT = Artifact(artifact_id="a", parts=(TextPart(text="done"),))
+EVENTS: list[tuple[TaskEvent, str, dict[str, Any]]] = [
+    (
+        TaskOpened(
+            task_id=TASK.id,
+            at=CREATED,
+            agent_id=TASK.agent_id,
+            inbox=TASK.inbox,
+            context_id="c",
+            scope="local",
+            dialect="synapse",
+            message=MESSAGE,
+        ),
+        "task_opened",
+        {"message": message_object(MESSAGE)},
+    ),
+    (
+        StateChanged(task_id=TASK.id, at=CREATED, state=TaskState.REJECTED, reason="r", note="n"),
+        "state_changed",
+        {"status": "failed", "reason": "r", "note": "n"},
+    ),
+    (
+        MessageAdded(task_id=TASK.id, at=CREATED, message=MESSAGE),
+        "message_added",
+        {"message": message_object(MESSAGE)},
+    ),
+    (
+        ArtifactAdded(task_id=TASK.id, at=CREATED, artifact=ARTIFACT, append=True, last_chunk=False),
+        "artifact_added",
+        {"artifact": artifact_object(ARTIFACT), "append": True, "last_chunk": False},
+    ),
+    (
+        ReceiptChanged(task_id=TASK.id, at=CREATED, step=ReceiptStep.TYPED, source="pty", evidence="e"),
+        "receipt_changed",
+        {"step": "typed", "source": "pty", "evidence": "e"},
+    ),
+    (
+        MetadataChanged(task_id=TASK.id, at=CREATED, metadata={"k": None}),
+        "metadata_changed",
+        {"metadata": {"k": None}},
+    ),
+    (
+        AttentionChanged(task_id=TASK.id, at=CREATED, attention="look"),
+        "attention_changed",
+        {"attention": "look"},
+    ),
+    (TaskHidden(task_id=TASK.id, at=CREATED), "task_hidden", {}),
+]
+
+
+def test_a_snapshot_is_the_task_alone() -> None:
+    event = encode_update(Update(17, None, TASK))
+
+    assert (event.id, event.name) == ("17", "snapshot")
+    assert json.loads(event.data) == {"task": task_object(TASK)}
+
+
+@pytest.mark.parametrize(("happened", "name", "fields"), EVENTS, ids=[name for _, name, _ in EVENTS])
+def test_an_event_has_its_name_and_the_task_after_it(happened: TaskEvent, name: str, fields: dict[str, Any]) -> None:
+    event = encode_update(Update(18, happened, TASK))
+
+    assert (event.id, event.name) == ("18", name)
+    assert json.loads(event.data) == {
+        "event": {"type": name, "at": "2024-01-15T10:30:00.000Z", **fields},
+        "task": task_object(TASK),
+    }
+
+
+def test_every_event_of_the_core_has_a_name_here() -> None:
+    assert {type(event) for event, _, _ in EVENTS} == set(get_args(TaskEvent))
+
+
+def test_an_event_is_one_line_whatever_the_text() -> None:
+    task = a_task(history=(a_message(text="one\ntwo\r\n\u2028three"),))
+
+    assert len(encode_update(Update(1, None, task)).data.splitlines()) == 1
+
+
+EXPECTED = {
+    "BodyTooLarge": 413,
+    "PriorityOutOfRange": 400,
+    "AmbiguousTask": 400,
+    "TaskNotFound": 404,
+    "RouteNotFound": 404,
+    "TaskNotCancelable": 409,
+    "MessageIdReused": 409,
+    "NothingAsked": 409,
+    "QuestionGone": 409,
+    "InvalidChoice": 400,
+    "QueueFull": 429,
+    "SenderMismatch": 403,
+    "ForeignOrigin": 403,
+    "Unauthenticated": 401,
+    "StoreLocked": 503,
+    "AgentNotResponding": 502,
+    "InternalFailure": 500,
+}
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_has_its_code_and_a_status(kind: type[SynapseError]) -> None:
+    answer = encode_error(blank(kind))
+
+    told = json.loads(answer.body)["error"]
+    assert told == {"code": kind.code, "message": "what happened", "hint": kind.hint}
+    assert 400 <= answer.status <= 599
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
+def test_only_the_root_and_our_own_defects_are_internal(kind: type[SynapseError]) -> None:
+    assert (status_of(kind) == 500) == (kind.__name__ in ("SynapseError", "InternalFailure"))
+
+
+@pytest.mark.parametrize(("name", "status"), EXPECTED.items())
+def test_the_statuses_of_the_contract(name: str, status: int) -> None:
+    assert status_of(next(kind for kind in ALL_ERRORS if kind.__name__ == name)) == status
+
+
+def test_codes_are_unique() -> None:
+    codes = [kind.code for kind in ALL_ERRORS]
+
+    assert len(set(codes)) == len(codes)
+
+
+def test_an_error_made_elsewhere_gets_the_status_of_its_family() -> None:
+    class NewRefusal(errors.QueueFull):
+        """Not known to the table."""
+
+    assert NewRefusal not in HTTP_STATUS
+    assert status_of(NewRefusal) == 429
+
+
+def test_the_message_and_the_hint_are_those_of_the_error() -> None:
+    told = json.loads(encode_error(AmbiguousTask("54", ["54241e7e", "54aa"])).body)["error"]
+
+    assert told == {
+        "code": "ambiguous_task",
+        "message": "'54' fits more than one task",
+        "hint": "use one of: 54241e7e, 54aa",
+    }
+    assert json.loads(encode_error(TaskNotFound("x")).body)["error"]["hint"] == ""
+
+
+def test_the_error_of_a_wrong_method_names_the_allowed_ones() -> None:
+    answer = encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"]))
+
+    assert (answer.status, answer.headers) == (405, ((b"allow", b"GET, POST"),))
+
+
+def test_an_unauthenticated_caller_gets_the_challenge() -> None:
+    assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)

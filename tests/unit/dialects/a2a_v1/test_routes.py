@@ -1,8 +1,9 @@
-"""The error table of A2A 1.0.1, row by row, and the details that go with every error."""
+"""The operations of A2A 1.0 answer as their callers asked, and errors follow the table of 1.0.1, row by row."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,91 @@ from synapse.core.errors import (
     Unauthenticated,
     VersionNotSupported,
 )
-from synapse.dialects.a2a_v1.routes import FAULTS, ErrorShape, encode_error, encode_fault, fault_of
+from synapse.core.events import StateChanged, Update
+from synapse.core.message import Artifact, TextPart
+from synapse.core.store import TaskPage
+from synapse.core.task import TaskState
+from synapse.dialects.a2a_v1.routes import ERROR_SHAPES, ErrorShape, encode_error, encode_fault, error_shape
+from synapse.dialects.dialect import AnyCall, Call, StreamCall
+from synapse.dialects.paths import A2A_V1_OPERATIONS, A2A_V1_PREFIXES, ONLY_IN_0_3, TENANT, a2a_v1_paths
+from tests.samples.tasks import UPDATED, a_message, a_task
+from tests.unit.dialects.a2a_v1.samples import DIALECT, MESSAGE, ROUTES, rest, rpc
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
+
+SEND: dict[str, Any] = {"message": MESSAGE}
+HISTORY = (a_message(message_id="m-1"), a_message(message_id="m-2"))
+
+
+def told(call: AnyCall, result: Any) -> Any:
+    assert isinstance(call, Call)
+    return json.loads(call.encode(result))
+
+
+def test_every_operation_of_the_paths_has_its_routes() -> None:
+    assert set(ROUTES) == set(a2a_v1_paths())
+    with_tenant = sum(TENANT in prefix for prefix in A2A_V1_PREFIXES)
+    known = sum(len(places) for places in A2A_V1_OPERATIONS.values())
+    assert len(a2a_v1_paths()) == len(A2A_V1_PREFIXES) * known - with_tenant * len(A2A_V1_OPERATIONS[ONLY_IN_0_3])
+    assert {route.media_type for route in ROUTES.values()} == {b"application/a2a+json"}
+
+
+def test_a_sent_message_is_answered_with_a_task_and_so_much_of_its_history() -> None:
+    task = a_task(history=HISTORY)
+
+    assert len(told(rpc("SendMessage", SEND), task)["task"]["history"]) == 2
+    one = {**SEND, "configuration": {"historyLength": 1}}
+    assert len(told(rest("POST", "/message:send", one), task)["task"]["history"]) == 1
+    none = {**SEND, "configuration": {"historyLength": 0}}
+    assert "history" not in told(rpc("SendMessage", none), task)["task"]
+
+
+def test_a_task_is_answered_bare() -> None:
+    task = a_task(history=HISTORY)
+
+    assert told(rpc("GetTask", {"id": task.id}), task)["id"] == task.id
+    cut = rest("GET", "/tasks/{id}", query="historyLength=1", id=task.id)
+    assert [message["messageId"] for message in told(cut, task)["history"]] == ["m-2"]
+    assert told(rest("POST", "/tasks/{id}:cancel", id=task.id), task)["id"] == task.id
+
+
+def test_a_list_is_answered_as_it_was_asked_for() -> None:
+    artifact = Artifact(artifact_id="a", parts=(TextPart(text="x"),))
+    page = TaskPage((a_task(history=HISTORY, artifacts=(artifact,)),), "", 1)
+
+    plain = told(rpc("ListTasks", {}), page)
+    assert (plain["pageSize"], plain["totalSize"], plain["nextPageToken"]) == (50, 1, "")
+    assert "artifacts" not in plain["tasks"][0]
+    full = told(rest("GET", "/tasks", query="includeArtifacts=true&pageSize=5&historyLength=0"), page)
+    assert full["pageSize"] == 5
+    assert full["tasks"][0]["artifacts"]
+    assert "history" not in full["tasks"][0]
+
+
+def test_events_of_a_stream_have_an_id_and_no_name() -> None:
+    call = rpc("SubscribeToTask", {"id": "t"})
+    assert isinstance(call, StreamCall)
+    task = a_task(state=TaskState.COMPLETED)
+
+    event = call.encode(Update(9, StateChanged(task_id=task.id, at=UPDATED, state=task.state), task))
+
+    assert event is not None
+    assert (event.id, event.name) == ("9", "")
+    assert "statusUpdate" in json.loads(event.data)
+
+
+def test_the_first_event_has_so_much_of_the_history_as_was_asked_for() -> None:
+    call = rpc("SendStreamingMessage", {**SEND, "configuration": {"historyLength": 1}})
+    assert isinstance(call, StreamCall)
+
+    event = call.encode(Update(9, None, a_task(history=HISTORY)))
+
+    assert event is not None
+    assert len(json.loads(event.data)["task"]["history"]) == 1
+
+
+def test_it_is_known_by_its_name() -> None:
+    assert DIALECT.name == "a2a_v1"
+
 
 # The specification's table: error, JSON-RPC code, gRPC status, HTTP status, reason.
 TABLE = [
@@ -47,11 +131,11 @@ TABLE = [
 def test_the_row_of_the_specification(name: str, code: int, status: str, http: int, reason: str) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind) == ErrorShape(code, status, http, reason)
+    assert error_shape(kind) == ErrorShape(code, status, http, reason)
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_over_rest_with_its_details(kind: type[SynapseError]) -> None:
+def test_every_error_has_its_details_over_rest(kind: type[SynapseError]) -> None:
     answer = encode_error(blank(kind))
 
     told = json.loads(answer.body)["error"]
@@ -67,7 +151,7 @@ def test_every_error_is_told_over_rest_with_its_details(kind: type[SynapseError]
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_over_json_rpc_with_the_same_details(kind: type[SynapseError]) -> None:
+def test_every_error_has_its_details_over_json_rpc(kind: type[SynapseError]) -> None:
     error = blank(kind)
     told = json.loads(encode_fault(error))
 
@@ -78,7 +162,7 @@ def test_every_error_is_told_over_json_rpc_with_the_same_details(kind: type[Syna
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
 def test_only_our_own_defects_are_internal_errors(kind: type[SynapseError]) -> None:
-    internal = fault_of(kind).reason == "INTERNAL_ERROR"
+    internal = error_shape(kind).reason == "INTERNAL_ERROR"
 
     assert internal == (kind.__name__ in ("SynapseError", "InternalFailure"))
 
@@ -87,8 +171,8 @@ def test_an_error_made_elsewhere_gets_the_row_of_its_family() -> None:
     class NewRefusal(errors.QueueFull):
         """Not known to the table."""
 
-    assert NewRefusal not in FAULTS
-    assert fault_of(NewRefusal).http == 429
+    assert NewRefusal not in ERROR_SHAPES
+    assert error_shape(NewRefusal).http == 429
 
 
 def test_a_wrong_field_is_named_in_a_detail_of_its_own() -> None:
@@ -100,7 +184,7 @@ def test_a_wrong_field_is_named_in_a_detail_of_its_own() -> None:
     }
 
 
-def test_what_to_do_next_is_in_the_metadata() -> None:
+def test_the_hint_is_in_the_metadata() -> None:
     told = json.loads(encode_fault(VersionNotSupported("2.0", ("1.0", "0.3"))))
 
     assert told["message"] == "A2A version '2.0' is not supported"
@@ -109,7 +193,7 @@ def test_what_to_do_next_is_in_the_metadata() -> None:
     assert "urn:a, urn:b" in str(ExtensionRequired(("urn:b", "urn:a")))
 
 
-def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"])).headers == ((b"allow", b"GET, POST"),)
     assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)
     assert encode_error(TaskNotFound("x")).headers == ()

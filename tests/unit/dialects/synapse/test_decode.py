@@ -1,4 +1,4 @@
-"""What comes in is read strictly, and a refusal names the field and what to do."""
+"""Bodies are read strictly, and an error names the field and the next step."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from synapse.core.requests import (
 )
 from synapse.core.task import TaskState
 from synapse.dialects.dialect import WireRequest
+from synapse.dialects.proto_json import NESTING_LIMIT
 from synapse.dialects.synapse.decode import (
-    NESTING_LIMIT,
     decode_answer,
     decode_cancel,
     decode_create,
@@ -65,7 +65,7 @@ def refusal(decode: Callable[[WireRequest], Request[object]], request: WireReque
     return caught.value
 
 
-def test_the_plain_example_is_a_message_of_normal_priority_from_nobody() -> None:
+def test_the_plain_example_is_a_message_of_normal_priority_without_a_sender() -> None:
     request = decode_send(wire({"message": HELLO}))
 
     assert request.message.role is Role.USER
@@ -126,7 +126,7 @@ def test_both_spellings_of_the_message_id_are_understood(key: str) -> None:
     assert request.message.message_id == "m-7"
 
 
-def test_every_kind_of_part_is_read_and_comes_out_the_same() -> None:
+def test_every_kind_of_part_survives_decoding_and_encoding() -> None:
     message = {
         "role": "agent",
         "parts": [
@@ -231,7 +231,7 @@ def test_many_small_values_beside_each_other_are_not_deep() -> None:
     assert len(decode_send(wire(body)).metadata["list"]) == 500
 
 
-def test_creating_a_task_takes_the_same_body() -> None:
+def test_creating_a_task_takes_the_body_of_a_message() -> None:
     metadata = {"sender": {"sender_id": "synapse-claude-8100"}, "x": 1}
 
     request = decode_create(wire({"message": HELLO, "metadata": metadata, "context_id": "c"}))
@@ -323,7 +323,7 @@ def test_another_verdict_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [{"verdict": "allow"}, {"verdict": "deny"}, {"option": "2"}, {"text": "main"}])
-def test_a_question_is_answered_by_a_verdict_an_option_or_words(given: dict[str, str]) -> None:
+def test_a_question_is_answered_by_a_verdict_an_option_or_a_text(given: dict[str, str]) -> None:
     named = decode_answer(wire({**given, "question_id": "q-1"}))
     anything = decode_answer(wire(given, params={}))
 

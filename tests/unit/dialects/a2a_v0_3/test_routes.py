@@ -1,4 +1,4 @@
-"""How A2A 0.3 tells errors."""
+"""How A2A 0.3 reports errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from synapse.core.errors import InvalidField, MethodNotAllowed, SynapseError, TaskNotFound, Unauthenticated
-from synapse.dialects.a2a_v0_3.routes import encode_error, encode_fault, fault_of
+from synapse.dialects.a2a_v0_3.routes import encode_error, encode_fault, error_shape
 from tests.unit.dialects.all_errors import ALL_ERRORS, blank
 
 # -32000 is JSON-RPC's own, for what a server refuses by its own rules; the SDK's types take it.
@@ -35,11 +35,11 @@ TABLE = [
 def test_the_codes_of_the_specification(name: str, code: int) -> None:
     kind = next(kind for kind in ALL_ERRORS if kind.__name__ == name)
 
-    assert fault_of(kind).code == code
+    assert error_shape(kind).code == code
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_with_a_code_that_clients_of_that_version_know(kind: type[SynapseError]) -> None:
+def test_every_error_has_a_code_that_clients_of_this_version_know(kind: type[SynapseError]) -> None:
     told = json.loads(encode_fault(blank(kind)))
 
     assert told["code"] in KNOWN_CODES
@@ -47,7 +47,7 @@ def test_every_error_is_told_with_a_code_that_clients_of_that_version_know(kind:
 
 
 @pytest.mark.parametrize("kind", ALL_ERRORS, ids=lambda kind: kind.__name__)
-def test_every_error_is_told_over_rest_with_its_name(kind: type[SynapseError]) -> None:
+def test_every_error_has_its_name_over_rest(kind: type[SynapseError]) -> None:
     answer = encode_error(blank(kind))
 
     told = json.loads(answer.body)
@@ -61,6 +61,6 @@ def test_details_are_there_when_there_are_any() -> None:
     assert "data" not in json.loads(encode_fault(TaskNotFound("x")))
 
 
-def test_headers_say_what_is_allowed_and_how_to_introduce_oneself() -> None:
+def test_headers_name_the_allowed_methods_and_the_challenge() -> None:
     assert encode_error(MethodNotAllowed("PUT", "/tasks", ["GET", "POST"])).headers == ((b"allow", b"GET, POST"),)
     assert encode_error(Unauthenticated()).headers == ((b"www-authenticate", b"Bearer"),)
