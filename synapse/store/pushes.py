@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from synapse.core.push import Delivery, DeliveryState, Push, PushConfig
 from synapse.core.task import TaskId
 from synapse.store.codec import micros, moment
-from synapse.store.file import query
+from synapse.store.queries import query
 
 T = TypeVar("T")
 Connection = sqlite3.Connection

@@ -21,7 +21,7 @@ from synapse.core.message import Json
 from synapse.core.store import KnownMessage, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import EXPIRED, Task, TaskId, TaskState
 from synapse.store.codec import EventRow, Fields, decode_event, decode_task, from_json, micros, to_json, unknown_kind
-from synapse.store.file import id_key, query, text_key
+from synapse.store.queries import id_key, query, text_key
 from synapse.tasks.journal import rebuild
 
 _LAST_CHARACTER: Final = "\U0010ffff"

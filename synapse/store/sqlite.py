@@ -22,9 +22,10 @@ from synapse.store import reader as store_reader
 from synapse.store import writer
 from synapse.store.codec import micros
 from synapse.store.doorbell import Listener
-from synapse.store.file import check_file, every_holder, lock_path, open_file, query
+from synapse.store.file import assume_alive, check_file, lock_path, open_file
 from synapse.store.loss import StoreFiles
 from synapse.store.pushes import SqlitePushes
+from synapse.store.queries import query
 from synapse.store.threads import Reader
 from synapse.store.writer import Group, Job, Writer, count, keep
 
@@ -61,7 +62,7 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, path: Path, *, is_alive: IsAlive = every_holder, lock_timeout: float = LOCK_TIMEOUT
+        cls, path: Path, *, is_alive: IsAlive = assume_alive, lock_timeout: float = LOCK_TIMEOUT
     ) -> SqliteStore:
         """Open the store at `path`, making or migrating it first if needed.
 

@@ -39,19 +39,9 @@ from synapse.core.store import Lease
 from synapse.core.task import Task, TaskId
 from synapse.store import doorbell
 from synapse.store.codec import encode_events, encode_task, micros
-from synapse.store.file import (
-    Row,
-    id_key,
-    lock_path,
-    locked,
-    open_file,
-    query,
-    read_many,
-    store_error,
-    text_key,
-    write_many,
-)
+from synapse.store.file import lock_path, locked, open_file, store_error
 from synapse.store.loss import Loss, StoreFiles
+from synapse.store.queries import Row, id_key, query, read_many, text_key, write_many
 
 _LONG: Final = 64
 """A task that grows gets a snapshot whenever it has so many events more, so that loading it stays cheap."""

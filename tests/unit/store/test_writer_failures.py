@@ -19,8 +19,9 @@ from synapse.core.lifecycle import replay
 from synapse.core.override import override
 from synapse.core.store import Lease
 from synapse.store import writer as store_writer
-from synapse.store.file import open_file, query
+from synapse.store.file import open_file
 from synapse.store.loss import StoreFiles
+from synapse.store.queries import query
 from synapse.store.writer import Writer, encode
 from tests.fakes.facts import message, numbered, opened
 from tests.fakes.leased_store import LeasedStore
