@@ -22,7 +22,7 @@ from synapse.store import writer as store_writer
 from synapse.store.file import open_file
 from synapse.store.loss import StoreFiles
 from synapse.store.queries import query
-from synapse.store.writer import Writer, encode
+from synapse.store.writer import Writer, encode_append
 from tests.fakes.facts import message, numbered, opened
 from tests.fakes.leased_store import LeasedStore
 
@@ -63,7 +63,7 @@ def take_lease(connection: sqlite3.Connection) -> None:
 
 def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    writer.submit(encode(replay(events), events, LEASE, "", done))
+    writer.submit(encode_append(replay(events), events, LEASE, "", done))
     return done
 
 
