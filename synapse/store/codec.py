@@ -151,17 +151,8 @@ def unknown_kind(row: EventRow) -> str:
             return ""
 
 
-def _deadline_fields(deadline: Deadline | None) -> Fields:
-    """Return the deadline by both clocks. Earlier versions know only the wall clock, and ignore the second field."""
-    if deadline is None:
-        return {}
-    fields: Fields = {"deadline": micros(deadline.at)}
-    if deadline.boot is not None:
-        fields["boot_deadline"] = deadline.boot
-    return fields
-
-
 def deadline_of(fields: Fields) -> Deadline | None:
+    """Return the deadline in the fields of a task or an event, if it has one."""
     if fields.get("deadline") is None:
         return None
     boot = fields.get("boot_deadline")
@@ -249,6 +240,16 @@ def _artifact(fields: Fields) -> Artifact:
         metadata=fields.get("metadata", {}),
         extensions=tuple(fields.get("extensions", ())),
     )
+
+
+def _deadline_fields(deadline: Deadline | None) -> Fields:
+    """Return the deadline by both clocks. Earlier versions know only the wall clock, and ignore the second field."""
+    if deadline is None:
+        return {}
+    fields: Fields = {"deadline": micros(deadline.at)}
+    if deadline.boot is not None:
+        fields["boot_deadline"] = deadline.boot
+    return fields
 
 
 def _part_fields(part: Part) -> Fields:
