@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from synapse.core.errors import InvalidField
-from synapse.push.outbox import Headers, Posted
+from synapse.push.outbox import Headers, PostResult
 
-OK = Posted(status=200)
+OK = PostResult(status=200)
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Call:
 class FakeWebhooks:
     """Answers each try with what `answer` says of it; a held one does not answer until it is let go."""
 
-    def __init__(self, answer: Callable[[Call], Posted] = lambda _: OK) -> None:
+    def __init__(self, answer: Callable[[Call], PostResult] = lambda _: OK) -> None:
         self.answer = answer
         self.calls: list[Call] = []
         self.held: set[str] = set()
         self._let_go = asyncio.Event()
 
-    async def post(self, url: str, headers: Headers, body: bytes) -> Posted:
+    async def post(self, url: str, headers: Headers, body: bytes) -> PostResult:
         call = Call(url, dict(headers), body)
         self.calls.append(call)
         while url in self.held:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from synapse.core.events import Update
 from synapse.core.push import Delivery, Push, PushConfig
 from synapse.core.task import TaskId
-from synapse.push.outbox import Notification, Posted, PushOutbox, RetrySchedule
+from synapse.push.outbox import Notification, PostResult, PushOutbox, RetrySchedule
 from synapse.tasks.journal import Journal
 from tests.fakes.clock import FakeClock
 from tests.fakes.facts import TASK
@@ -41,7 +41,7 @@ def words(_dialect: str) -> Callable[[Update], Notification | None]:
 class World:
     """A journal, an outbox and the webhooks that it tells."""
 
-    def __init__(self, answer: Callable[[Call], Posted] = lambda _: OK, store: MemoryStore | None = None) -> None:
+    def __init__(self, answer: Callable[[Call], PostResult] = lambda _: OK, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
         self.journal = Journal(self.store, ANY_LEASE)
         self.clock = FakeClock()
@@ -62,12 +62,12 @@ class World:
             pushes=self.store.pushes,
             journal=self.journal,
             webhooks=self.hooks,
-            words=words,
+            encoder_for=words,
             clock=self.clock,
-            chance=lambda: 1.0,
+            jitter=lambda: 1.0,
             schedule=RetrySchedule(attempts=4),
             pause=self._wait,
-            holds=self._holds,
+            is_key_valid=self._holds,
         )
 
     def _holds(self, key_id: str) -> bool:
@@ -83,7 +83,7 @@ class World:
 
     async def watched(self, url: str = URL, task_id: TaskId = TASK, told: int = 0, set_by: str = "") -> Push:
         push = await self.store.pushes.save(task_id, INBOX, config(url, set_by=set_by), told)
-        self.outbox.take(push)
+        self.outbox.add(push)
         return push
 
     def start(self) -> asyncio.Future[None]:

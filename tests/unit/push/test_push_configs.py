@@ -27,7 +27,7 @@ from synapse.core.requests import (
     SendMessage,
     SetPushConfig,
 )
-from synapse.push.service import MOST_PER_TASK
+from synapse.push.service import MAX_PER_TASK
 from tests.fakes.harness import AgentHarness, say, working
 
 CONFIG = PushConfig(url="https://example.com/h", token="t", scheme="bearer", credentials="c", dialect="a2a_v1")
@@ -127,7 +127,7 @@ async def test_a_task_has_only_so_many() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         task = await harness.send("hello")
-        for number in range(MOST_PER_TASK):
+        for number in range(MAX_PER_TASK):
             await ask(harness, SetPushConfig(task_id=task.id, config=replace(CONFIG, id=f"c-{number}")))
 
         with pytest.raises(InvalidRequest):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from synapse.core.override import override
 from synapse.core.push import DeliveryState, Push
 from synapse.core.task import TaskState
-from synapse.push.outbox import Posted
+from synapse.push.outbox import PostResult
 from tests.fakes.facts import hidden, moved, opened
 from tests.fakes.memory_pushes import MemoryPushes
 from tests.fakes.memory_store import MemoryStore
@@ -78,7 +78,7 @@ async def test_a_lane_that_is_behind_is_not_finished() -> None:
 
 async def test_a_redirection_is_no_delivery() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda _call: Posted(status=302))
+        world = World(lambda _call: PostResult(status=302))
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
         await world.quiet()
@@ -92,6 +92,6 @@ async def test_each_look_for_webhooks_goes_on_behind_the_last() -> None:
         await world.journal.record(opened())
         push = await world.watched()
         await world.quiet()
-        await world.outbox.look()
+        await world.outbox.find_new()
 
         assert pushes.asked_after == [0, push.number]

@@ -9,7 +9,7 @@ from synapse.core.errors import StoreFailed
 from synapse.core.push import DeliveryState, PushConfig
 from synapse.core.requests import ForAgent, SetPushConfig
 from synapse.core.task import TaskState
-from synapse.push.outbox import KEY_IS_GONE, Posted
+from synapse.push.outbox import KEY_IS_GONE, PostResult
 from tests.fakes.facts import TASK, handed, moved, opened
 from tests.fakes.gateway_world import world as gateway_world
 from tests.unit.push.push_world import INBOX, World, config
@@ -39,7 +39,7 @@ async def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -
 
 async def test_a_retry_is_not_made_any_more() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda _call: Posted(status=503))
+        world = World(lambda _call: PostResult(status=503))
 
         async def revoke(seconds: float) -> None:
             world.keys.clear()
@@ -59,7 +59,7 @@ async def test_other_webhooks_of_the_task_are_told_on() -> None:
         world = World()
         await world.journal.record(opened())
         for url, key in KEY_OF.items():
-            world.outbox.take(await world.store.pushes.save(TASK, INBOX, config(url, url, key), 0))
+            world.outbox.add(await world.store.pushes.save(TASK, INBOX, config(url, url, key), 0))
         await world.journal.record(handed("a"), moved(TaskState.COMPLETED))
         await world.quiet()
 

@@ -12,7 +12,7 @@ from synapse.core.events import Recorded
 from synapse.core.override import override
 from synapse.core.push import ID_HEADER, TOKEN_HEADER, DeliveryState
 from synapse.core.task import TaskId, TaskState
-from synapse.push.outbox import Posted, may_succeed
+from synapse.push.outbox import PostResult, may_succeed
 from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.webhooks import OK, Call
@@ -48,7 +48,7 @@ async def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
 
 async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_it() -> None:
     async with asyncio.timeout(20):
-        answers = [Posted(status=500), Posted(error="refused"), Posted(status=429, retry_after=7.0), OK]
+        answers = [PostResult(status=500), PostResult(error="refused"), PostResult(status=429, retry_after=7.0), OK]
         world = World(lambda _call: answers.pop(0) if answers else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
@@ -65,7 +65,7 @@ async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_wait
 
 async def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_told() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda call: Posted(status=503) if b"Opened" in call.body else OK)
+        world = World(lambda call: PostResult(status=503) if b"Opened" in call.body else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
         await world.quiet()
@@ -78,7 +78,7 @@ async def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_to
 
 async def test_a_refusal_is_given_up_at_once() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda call: Posted(status=404) if b"Opened" in call.body else OK)
+        world = World(lambda call: PostResult(status=404) if b"Opened" in call.body else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
         await world.quiet()
@@ -90,22 +90,22 @@ async def test_a_refusal_is_given_up_at_once() -> None:
 @pytest.mark.parametrize(
     ("posted", "again"),
     [
-        (Posted(status=500), True),
-        (Posted(status=503), True),
-        (Posted(error="no answer in time"), True),
-        (Posted(status=408), True),
-        (Posted(status=425), True),
-        (Posted(status=429), True),
-        (Posted(status=400), False),
-        (Posted(status=401), False),
-        (Posted(status=404), False),
-        (Posted(status=410), False),
-        (Posted(status=301), False),
-        (Posted(status=307), False),
-        (Posted(error="a private address", is_hopeless=True), False),
+        (PostResult(status=500), True),
+        (PostResult(status=503), True),
+        (PostResult(error="no answer in time"), True),
+        (PostResult(status=408), True),
+        (PostResult(status=425), True),
+        (PostResult(status=429), True),
+        (PostResult(status=400), False),
+        (PostResult(status=401), False),
+        (PostResult(status=404), False),
+        (PostResult(status=410), False),
+        (PostResult(status=301), False),
+        (PostResult(status=307), False),
+        (PostResult(error="a private address", is_final=True), False),
     ],
 )
-def test_only_what_may_go_better_is_tried_again(posted: Posted, again: bool) -> None:
+def test_only_what_may_go_better_is_tried_again(posted: PostResult, again: bool) -> None:
     assert may_succeed(posted) is again
 
 
@@ -141,7 +141,7 @@ async def test_a_deleted_webhook_is_told_nothing_more() -> None:
 
 async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda _: Posted(status=500))
+        world = World(lambda _: PostResult(status=500))
 
         async def delete_and_pause(_seconds: float) -> None:
             await world.store.pushes.delete(TASK, "c")
@@ -182,7 +182,7 @@ async def test_a_long_log_is_told_page_after_page() -> None:
 
 async def test_a_changed_address_counts_from_the_next_try() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda call: Posted(status=500) if call.url == URL else OK)
+        world = World(lambda call: PostResult(status=500) if call.url == URL else OK)
 
         async def change_and_pause(_seconds: float) -> None:
             await world.store.pushes.save(TASK, INBOX, config("https://new.example"), 0)
@@ -225,7 +225,7 @@ async def test_a_store_that_fails_for_a_while_only_delays() -> None:
 
 
 async def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
-    def answer(call: Call) -> Posted:
+    def answer(call: Call) -> PostResult:
         if call.url == "https://odd.example":
             raise LookupError("a defect")
         return OK
@@ -242,7 +242,7 @@ async def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCa
 
 
 async def test_logs_hold_no_secret_and_no_address(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(lambda _: Posted(status=404, error="it answered 404"))
+    world = World(lambda _: PostResult(status=404, error="it answered 404"))
     with caplog.at_level("DEBUG"):
         async with asyncio.timeout(20):
             await world.journal.record(opened())
