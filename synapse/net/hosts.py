@@ -279,11 +279,11 @@ def terminal_refusal(status: int, body: bytes) -> SynapseError:
         )
     otherwise = f"it answered with status {status}"
     try:
-        told = from_wire(object_in(decode_object(body), "error"), otherwise)
+        error = from_wire(object_in(decode_object(body), "error"), otherwise)
     except ValueError:
         # A body that is not JSON is the message itself.
-        told = SynapseError(body.decode(errors="replace").strip() or otherwise)
-    return AccessDenied(f"the agent's host refuses: {told}", hint=told.hint)
+        error = SynapseError(body.decode(errors="replace").strip() or otherwise)
+    return AccessDenied(f"the agent's host refuses: {error}", hint=error.hint)
 
 
 class _TerminalChannel:

@@ -1,4 +1,4 @@
-"""Sends requests to servers that are not ours: external agents, webhooks, issuers of keys, a CLI's own server.
+"""Sends HTTP requests to other servers: external agents, webhooks, issuers of keys, a CLI's own server.
 
     url ─► Target ─► addresses (resolved once, checked by a guard) ─► connection ─► request ─► head ─► body
 

@@ -132,9 +132,7 @@ def prepare_location(path: Path) -> None:
         OSError: a folder or file cannot be created.
     """
     refuse_network(path.parent, _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else "")
-    # One by one: `parents=True` would give the parents the mode of the umask.
-    for folder in reversed((path.parent, *path.parent.parents)):
-        folder.mkdir(mode=0o700, exist_ok=True)
+    make_private_folders(path.parent)
     for file in (path, lock_path(path)):
         # SQLite gives the WAL the mode of the database file.
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -145,6 +143,13 @@ def prepare_location(path: Path) -> None:
             os.close(descriptor)
         if file.stat().st_mode & 0o077:
             file.chmod(0o600)
+
+
+def make_private_folders(folder: Path) -> None:
+    """Create `folder` and its missing parents, accessible by their user only. Raises OSError."""
+    # One by one: `parents=True` would give the parents the mode of the umask.
+    for each in reversed((folder, *folder.parents)):
+        each.mkdir(mode=0o700, exist_ok=True)
 
 
 def refuse_network(folder: Path, mounts: str) -> None:

@@ -27,7 +27,7 @@ from threading import Lock
 from typing import Final, assert_never
 
 from synapse.core.errors import StoreLost
-from synapse.store.file import APPLICATION_ID, uri
+from synapse.store.file import APPLICATION_ID, make_private_folders, uri
 
 log = logging.getLogger(__name__)
 
@@ -177,9 +177,7 @@ class StoreFiles:
 
     def _save_copy(self, connection: sqlite3.Connection) -> bool:
         """Write the whole store to a new file, and link that to the store's path if the path is free."""
-        # One by one: `parents=True` would give the parents the mode of the umask.
-        for folder in reversed((self.path.parent, *self.path.parent.parents)):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        make_private_folders(self.path.parent)
         saved = self.path.with_name(f"{self.path.name}{SAVED}{os.getpid()}")
         saved.unlink(missing_ok=True)
         os.close(os.open(saved, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -74,9 +74,9 @@ class SqlitePushes:
     async def deliveries(self, limit: int) -> Sequence[tuple[Push, Delivery | None]]:
         def read(connection: Connection) -> list[tuple[Push, Delivery | None]]:
             rows = connection.execute(query("latest_deliveries"), (limit,)).fetchall()
-            told = [(_push((*row[:6], *[None] * 7)), _delivery(row[0], row[6:])) for row in rows]
-            new = connection.execute(query("pushes_without_delivery"), (limit,)).fetchall()
-            return [*((_push((*row, *[None] * 7)), None) for row in new), *told][:limit]
+            tried = [(_push((*row[:6], *[None] * 7)), _delivery(row[0], row[6:])) for row in rows]
+            untried = connection.execute(query("pushes_without_delivery"), (limit,)).fetchall()
+            return [*((_push((*row, *[None] * 7)), None) for row in untried), *tried][:limit]
 
         return await self._read_many(read)
 

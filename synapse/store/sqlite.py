@@ -166,7 +166,7 @@ class SqliteStore:
         await self._by_key.read(lambda connection: writer.require_lease(connection, lease))
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; does nothing when it is lost."""
+        """Release the lease; does nothing when it is lost."""
         await self._write(
             lambda connection: connection.execute(query("release"), (lease.inbox, lease.holder, lease.epoch))
         )

@@ -1,4 +1,4 @@
-"""Those who follow the log are woken by other connections, and look by themselves where nothing rings."""
+"""The doorbell: other connections wake those who follow the log; without rings, listeners poll."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store of schema 3, which had a row for every event: nothing of it is lost, whatever happens on the way."""
+"""Migrating a store of schema 3, which had a row for every event, loses nothing, even when it is killed."""
 
 from __future__ import annotations
 

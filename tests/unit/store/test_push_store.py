@@ -1,4 +1,4 @@
-"""What every store promises about webhooks and their deliveries: the same tests for each."""
+"""The contract of PushStore, for every implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of tasks, which every store gives in the same order and with the same filters."""
+"""The contract of `TaskStore.list`, for every implementation: order, pages and filters."""
 
 from __future__ import annotations
 

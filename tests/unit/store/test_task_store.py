@@ -1,4 +1,4 @@
-"""What every store promises: the same tests for each."""
+"""The contract of TaskStore, for every implementation."""
 
 from __future__ import annotations
 

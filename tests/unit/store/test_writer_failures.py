@@ -1,4 +1,4 @@
-"""When the kernel says no: those who wait are told why, the thread that writes goes on, and so does the store."""
+"""When a system call fails, callers get the reason, and the writer's thread goes on."""
 
 from __future__ import annotations
 

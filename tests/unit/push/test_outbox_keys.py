@@ -1,4 +1,4 @@
-"""A webhook is told as long as the key that set it counts; what comes after is given up, and the task goes on."""
+"""A webhook gets notifications while the key that configured it is valid; later ones are given up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synapse.core.task import TaskState
 from synapse.push.outbox import KEY_IS_GONE, PostResult
 from tests.fakes.facts import TASK, handed, moved, opened
 from tests.fakes.gateway_world import world as gateway_world
-from tests.unit.push.push_world import INBOX, World, config
+from tests.unit.push.outbox_world import INBOX, World, config
 
 LAPTOP_KEY = Caller(scope="key:laptop-id", name="laptop", key_id="laptop-id")
 KEY_OF = {"https://gone.example": "gone", "https://here.example": "laptop", "https://nobody.example": ""}
@@ -76,7 +76,7 @@ async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
                 raise failures.pop()
             return True
 
-        world.holds = holds
+        world.is_key_valid = holds
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched(set_by="laptop")
         await world.quiet()

@@ -1,4 +1,4 @@
-"""Opening a store: private, migrated once, and every kind of bad file is told with the next step."""
+"""Opening a store: private, migrated once; the error for each kind of bad file names the next step."""
 
 from __future__ import annotations
 

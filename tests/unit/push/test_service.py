@@ -1,4 +1,4 @@
-"""Which webhooks are told: set with a message or later, seen by those who see the task."""
+"""Push configurations: set with a message or later, visible to callers who see the task."""
 
 from __future__ import annotations
 

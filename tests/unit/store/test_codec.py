@@ -1,4 +1,4 @@
-"""What the store writes comes back as it was, whoever of the two encoders wrote it and whoever of the two reads it."""
+"""JSON of the store: values survive a round trip with either of the two encoders and either of the two decoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox over the lives of several processes: what one leaves, the next goes on with."""
+"""After a restart the outbox continues where the earlier process stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from synapse.push.outbox import PostResult
 from tests.fakes.facts import TASK, handed, moved, numbered, opened
 from tests.fakes.stores import settle
 from tests.fakes.webhooks import OK, FakeWebhooks
-from tests.unit.push.push_world import INBOX, URL, World, config, running
+from tests.unit.push.outbox_world import INBOX, URL, World, config, running
 
 
 async def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_recorded_again() -> None:

@@ -1,4 +1,4 @@
-"""Numbers that stand for texts in the indexes of the store."""
+"""The keys that stand for texts in the indexes of the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers: what is quick does not wait for what is long, every answer finds who asked, and closing is clean."""
+"""Threads that read: quick reads do not wait for long ones, each caller gets its result, and closing is clean."""
 
 from __future__ import annotations
 

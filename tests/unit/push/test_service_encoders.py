@@ -1,4 +1,4 @@
-"""Push notifications of a host: which dialect a configuration is read in, and which one words the notifications."""
+"""Push notifications of a host: which dialect reads a configuration, and which one encodes its notifications."""
 
 from __future__ import annotations
 

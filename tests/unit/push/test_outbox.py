@@ -1,4 +1,4 @@
-"""Telling webhooks: in order, each event once as far as we can know, and nobody waits for anybody."""
+"""The outbox delivers in order, each event once if nothing crashes, and webhooks do not wait for each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from synapse.push.outbox import PostResult, may_succeed
 from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.webhooks import OK, Call
-from tests.unit.push.push_world import INBOX, URL, World, config
+from tests.unit.push.outbox_world import INBOX, URL, World, config
 
 
 async def test_each_event_that_has_words_is_told_in_order() -> None:

@@ -1,4 +1,4 @@
-"""The writer: groups, bounds and failures that hit only those who are to blame."""
+"""The writer: batches, limits, and failures that affect only the work that caused them."""
 
 from __future__ import annotations
 

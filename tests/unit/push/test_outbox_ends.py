@@ -1,4 +1,4 @@
-"""The end of a webhook's lane: only when all was told, and what comes at that very moment is told too."""
+"""A lane ends only when everything is delivered, including an event that arrives at that moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synapse.push.outbox import PostResult
 from tests.fakes.facts import hidden, moved, opened
 from tests.fakes.memory_pushes import MemoryPushes
 from tests.fakes.memory_store import MemoryStore
-from tests.unit.push.push_world import URL, World
+from tests.unit.push.outbox_world import URL, World
 
 TOLD = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
 
