@@ -42,7 +42,7 @@ class SqliteStore:
     """Implements `core.store.TaskStore`. `SqliteStore.open` makes it; it belongs to the event loop that opened it."""
 
     def __init__(
-        self, files: StoreFiles, connection: sqlite3.Connection, by_key: ReadThread, lock_timeout: float
+        self, files: StoreFiles, connection: sqlite3.Connection, lookups: ReadThread, lock_timeout: float
     ) -> None:
         self._files = files
         self._path = path = files.path
@@ -50,14 +50,15 @@ class SqliteStore:
         # Looked up once: `get_running_loop` makes a system call each time.
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(files, connection, lock_timeout=lock_timeout)
-        self._by_key = by_key
-        self._by_seq = ReadThread(path, lock_timeout=lock_timeout)
-        self._by_page = ReadThread(path, lock_timeout=lock_timeout)
+        # Quick reads do not wait for slow ones: look-ups by key, the event log, pages, and scans have a thread each.
+        self._lookups = lookups
+        self._log_reads = ReadThread(path, lock_timeout=lock_timeout)
+        self._page_reads = ReadThread(path, lock_timeout=lock_timeout)
         self._scans = ReadThread(path, lock_timeout=lock_timeout)
-        self._readers = (self._by_key, self._by_seq, self._by_page, self._scans)
+        self._readers = (self._lookups, self._log_reads, self._page_reads, self._scans)
         for reader in self._readers:
             reader.watch(files)
-        self.pushes = SqlitePushes(self._by_key.read, self._by_page.read, self._write)
+        self.pushes = SqlitePushes(self._lookups.read, self._page_reads.read, self._write)
         """The push configurations of the tasks."""
         self._listener: Listener | None = None
         self._rings_seen = -1
@@ -98,31 +99,31 @@ class SqliteStore:
 
     async def load(self, task_id: TaskId) -> Task:
         """Return the task. Raises TaskNotFound."""
-        return await self._by_key.read(lambda connection: store_reader.load(connection, task_id))
+        return await self._lookups.read(lambda connection: store_reader.load(connection, task_id))
 
     async def find(self, prefix: str, *, inbox: str = "", limit: int = 10) -> Sequence[TaskId]:
         """Return the ids of visible tasks that begin with `prefix`, newest first."""
-        reader = self._by_key if store_reader.is_whole_id(prefix) else self._scans
+        reader = self._lookups if store_reader.is_whole_id(prefix) else self._scans
         return await reader.read(lambda connection: store_reader.find(connection, prefix, inbox, limit))
 
     async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
         """Return the task that claimed the message id, if any; an empty inbox or scope matches all."""
-        return await self._by_key.read(
+        return await self._lookups.read(
             lambda connection: store_reader.find_message(connection, inbox, scope, message_id)
         )
 
     async def list(self, query: TaskQuery) -> TaskPage:
         """Return one page of the tasks that match, newest change first."""
-        reader = self._scans if query.metadata or query.expired is not None else self._by_page
+        reader = self._scans if query.metadata or query.expired is not None else self._page_reads
         return await reader.read(lambda connection: store_reader.list_tasks(connection, query))
 
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
         """Return the events after `seq` in order, of one task or of all."""
-        return await self._by_seq.read(lambda connection: store_reader.read_after(connection, seq, task_id, limit))
+        return await self._log_reads.read(lambda connection: store_reader.read_after(connection, seq, task_id, limit))
 
     async def last_seq(self) -> int:
         """Return the seq of the newest event; 0 when there is none."""
-        return await self._by_seq.read(store_reader.last_seq)
+        return await self._log_reads.read(store_reader.last_seq)
 
     async def wait_after(self, seq: int, seconds: float) -> int:
         """Wait for an event after `seq`, for `seconds` at most; return the seq of the newest event."""
@@ -146,7 +147,7 @@ class SqliteStore:
 
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
         """Return the unfinished tasks of an inbox, oldest first."""
-        return await self._by_page.read(lambda connection: store_reader.open_tasks(connection, inbox))
+        return await self._page_reads.read(lambda connection: store_reader.open_tasks(connection, inbox))
 
     async def acquire(self, inbox: str, holder: str, is_alive: IsAlive) -> Lease | None:
         """Return a new lease of the inbox; None while another living holder has one. See `TaskStore.acquire`."""
@@ -163,7 +164,7 @@ class SqliteStore:
 
     async def verify(self, lease: Lease) -> None:
         """Raises LeaseLost unless `lease` is current."""
-        await self._by_key.read(lambda connection: writer.require_lease(connection, lease))
+        await self._lookups.read(lambda connection: writer.require_lease(connection, lease))
 
     async def release(self, lease: Lease) -> None:
         """Release the lease; does nothing when it is lost."""
@@ -173,7 +174,7 @@ class SqliteStore:
 
     async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
         """Return the size of the stored events in bytes; an empty inbox or scope matches all."""
-        return await self._by_key.read(lambda connection: store_reader.stored_bytes(connection, inbox, scope))
+        return await self._lookups.read(lambda connection: store_reader.stored_bytes(connection, inbox, scope))
 
     async def prune(self, before: datetime) -> int:
         """Delete finished tasks that have not changed since `before`, in steps between which others can write.

@@ -19,7 +19,7 @@ from tests.fakes.webhooks import OK, Call
 from tests.unit.push.outbox_world import INBOX, URL, World, config
 
 
-async def test_each_event_that_has_words_is_told_in_order() -> None:
+async def test_each_event_that_can_be_encoded_is_delivered_in_order() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
@@ -35,7 +35,7 @@ async def test_each_event_that_has_words_is_told_in_order() -> None:
         assert len({one.headers[ID_HEADER] for one in world.hooks.calls}) == 4
 
 
-async def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
+async def test_a_webhook_gets_only_events_after_its_position() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened(), moved(TaskState.WORKING))
@@ -63,7 +63,7 @@ async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_wait
         ]
 
 
-async def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_told() -> None:
+async def test_a_notification_that_always_fails_is_given_up_and_the_next_is_delivered() -> None:
     async with asyncio.timeout(20):
         world = World(lambda call: PostResult(status=503) if b"Opened" in call.body else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -105,11 +105,11 @@ async def test_a_refusal_is_given_up_at_once() -> None:
         (PostResult(error="a private address", is_final=True), False),
     ],
 )
-def test_only_what_may_go_better_is_tried_again(posted: PostResult, again: bool) -> None:
+def test_only_failures_that_may_pass_are_retried(posted: PostResult, again: bool) -> None:
     assert may_succeed(posted) is again
 
 
-async def test_a_webhook_that_hangs_delays_nobody_else() -> None:
+async def test_a_webhook_that_hangs_does_not_delay_others() -> None:
     async with asyncio.timeout(20):
         world = World()
         world.hooks.held = {"https://slow.example"}
@@ -126,7 +126,7 @@ async def test_a_webhook_that_hangs_delays_nobody_else() -> None:
         assert world.told("https://slow.example") == ["1 TaskOpened", "2 StateChanged"]
 
 
-async def test_a_deleted_webhook_is_told_nothing_more() -> None:
+async def test_a_deleted_webhook_gets_nothing_more() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
@@ -154,7 +154,7 @@ async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> Non
         assert world.told() == ["1 TaskOpened"]
 
 
-async def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> None:
+async def test_a_webhook_that_is_deleted_during_a_delivery_gets_nothing_more() -> None:
     async with asyncio.timeout(20):
         world = World()
         world.hooks.held = {URL}
@@ -169,7 +169,7 @@ async def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> No
         assert await world.deliveries() == []
 
 
-async def test_a_long_log_is_told_page_after_page() -> None:
+async def test_a_long_log_is_delivered_page_by_page() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened(), *(handed(str(number), append=True) for number in range(250)))

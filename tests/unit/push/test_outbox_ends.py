@@ -49,7 +49,7 @@ def a_world() -> tuple[World, WatchedPushes]:
     return World(store=store), pushes
 
 
-async def test_what_happens_while_a_lane_is_finished_is_told() -> None:
+async def test_an_event_that_arrives_while_a_lane_is_finished_is_delivered() -> None:
     async with asyncio.timeout(20):
         world, pushes = a_world()
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -86,7 +86,7 @@ async def test_a_redirection_is_no_delivery() -> None:
         assert [one.state for one in await world.deliveries()] == [DeliveryState.GIVEN_UP] * 2
 
 
-async def test_each_look_for_webhooks_goes_on_behind_the_last() -> None:
+async def test_each_search_for_new_webhooks_continues_after_the_last() -> None:
     async with asyncio.timeout(20):
         world, pushes = a_world()
         await world.journal.record(opened())

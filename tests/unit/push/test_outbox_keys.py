@@ -18,7 +18,7 @@ LAPTOP_KEY = Caller(scope="key:laptop-id", name="laptop", key_id="laptop-id")
 KEY_OF = {"https://gone.example": "gone", "https://here.example": "laptop", "https://nobody.example": ""}
 
 
-async def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -> None:
+async def test_notifications_after_a_key_is_revoked_are_given_up_with_the_reason() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
@@ -54,7 +54,7 @@ async def test_a_retry_is_not_made_any_more() -> None:
         assert {one.error for one in await world.deliveries()} == {KEY_IS_GONE}
 
 
-async def test_other_webhooks_of_the_task_are_told_on() -> None:
+async def test_other_webhooks_of_the_task_still_get_notifications() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
@@ -84,7 +84,7 @@ async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
         assert world.told() == ["1 TaskOpened", "2 StateChanged"]
 
 
-async def test_a_gateway_notes_the_key_and_takes_nobody_s_word_for_it() -> None:
+async def test_a_gateway_records_the_key_itself_and_ignores_what_callers_send() -> None:
     async with asyncio.timeout(20):
         async with gateway_world() as world:
             asked = PushConfig(url="https://h.example", set_by="somebody-else")

@@ -14,7 +14,7 @@ from tests.fakes.webhooks import OK, FakeWebhooks
 from tests.unit.push.outbox_world import INBOX, URL, World, config, running
 
 
-async def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_recorded_again() -> None:
+async def test_a_restarted_outbox_continues_and_repeats_what_was_not_recorded() -> None:
     async with asyncio.timeout(20):
         world = World(lambda call: OK if b"Opened" in call.body else PostResult(status=500))
         await world.journal.record(opened())
@@ -70,7 +70,7 @@ async def test_a_clock_that_was_set_back_does_not_make_a_webhook_wait_for_days()
         assert world.pauses == [300.0]
 
 
-async def test_what_another_process_configured_is_found_by_looking() -> None:
+async def test_webhooks_that_another_process_configured_are_found() -> None:
     async with asyncio.timeout(20):
         world = World()
         async with running(world):
@@ -83,7 +83,7 @@ async def test_what_another_process_configured_is_found_by_looking() -> None:
             assert world.told() == ["1 TaskOpened", "2 StateChanged"]
 
 
-async def test_draining_waits_for_what_is_on_its_way_and_not_for_what_rests() -> None:
+async def test_draining_waits_for_deliveries_in_progress_and_not_for_retries() -> None:
     async with asyncio.timeout(20):
         never = asyncio.Event()
         world = World(lambda call: OK if call.url == URL else PostResult(status=500))

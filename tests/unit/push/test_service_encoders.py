@@ -47,7 +47,9 @@ SILENT = Update(8, MetadataChanged(task_id=DONE.id, at=UPDATED, metadata={"x": 1
         ("one of tomorrow", "application/a2a+json", "statusUpdate"),
     ],
 )
-def test_who_configured_a_webhook_decides_how_it_is_told(dialect: str, media_type: str, field: str) -> None:
+def test_the_dialect_that_configured_a_webhook_encodes_its_notifications(
+    dialect: str, media_type: str, field: str
+) -> None:
     told = encoder_for(dialect, "codex")(ENDED)
 
     assert told is not None

@@ -146,7 +146,7 @@ async def test_a_folder_that_is_slow_to_read_does_not_stall_the_loop(files: Slow
         assert files.reads <= 2
 
 
-async def test_whoever_asks_while_the_folder_is_read_sees_what_has_changed_since(files: SlowFiles) -> None:
+async def test_a_call_during_a_read_sees_later_changes(files: SlowFiles) -> None:
     registry = LocalRegistry(files, FakeClock().monotonic)
     files.hold()
     first = asyncio.ensure_future(registry.agents())

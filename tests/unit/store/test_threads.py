@@ -54,7 +54,7 @@ class Gate:
 
 
 @pytest.mark.parametrize("wanted", [TaskQuery(), TaskQuery(metadata={"user": "ada"})])
-async def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
+async def test_a_long_list_does_not_delay_look_ups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: TaskQuery
 ) -> None:
     async with asyncio.timeout(BOUND):
@@ -114,7 +114,7 @@ async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather
             assert answered == [*range(50)] * 3
 
 
-async def test_whatever_goes_wrong_is_told_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
+async def test_an_error_reaches_only_the_caller_of_the_failed_read(tmp_path: Path) -> None:
     def fail(error: Exception) -> None:
         raise error
 
@@ -150,7 +150,7 @@ async def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None
             assert asked == []
 
 
-async def test_closing_ends_what_is_being_read_and_gives_up_what_waits(tmp_path: Path) -> None:
+async def test_closing_waits_for_the_current_read_and_cancels_the_others(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
         one = ReadThread(tmp_path / "any.db", lock_timeout=BOUND, gather=5)
         gate = Gate()

@@ -89,7 +89,7 @@ def a_reader(path: Path, *, gather: int = 1) -> tuple[ReadThread, Rendezvous, Re
     return reader, questions, answers
 
 
-async def test_what_is_asked_while_the_thread_goes_to_rest_is_answered(tmp_path: Path) -> None:
+async def test_a_read_that_arrives_while_the_thread_becomes_idle_is_done(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         resting, asked = Meeting(), Meeting()
@@ -132,7 +132,7 @@ async def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(
         await reader.close()
 
 
-async def test_what_was_read_when_the_reader_is_closed_is_told(tmp_path: Path) -> None:
+async def test_the_result_of_a_read_is_delivered_although_the_thread_is_closing(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db", gather=5)
         begun, closing = Meeting(), Meeting()
@@ -198,9 +198,7 @@ async def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: 
         await reader.close()
 
 
-async def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_read_may_outlive_its_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mishaps: list[object] = []
     monkeypatch.setattr(threading, "excepthook", mishaps.append)
     begun, goes_on = Meeting(), Meeting()

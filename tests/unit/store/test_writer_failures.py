@@ -43,7 +43,7 @@ class NoRoomForLocks:
         fcntl.flock(descriptor, operation)
 
 
-async def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
+async def test_a_lock_that_the_kernel_refuses_is_reported_and_the_next_write_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with asyncio.timeout(20):
@@ -67,7 +67,7 @@ def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
     return done
 
 
-async def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_only_writes_that_do_not_fit_until_there_is_space(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     async with asyncio.timeout(20):
@@ -106,7 +106,7 @@ class Expiring(deque[Any]):
         return length
 
 
-async def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_path: Path) -> None:
+async def test_the_thread_goes_on_when_its_queue_has_expired_meanwhile(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         path = tmp_path / "store.db"
         connection = open_file(path, lock_timeout=5)
