@@ -19,7 +19,7 @@ _GONE: Final = "the server closed the connection"
 JsonObject = Mapping[str, Any]
 
 
-class Refused(Exception):
+class RpcRefused(Exception):
     """The server answered a call with an error; the text is the server's reason."""
 
 
@@ -70,7 +70,7 @@ class RpcClient:
         """Call a method of the server and return its result; an empty object if the result is not an object.
 
         Raises:
-            Refused: the server answers with an error.
+            RpcRefused: the server answers with an error.
             OSError: the connection is closed, or there is no answer in time (TimeoutError is an OSError). The server
                 may have received the call.
         """
@@ -85,7 +85,7 @@ class RpcClient:
             self._calls.pop(number, None)
         if "error" in answer:
             reason = _object_at(answer, "error").get("message")
-            raise Refused(reason if reason and isinstance(reason, str) else "it gives no reason")
+            raise RpcRefused(reason if reason and isinstance(reason, str) else "it gives no reason")
         return _object_at(answer, "result")
 
     async def notify(self, method: str) -> None:

@@ -35,10 +35,8 @@ _MEDIA_TYPE_1_0: Final = "application/a2a+json"
 _JSON: Final = "application/json"
 
 
-def open_push_service(
-    me: AgentEntry, store: TaskStore, journal: Journal, clock: Clock, settings: Settings
-) -> PushService:
-    """Return the push service of the agent whose inbox this process holds."""
+def open_push(me: AgentEntry, store: TaskStore, journal: Journal, clock: Clock, settings: Settings) -> AgentPush:
+    """Return the push notifications of the agent whose inbox this process holds."""
     webhooks = WebhookSender(allow_private=settings.allow_private_webhooks)
     outbox = PushOutbox(
         me.inbox,
@@ -53,11 +51,11 @@ def open_push_service(
         pause=_pause,
         is_key_valid=_key_check(settings.home, clock),
     )
-    return PushService(PushConfigs(store.pushes, webhooks, journal, new_id=new_id, on_saved=outbox.add), outbox)
+    return AgentPush(PushConfigs(store.pushes, webhooks, journal, new_id=new_id, on_saved=outbox.add), outbox)
 
 
 @dataclass(frozen=True, slots=True)
-class PushService:
+class AgentPush:
     """The configurations, for the agent's TaskService, and the outbox, which the agent's process runs."""
 
     configs: PushConfigs
@@ -73,7 +71,7 @@ class WebhookGuard(Protocol):
 
 
 class PushConfigs:
-    """The push configurations of tasks. It calls `on_saved` with each one, so that the outbox delivers to it."""
+    """Implements `core.push.PushService`. It calls `on_saved` with each configuration, so that the outbox delivers."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ from synapse.store.queries import Row, id_key, query, read_many, text_key, write
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING: Final = 20_000
+MAX_QUEUED: Final = 20_000
 GATHER_SECONDS: Final = 0.0005
 _MAX_BATCH: Final = 1000
 _ENOUGH: Final = 64
@@ -160,20 +160,20 @@ class Writer:
         self._is_waking = False
         self._closing = Event()
         self._closed: asyncio.Future[None] = self._loop.create_future()
-        self._watch: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
         Thread(target=self._run, name="synapse-store-writer", daemon=True).start()
 
     def submit(self, work: Submitted) -> None:
         """Queue `work`. Its future is done when the work is durable; futures are done in the order of the calls."""
-        if self._closing.is_set() or len(self._queue) >= MOST_WAITING:
+        if self._closing.is_set() or len(self._queue) >= MAX_QUEUED:
             work.done.set_exception(self._refusal())
             return
         self._queue.append((self._loop.time(), work))
         if self._is_idle and not self._is_waking:
             self._is_waking = True
             self._loop.call_soon(self._wake, len(self._queue))
-        if self._watch is None:
-            self._watch = self._loop.call_later(self._lock_timeout, self._expire)
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(self._lock_timeout, self._expire)
 
     def recover(self) -> asyncio.Future[bool]:
         """Put the store back if it was deleted, and continue with it; the result says whether it can be used.
@@ -183,6 +183,23 @@ class Writer:
         done: asyncio.Future[bool] = self._loop.create_future()
         self.submit(_Recovery(done))
         return done
+
+    async def close(self) -> None:
+        """Write what waits, then close. Waits at most for the lock timeout, if another process keeps the lock."""
+        with self._changed:
+            self._closing.set()
+            self._changed.notify()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._closed), self._lock_timeout)
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    def _refusal(self) -> StoreFailed:
+        if self._closing.is_set():
+            return StoreFailed("the store is closed")
+        return StoreFailed(
+            f"{MAX_QUEUED} writes already wait for the disk", hint=f"is the disk stuck? `df -h {self._path.parent}`"
+        )
 
     def _wake(self, waited: int) -> None:
         """Wake the thread once the loop submits no more: larger batches cost less, and the two compete for the GIL.
@@ -198,26 +215,9 @@ class Writer:
         with self._changed:
             self._changed.notify()
 
-    async def close(self) -> None:
-        """Write what waits, then close. Waits at most for the lock timeout, if another process keeps the lock."""
-        with self._changed:
-            self._closing.set()
-            self._changed.notify()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._closed), self._lock_timeout)
-        if self._watch is not None:
-            self._watch.cancel()
-
-    def _refusal(self) -> StoreFailed:
-        if self._closing.is_set():
-            return StoreFailed("the store is closed")
-        return StoreFailed(
-            f"{MOST_WAITING} writes already wait for the disk", hint=f"is the disk stuck? `df -h {self._path.parent}`"
-        )
-
     def _expire(self) -> None:
         """Fail works that have waited too long for the lock file."""
-        self._watch = None
+        self._expiry = None
         now = self._loop.time()
         late: list[Submitted] = []
         with self._changed:
@@ -225,7 +225,7 @@ class Writer:
                 late.append(self._queue.popleft()[1])
             oldest = self._queue[0][0] if self._queue else None
         if oldest is not None:
-            self._watch = self._loop.call_at(oldest + self._lock_timeout, self._expire)
+            self._expiry = self._loop.call_at(oldest + self._lock_timeout, self._expire)
         _deliver([(work, None, locked(self._path)) for work in late])
 
     def _run(self) -> None:

@@ -90,7 +90,8 @@ class World:
         self._running = asyncio.ensure_future(self.outbox.run())
         return self._running
 
-    def told(self, url: str = URL) -> list[str]:
+    def posted(self, url: str = URL) -> list[str]:
+        """Returns the bodies of all attempts, in order."""
         return [body.decode() for body in self.hooks.bodies(url)]
 
     async def quiet(self) -> None:

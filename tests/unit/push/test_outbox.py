@@ -28,7 +28,7 @@ async def test_each_event_that_can_be_encoded_is_delivered_in_order() -> None:
         await world.journal.record(moved(TaskState.COMPLETED))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged", "4 ArtifactAdded", "5 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged", "4 ArtifactAdded", "5 StateChanged"]
         call = world.hooks.calls[0]
         assert call.headers[TOKEN_HEADER] == "tok"
         assert call.headers["Content-Type"] == "text/plain"
@@ -43,7 +43,7 @@ async def test_a_webhook_gets_only_events_after_its_position() -> None:
         await world.watched(told=2)
         await world.quiet()
 
-        assert world.told() == ["3 ArtifactAdded"]
+        assert world.posted() == ["3 ArtifactAdded"]
 
 
 async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_it() -> None:
@@ -54,7 +54,7 @@ async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_wait
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
         assert len({call.headers[ID_HEADER] for call in world.hooks.calls[:4]}) == 1
         assert world.pauses == [1.0, 2.0, 7.0]
         assert [(one.state, one.attempts) for one in await world.deliveries()] == [
@@ -70,7 +70,7 @@ async def test_a_notification_that_always_fails_is_given_up_and_the_next_is_deli
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
         given_up, delivered = await world.deliveries()
         assert (given_up.state, given_up.attempts, given_up.status) == (DeliveryState.GIVEN_UP, 4, 503)
         assert delivered.state is DeliveryState.DELIVERED
@@ -83,7 +83,7 @@ async def test_a_refusal_is_given_up_at_once() -> None:
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
         assert world.pauses == []
 
 
@@ -118,12 +118,12 @@ async def test_a_webhook_that_hangs_does_not_delay_others() -> None:
             await world.watched(url, numbered(number))
         await world.quiet()
 
-        assert world.told("https://slow.example") == ["1 TaskOpened"]
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted("https://slow.example") == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
         world.hooks.let_go()
         await world.quiet()
-        assert world.told("https://slow.example") == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted("https://slow.example") == ["1 TaskOpened", "2 StateChanged"]
 
 
 async def test_a_deleted_webhook_gets_nothing_more() -> None:
@@ -136,7 +136,7 @@ async def test_a_deleted_webhook_gets_nothing_more() -> None:
         await world.journal.record(moved(TaskState.WORKING))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
 
 
 async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
@@ -151,7 +151,7 @@ async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> Non
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
 
 
 async def test_a_webhook_that_is_deleted_during_a_delivery_gets_nothing_more() -> None:
@@ -165,7 +165,7 @@ async def test_a_webhook_that_is_deleted_during_a_delivery_gets_nothing_more() -
         world.hooks.let_go()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
         assert await world.deliveries() == []
 
 
@@ -176,8 +176,8 @@ async def test_a_long_log_is_delivered_page_by_page() -> None:
         await world.watched()
         await world.quiet()
 
-        assert len(world.told()) == 251
-        assert world.told()[-1] == "251 ArtifactAdded"
+        assert len(world.posted()) == 251
+        assert world.posted()[-1] == "251 ArtifactAdded"
 
 
 async def test_a_changed_address_counts_from_the_next_try() -> None:
@@ -192,8 +192,8 @@ async def test_a_changed_address_counts_from_the_next_try() -> None:
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
-        assert world.told("https://new.example") == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
+        assert world.posted("https://new.example") == ["1 TaskOpened"]
 
 
 class TroubledStore(MemoryStore):
@@ -220,7 +220,7 @@ async def test_a_store_that_fails_for_a_while_only_delays() -> None:
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
         assert world.pauses == [5.0, 5.0]
 
 
@@ -237,7 +237,7 @@ async def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCa
             await world.watched(url, numbered(number))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
     assert [record.message for record in caplog.records] == ["push_lane_failed"]
 
 

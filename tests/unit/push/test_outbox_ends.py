@@ -14,7 +14,7 @@ from tests.fakes.memory_pushes import MemoryPushes
 from tests.fakes.memory_store import MemoryStore
 from tests.unit.push.outbox_world import URL, World
 
-TOLD = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
+POSTED = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
 
 
 async def nothing() -> None:
@@ -57,7 +57,7 @@ async def test_an_event_that_arrives_while_a_lane_is_finished_is_delivered() -> 
         pushes.before_the_end = lambda: world.journal.record(hidden())
         await world.quiet()
 
-        assert world.told() == TOLD
+        assert world.posted() == POSTED
         assert pushes.finished_at == [2, 3]
 
 
@@ -72,7 +72,7 @@ async def test_a_lane_that_is_behind_is_not_finished() -> None:
         world.hooks.let_go()
         await world.quiet()
 
-        assert world.told() == TOLD[1:]
+        assert world.posted() == POSTED[1:]
         assert pushes.finished_at == [3], "a process that dies in between would leave the last one untold"
 
 

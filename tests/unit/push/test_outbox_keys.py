@@ -29,7 +29,7 @@ async def test_notifications_after_a_key_is_revoked_are_given_up_with_the_reason
         await world.journal.record(moved(TaskState.COMPLETED))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
         told, *given_up = await world.deliveries()
         assert told.state is DeliveryState.DELIVERED
         assert [(one.state, one.attempts, one.error) for one in given_up] == [
@@ -50,7 +50,7 @@ async def test_a_retry_is_not_made_any_more() -> None:
         await world.watched(set_by="laptop")
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
         assert {one.error for one in await world.deliveries()} == {KEY_IS_GONE}
 
 
@@ -63,7 +63,7 @@ async def test_other_webhooks_of_the_task_still_get_notifications() -> None:
         await world.journal.record(handed("a"), moved(TaskState.COMPLETED))
         await world.quiet()
 
-        assert [len(world.told(url)) for url in KEY_OF] == [0, 3, 3]
+        assert [len(world.posted(url)) for url in KEY_OF] == [0, 3, 3]
 
 
 async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
@@ -81,7 +81,7 @@ async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
         await world.watched(set_by="laptop")
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
 
 async def test_a_gateway_records_the_key_itself_and_ignores_what_callers_send() -> None:

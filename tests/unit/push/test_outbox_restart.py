@@ -24,13 +24,13 @@ async def test_a_restarted_outbox_continues_and_repeats_what_was_not_recorded() 
             world.hooks.held = {URL}
             await world.journal.record(moved(TaskState.WORKING), handed("a"), moved(TaskState.COMPLETED))
             await world.quiet()
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
         world.hooks = FakeWebhooks()
         world.outbox = world.new_outbox()
         async with running(world):
             await world.quiet()
-            assert world.told() == ["2 StateChanged", "3 ArtifactAdded", "4 StateChanged"]
+            assert world.posted() == ["2 StateChanged", "3 ArtifactAdded", "4 StateChanged"]
         assert list(await world.store.pushes.open_after(INBOX, 0)) == []
 
 
@@ -77,10 +77,10 @@ async def test_webhooks_that_another_process_configured_are_found() -> None:
             await world.journal.record(opened(), moved(TaskState.COMPLETED))
             await world.store.pushes.save(TASK, INBOX, config(), 0)
             await world.quiet()
-            assert world.told() == []
+            assert world.posted() == []
             await world.outbox.find_new()
             await world.quiet()
-            assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+            assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
 
 async def test_draining_waits_for_deliveries_in_progress_and_not_for_retries() -> None:

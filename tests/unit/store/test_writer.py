@@ -198,7 +198,7 @@ async def test_a_name_that_cannot_be_stored_cannot_be_asked_for(tmp_path: Path) 
 
 async def test_a_queue_that_is_full_refuses_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
-    monkeypatch.setattr(writer, "MOST_WAITING", 3)
+    monkeypatch.setattr(writer, "MAX_QUEUED", 3)
 
     async with asyncio.timeout(20):
         store = await LeasedStore.open(path)
