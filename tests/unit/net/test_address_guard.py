@@ -1,4 +1,4 @@
-"""Which addresses a webhook may have: a table of the forms in which a forbidden one can come."""
+"""Which addresses a webhook may have, in all notations of a refused address."""
 
 from __future__ import annotations
 

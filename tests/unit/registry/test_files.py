@@ -210,11 +210,11 @@ def test_a_process_is_surely_gone_when_none_or_another_has_its_pid() -> None:
 
 
 class ReadOnlyRegistry(FileRegistry):
-    """A registry in a folder that may not be written any more."""
+    """A registry in a folder that has become read-only."""
 
     @override
     def remove(self, agent_id: str) -> None:
-        """Nothing can be removed."""
+        """Removes nothing."""
 
 
 def test_an_entry_that_could_not_be_removed_is_not_said_to_be(tmp_path: Path) -> None:
