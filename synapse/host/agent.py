@@ -32,7 +32,7 @@ from synapse.core.types import Clock, SinceStart
 from synapse.drivers.pty.prompt_files import forget_files_before
 from synapse.external.agents import Externals
 from synapse.host.agent_command import command_path, launch_folder
-from synapse.push.service import open_pushing
+from synapse.push.service import open_push
 from synapse.tasks import recovery
 from synapse.tasks.admission import ANYTHING, Acceptance
 from synapse.tasks.feed import Feed
@@ -101,7 +101,7 @@ class AgentRuntime:
             keys_may_answer=not settings.terminal_decides,
         )
         self._in_doubt = InDoubt(self._journal, self._worker, self._replies, self._clock, agents_may_decide=may_decide)
-        self._pushing = open_pushing(me, store, self._journal, self._clock, settings)
+        self._pushing = open_push(me, store, self._journal, self._clock, settings)
         self._intake = self._new_intake()
         self._missed = ReplyRecovery(self._journal, store, self._intake, self._clock)
         self._delivering: asyncio.Future[None] | None = None
@@ -198,7 +198,7 @@ class AgentRuntime:
         """Find webhooks that another process left or set: rare, and a question to the store."""
         if self._clock.monotonic() - self._looked_for_pushes > PUSH_SECONDS:
             self._looked_for_pushes = self._clock.monotonic()
-            await self._pushing.outbox.look()
+            await self._pushing.outbox.find_new()
 
     async def _prune(self) -> None:
         """Forget tasks that are too old to keep, and the files that came with them."""

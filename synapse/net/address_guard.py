@@ -2,8 +2,9 @@
 
     url ─► parse_target ─► Target ─► AddressGuard.addresses ─► resolved once, every address checked
 
-A caller chooses where Synapse sends to, so the guard refuses an address that only this machine or this network reaches:
-it would let a stranger speak to what trusts us (SSRF). It judges an address that holds another one by the one inside.
+The caller chooses the address, so the guard refuses one that only this machine or its network can reach: otherwise a
+stranger could talk to services that trust this machine (SSRF). An IPv6 address that embeds an IPv4 address is judged by
+the IPv4 address.
 The caller connects to one of the addresses that `AddressGuard` returns and resolves nothing again, so a name that
 changes its address between the check and the connection (DNS rebinding) gains nothing.
 """
@@ -26,15 +27,15 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 WEBHOOKS: Final = "allow_private_webhooks"
 AGENTS: Final = "allow_private_agents"
-"""The settings that allow private and loopback addresses."""
-LONGEST_URL: Final = 2048
+"""The settings that allow private and loopback addresses, for webhooks and for agents."""
+MAX_URL_LENGTH: Final = 2048
 PORTS: Final = {"http": 80, "https": 443}
 _PLAIN: Final = re.compile(r"[\x21-\x7e]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 
-# What each network is, from the registries of special addresses (RFC 6890 and its successors). The first three may be
-# allowed by a switch.
+# Names of the special-purpose networks of the IANA registries (RFC 6890 and its successors). A setting allows the
+# first three.
 _LOOPBACK: Final = "a loopback address"
 _PRIVATE: Final = "a private address"
 _SHARED: Final = "an address shared by a provider's customers"
@@ -59,7 +60,7 @@ _SPECIAL: Final[tuple[tuple[str, str], ...]] = (
     ("240.0.0.0/4", _RESERVED),
     ("::/128", "no address"),
     ("::1/128", _LOOPBACK),
-    ("64:ff9b:1::/48", _PRIVATE),  # NAT64 of one network; where it holds the address, only that network knows
+    ("64:ff9b:1::/48", _PRIVATE),  # local-use NAT64: only that network knows where the IPv4 address is
     ("2001::/23", _RESERVED),
     ("2001:db8::/32", "an address for documents"),
     ("3fff::/20", "an address for documents"),
@@ -70,8 +71,8 @@ _SPECIAL: Final[tuple[tuple[str, str], ...]] = (
 )
 _NETWORKS: Final = tuple((ip_network(network), what) for network, what in _SPECIAL)
 _GLOBAL_V6: Final = IPv6Network("2000::/3")
-# The bits that lie below the IPv4 address in addresses that hold one: mapped, compatible, translated, NAT64, 6to4.
-_HOLDERS: Final[tuple[tuple[IPv6Network, int], ...]] = (
+# Networks whose addresses embed an IPv4 address, and its shift: mapped, compatible, translated, NAT64, 6to4.
+_EMBEDDING: Final[tuple[tuple[IPv6Network, int], ...]] = (
     (IPv6Network("::ffff:0:0/96"), 0),
     (IPv6Network("::/96"), 0),
     (IPv6Network("::ffff:0:0:0/96"), 0),
@@ -82,7 +83,7 @@ _HOLDERS: Final[tuple[tuple[IPv6Network, int], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where something is that somebody else has named."""
+    """A parsed URL of a webhook or of another server."""
 
     scheme: str
     host: str
@@ -106,7 +107,7 @@ async def resolve(host: str, port: int) -> Sequence[Address]:
 
 
 class AddressGuard:
-    """Finds the addresses of a host and lets them pass only if every one of them is allowed.
+    """Resolves a host and returns its addresses only if every one of them is allowed.
 
     `allow_private` allows private and loopback addresses; `switch` is the setting that a refusal names.
     """
@@ -133,37 +134,38 @@ class AddressGuard:
 
 
 def parse_target(url: str) -> Target:
-    """Return where `url` leads.
+    """Parse a URL that a caller chose.
 
-    Raises InvalidField for what is no plain address of the web.
+    Raises InvalidField unless it is an http or https URL in plain ASCII, without user or password.
     """
-    if len(url) > LONGEST_URL or not _PLAIN.fullmatch(url):
+    if len(url) > MAX_URL_LENGTH or not _PLAIN.fullmatch(url):
         raise _wrong(
-            "must be an address of the web, in plain ASCII", "escape what is not ASCII: %XX, or xn-- in a name"
+            "must be an http or https URL in plain ASCII",
+            "escape other characters: %XX, or xn-- in a host name",
         )
     try:
         parts = urlsplit(url)
         scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port
     except ValueError as error:
-        raise _wrong("cannot be read as an address") from error
+        raise _wrong("is not a valid URL") from error
     if scheme not in PORTS:
         raise _wrong(f"must begin with https:// or http://, not '{scheme}:'")
     if "@" in parts.netloc or "\\" in url:
-        raise _wrong("must have no name or password in it", "give credentials in `authentication`")
+        raise _wrong("must not contain a user name or password", "give credentials in `authentication`")
     if "[" in parts.netloc and ":" not in host:
-        raise _wrong(f"'[{host}]' is no IPv6 address")
+        raise _wrong(f"'[{host}]' is not an IPv6 address")
     if port == 0:
-        raise _wrong("has a port that nobody listens at")
+        raise _wrong("must not have port 0")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(scheme=scheme, host=_checked_host(host), port=port or PORTS[scheme], path=path)
 
 
 def refusal(address: Address, *, allow_private: bool) -> str:
-    """Why nothing is sent to `address`, or an empty string; the switch allows private and loopback ones."""
+    """Return why `address` is refused, or "". `allow_private` allows private, shared and loopback addresses."""
     if isinstance(address, IPv6Address):
-        held = _held(address)
-        if held is not None:
-            return refusal(held, allow_private=allow_private)
+        embedded = _embedded(address)
+        if embedded is not None:
+            return refusal(embedded, allow_private=allow_private)
     what = next((what for network, what in _NETWORKS if _is_in(address, network)), "")
     if not what and isinstance(address, IPv6Address) and address not in _GLOBAL_V6:
         what = _RESERVED
@@ -171,29 +173,29 @@ def refusal(address: Address, *, allow_private: bool) -> str:
 
 
 def refuse(host: str, address: Address, *, allow_private: bool, switch: str = WEBHOOKS) -> None:
-    """Raise InvalidField when nothing is sent to `address`; `switch` is the setting that would allow it."""
+    """Raise InvalidField if `address` is refused; `switch` is the setting that would allow it."""
     what = refusal(address, allow_private=allow_private)
     if what:
         hint = f"`{switch}` in the settings allows it" if what in _ALLOWABLE else ""
-        # The error does not name the address: a caller who only knows the name must not learn it.
+        # The error does not show the address: a caller who knows only the name must not learn it.
         verb = "is" if _literal(host) is not None else "leads to"
         raise _wrong(f"'{host}' {verb} {what}", hint)
 
 
 def _checked_host(host: str) -> str:
-    if ":" in host and "%" not in host:  # a zone means something on this machine only
+    if ":" in host and "%" not in host:  # a zone has a meaning on this machine only
         try:
             return str(IPv6Address(host))
         except ValueError as error:
-            raise _wrong(f"'{host}' is no IPv6 address") from error
+            raise _wrong(f"'{host}' is not an IPv6 address") from error
     if _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
         # Resolvers read 2130706433, 0x7f.1 and 0177.0.0.1 as addresses, and not all in the same way.
         try:
             return str(IPv4Address(host))
         except ValueError as error:
-            raise _wrong(f"'{host}' is no IPv4 address", "write it as four decimal numbers") from error
+            raise _wrong(f"'{host}' is not an IPv4 address", "write it as four decimal numbers") from error
     if not _NAME.fullmatch(host) or len(host) > 253:
-        raise _wrong("has no host" if not host else f"'{host}' is no name of a host")
+        raise _wrong("has no host" if not host else f"'{host}' is not a host name")
     return host.lower()
 
 
@@ -211,12 +213,12 @@ def _with_zone(place: tuple[object, ...]) -> Address:
     return ip_address(f"{host}%{zone}" if zone else host)
 
 
-def _held(address: IPv6Address) -> IPv4Address | None:
+def _embedded(address: IPv6Address) -> IPv4Address | None:
     if address in (IPv6Address("::"), IPv6Address("::1")):
         return None
-    for network, below in _HOLDERS:
+    for network, shift in _EMBEDDING:
         if address in network:
-            return IPv4Address(int(address) >> below & 0xFFFFFFFF)
+            return IPv4Address(int(address) >> shift & 0xFFFFFFFF)
     return None
 
 

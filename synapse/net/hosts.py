@@ -1,7 +1,7 @@
-"""Asks agent hosts over their Unix sockets: commands, states, replies, terminals.
+"""Sends requests to agent hosts over their Unix sockets: commands, states, replies, terminals.
 
-Connections for commands and states are kept and used again. Not for `synapse send`, which asks once and affords no
-event loop (see `client.http`).
+It reuses connections for commands and states. `synapse send` does not use it: for a single request an event loop takes
+too long to load (see `client.http`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 IDLE_SECONDS: Final = 2.0
-"""A connection that was idle for longer is not used again: the host hangs up on idle ones, and must not do so while
-something is on its way."""
-CONNECTIONS_KEPT: Final = 16
+"""A connection that was idle for longer is not reused: the host closes idle ones, and must not do so while a request is
+on its way."""
+MAX_IDLE_CONNECTIONS: Final = 16
 STATUS_SECONDS: Final = 2.0
 POLL_SECONDS: Final = 1.0
-"""How often a host of an earlier version, which has no stream of states, is asked for its state."""
+"""How often to ask a host of an earlier version, which has no stream of states, for its state."""
 SILENCE_SECONDS: Final = 45.0
-"""A stream says at least every 15 seconds that it is alive."""
+"""A stream without any bytes for this long is dead: hosts send a keep-alive every 15 seconds."""
 _RETRY_SECONDS: Final = 0.1
 _TERMINAL: Final = "ws://localhost/attach"
 _LOOPBACK: Final = "127.0.0.1"
@@ -55,12 +55,12 @@ _HEAD: Final = b"%b %b HTTP/1.1\r\nHost: localhost%b\r\nContent-Type: applicatio
 
 
 def open_host_client(registry: Registry, clock: Clock, on_silence: Callable[[], None]) -> UnixHostClient:
-    """Return the client for the hosts of this machine; `on_silence` is called when a host does not answer."""
+    """Return the client for the hosts of this machine; it calls `on_silence` when a host does not answer."""
     return UnixHostClient(registry, clock, on_silence=on_silence)
 
 
 class HostAnswer(NamedTuple):
-    """What a host answered, whatever its status."""
+    """The response of a host, of any status."""
 
     status: int
     body: bytes
@@ -73,7 +73,7 @@ class _Connection(NamedTuple):
 
 
 class UnixHostClient:
-    """Implements `core.registry.HostClient`. One request at a time on each connection; a few idle ones are kept."""
+    """Implements `core.registry.HostClient`. Each connection carries one request at a time; idle ones are reused."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class UnixHostClient:
         self._idle.clear()
 
     async def command(self, agent: AgentEntry, request: HostCommand, caller: Caller) -> CommandResult:
-        """Let the agent's host do `request` on behalf of `caller`; see `HostClient.command`."""
+        """Send `request` to the agent's host on behalf of `caller`; see `HostClient.command`."""
         try:
             body = commands.encode_command(request, caller)
             answer = await self.ask(agent.socket, "POST", commands.PATH, body)
@@ -112,7 +112,7 @@ class UnixHostClient:
             raise OutcomeUnknown(agent.agent_id, agent.port, agent.agent_type, message_id) from silence
 
     async def status(self, agent: AgentEntry) -> AgentStatus:
-        """Return what the agent does now. Raises AgentNotResponding."""
+        """Return the agent's status. Raises AgentNotResponding."""
         try:
             answer = await self.ask(agent.socket, "GET", commands.STATUS, seconds=STATUS_SECONDS)
             return commands.decode_agent_status(answer.body)
@@ -120,7 +120,7 @@ class UnixHostClient:
             raise _not_responding(agent) from silence
 
     async def follow_status(self, agent: AgentEntry) -> AsyncGenerator[AgentStatus, None]:
-        """Yield what the agent does now, then each change of its state; see `HostClient.follow_status`."""
+        """Yield the agent's status, then one for each change of its state; see `HostClient.follow_status`."""
         last = ""
         deadline = self._clock.monotonic() + self._return_seconds
         while True:
@@ -140,11 +140,11 @@ class UnixHostClient:
             await _pause(_RETRY_SECONDS)
 
     async def deliver_reply(self, to: Sender, reply: AgentReply) -> None:
-        """Bring `reply` to the host of the agent that waits for it; see `HostClient.deliver_reply`."""
+        """Send `reply` to the host of the agent that waits for it; see `HostClient.deliver_reply`."""
         agent = await self._waiting_agent(to)
         try:
-            # A connection of its own: one that was kept may be just about to be closed, and nothing is sent twice.
-            connection = await _connected_anyhow(agent)
+            # A new connection: the host may be about to close an idle one, and a reply is never sent twice.
+            connection = await _connect_unix_or_tcp(agent)
             body = commands.encode_reply(reply)
             request = _HEAD % (b"POST", commands.REPLY.encode(), b":%d" % agent.port, len(body)) + body
             try:
@@ -161,7 +161,7 @@ class UnixHostClient:
 
     async def open_terminal(self, agent: AgentEntry) -> Channel:
         """Connect to the agent's terminal; see `HostClient.open_terminal`."""
-        # Few processes ever need it, and it takes as long to load as half of the rest.
+        # Few processes need it, and it takes half as long to load as everything else together.
         from websockets.asyncio.client import unix_connect  # noqa: PLC0415 - see above
         from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - see above
 
@@ -178,37 +178,38 @@ class UnixHostClient:
     async def ask(
         self, socket: str, method: str, path: str, body: bytes = b"", *, seconds: float = ANSWER_SECONDS
     ) -> HostAnswer:
-        """Ask the host that listens at `socket`, and wait at most so many seconds for its answer.
+        """Send a request to the host at `socket` and return its response. The request is never repeated.
 
         Raises:
-            NoAnswer: it cannot be reached, went away, or was too slow; nothing is asked a second time.
+            NoAnswer: the host cannot be reached, closed the connection, or took longer than `seconds`.
         """
         request = _HEAD % (method.encode(), path.encode(), b"", len(body)) + body
         try:
             async with asyncio.timeout(seconds):
-                connection = self._kept(socket) or await self._connected(socket)
-                answer, stays = await _exchange(connection, request)
+                connection = self._take_idle(socket) or await self._connect(socket)
+                answer, is_reusable = await _exchange(connection, request)
         except TimeoutError as error:
             raise NoAnswer(f"no answer within {seconds:g} seconds", sent=True, timed_out=True) from error
-        if stays:
+        if is_reusable:
             self._keep(socket, connection)
         else:
             connection.writer.close()
         return answer
 
-    def _kept(self, socket: str) -> _Connection | None:
-        """An idle connection that can be used, or None. Others are closed on the way."""
+    def _take_idle(self, socket: str) -> _Connection | None:
+        """Return an idle connection that can be used, or None; close those that cannot."""
         connections = self._idle.get(socket, [])
-        newest = self._clock.monotonic() - IDLE_SECONDS
+        oldest = self._clock.monotonic() - IDLE_SECONDS
         while connections:
-            kept = connections.pop()
-            if kept.idle_since >= newest and not kept.reader.at_eof() and not kept.writer.is_closing():
-                return kept
-            kept.writer.close()
+            connection = connections.pop()
+            is_open = not connection.reader.at_eof() and not connection.writer.is_closing()
+            if is_open and connection.idle_since >= oldest:
+                return connection
+            connection.writer.close()
         self._idle.pop(socket, None)
         return None
 
-    async def _connected(self, socket: str) -> _Connection:
+    async def _connect(self, socket: str) -> _Connection:
         try:
             reader, writer = await asyncio.open_unix_connection(socket)
         except OSError as error:
@@ -217,13 +218,13 @@ class UnixHostClient:
 
     def _keep(self, socket: str, connection: _Connection) -> None:
         connections = self._idle.setdefault(socket, [])
-        if len(connections) < CONNECTIONS_KEPT:
+        if len(connections) < MAX_IDLE_CONNECTIONS:
             connections.append(connection._replace(idle_since=self._clock.monotonic()))
         else:
             connection.writer.close()
 
     async def _waiting_agent(self, to: Sender) -> AgentEntry:
-        """The agent that asked, also at another port; its former one may be another agent's by now."""
+        """Return the agent that asked, found by its inbox: another agent may use its former port by now."""
         agents = list(await self._registry.agents())
         if not to.inbox:
             return resolve(to.sender_id, agents)
@@ -233,17 +234,17 @@ class UnixHostClient:
         raise AgentNotFound(to.sender_id)
 
     async def _statuses(self, agent: AgentEntry) -> AsyncGenerator[AgentStatus, None]:
-        """Yield what the host tells, until it ends or closes the stream. Raises NoAnswer when it is not there."""
-        connection = await self._connected(agent.socket)
+        """Yield the states of the host's stream until the stream ends. Raises NoAnswer when no host listens."""
+        connection = await self._connect(agent.socket)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection.writer.write(_HEAD % (b"GET", commands.STATUS_STREAM.encode(), b"", 0))
                 head = await connection.reader.readuntil(b"\r\n\r\n")
             status = status_of(head)
             if status < 400:
-                async with aclosing(_streamed(connection.reader, head)) as statuses:
-                    async for told in statuses:
-                        yield told
+                async with aclosing(_read_statuses(connection.reader, head)) as statuses:
+                    async for agent_status in statuses:
+                        yield agent_status
         except TimeoutError as silence:
             raise _not_responding(agent) from silence
         except (OSError, EOFError, ValueError) as error:
@@ -252,13 +253,13 @@ class UnixHostClient:
             connection.writer.close()
         if status == _NOT_FOUND:
             while True:
-                yield await self._polled(agent)
+                yield await self._poll_status(agent)
                 await _pause(POLL_SECONDS)
         if status >= 400:
-            raise AgentFailed(f"{agent.agent_id} refuses to tell what it does (status {status})")
+            raise AgentFailed(f"{agent.agent_id} refuses to report its state (status {status})")
 
-    async def _polled(self, agent: AgentEntry) -> AgentStatus:
-        """Raises NoAnswer when the host has gone, and AgentNotResponding when it is silent."""
+    async def _poll_status(self, agent: AgentEntry) -> AgentStatus:
+        """Return the status. Raises NoAnswer when the host has ended, AgentNotResponding when it is too slow."""
         try:
             answer = await self.ask(agent.socket, "GET", commands.STATUS, seconds=ANSWER_SECONDS)
             return commands.decode_agent_status(answer.body)
@@ -271,25 +272,25 @@ class UnixHostClient:
 
 
 def terminal_refusal(status: int, body: bytes) -> SynapseError:
-    """The error that tells why a host refused a connection to its agent's terminal."""
+    """Return the error for a host that refused a connection to its agent's terminal."""
     if status == _NOT_FOUND:
         return UnsupportedOperation(
-            "this agent has no terminal to attach to", hint="`synapse status` says what it does"
+            "this agent has no terminal to attach to", hint="`synapse status` shows what the agent does"
         )
     otherwise = f"it answered with status {status}"
     try:
-        told = from_wire(object_in(decode_object(body), "error"), otherwise)
+        error = from_wire(object_in(decode_object(body), "error"), otherwise)
     except ValueError:
-        # A body that is not JSON is the host's sentence.
-        told = SynapseError(body.decode(errors="replace").strip() or otherwise)
-    return AccessDenied(f"the agent's host refuses: {told}", hint=told.hint)
+        # A body that is not JSON is the message itself.
+        error = SynapseError(body.decode(errors="replace").strip() or otherwise)
+    return AccessDenied(f"the agent's host refuses: {error}", hint=error.hint)
 
 
 class _TerminalChannel:
     """Implements `core.registry.Channel` over a WebSocket."""
 
     def __init__(self, connection: ClientConnection) -> None:
-        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - loaded by whoever made the connection
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - the connection has loaded it already
 
         self._connection = connection
         self._closed = ConnectionClosed
@@ -314,8 +315,8 @@ def _not_responding(agent: AgentEntry) -> AgentNotResponding:
     return AgentNotResponding(agent.agent_id, agent.port, agent.agent_type)
 
 
-async def _connected_anyhow(agent: AgentEntry) -> _Connection:
-    """Connect to the host's Unix socket, else to its TCP port: a sandbox may hide the socket's folder."""
+async def _connect_unix_or_tcp(agent: AgentEntry) -> _Connection:
+    """Connect to the host's Unix socket, or else to its TCP port: a sandbox may hide the socket's folder."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             reader, writer = await asyncio.open_unix_connection(agent.socket)
@@ -331,33 +332,33 @@ async def _connected_anyhow(agent: AgentEntry) -> _Connection:
 
 
 async def _exchange(connection: _Connection, request: bytes) -> tuple[HostAnswer, bool]:
-    """Send a request; return the answer, and whether the connection can be used again.
+    """Send a request; return the response, and whether the connection can be reused.
 
-    Raises NoAnswer. The connection is closed unless there is an answer.
+    Raises NoAnswer. Closes the connection on any failure.
     """
     try:
         connection.writer.write(request)
         await connection.writer.drain()
         head = await connection.reader.readuntil(b"\r\n\r\n")
         status = status_of(head)
-        body = await connection.reader.readexactly(_length(head))
+        body = await connection.reader.readexactly(_content_length(head))
     except BaseException as error:
         connection.writer.close()
         if isinstance(error, OSError | EOFError | ValueError) and not isinstance(error, TimeoutError):
-            raise NoAnswer(f"it hung up: {error}", sent=True) from error
+            raise NoAnswer(f"it closed the connection: {error}", sent=True) from error
         raise
     return HostAnswer(status, body), header(head, b"connection").lower() != b"close"
 
 
-def _length(head: bytes) -> int:
+def _content_length(head: bytes) -> int:
     length = header(head, b"content-length")
     if not length.isdigit() or int(length) > MAX_ANSWER_BYTES:
-        raise ValueError("its answer has no length, or is too long")
+        raise ValueError("its answer has no Content-Length, or is too long")
     return int(length)
 
 
-async def _streamed(reader: asyncio.StreamReader, head: bytes) -> AsyncGenerator[AgentStatus, None]:
-    """Yield the states of a stream until it ends; an `error` event is how a host that stops ends it."""
+async def _read_statuses(reader: asyncio.StreamReader, head: bytes) -> AsyncGenerator[AgentStatus, None]:
+    """Yield the states of a stream until it ends. A host that stops ends it with an `error` event."""
     chunks = ChunkDecoder() if header(head, b"transfer-encoding").lower() == b"chunked" else None
     decoder = EventDecoder()
     while True:

@@ -1,11 +1,11 @@
-"""Sends requests to servers that are not ours: external agents, webhooks, issuers of keys, a CLI's own server.
+"""Sends HTTP requests to other servers: external agents, webhooks, issuers of keys, a CLI's own server.
 
     url ─► Target ─► addresses (resolved once, checked by a guard) ─► connection ─► request ─► head ─► body
 
 Every request has a connection of its own, a deadline and limits; cancelling the caller closes the connection. The
 client follows no redirect, uses no proxy of the environment, decompresses nothing and never sends a request twice.
 
-httpcore does the HTTP. It takes some 60 ms to import, so `outbound_connection`, which imports it, loads with the first
+httpcore does the HTTP. It takes some 60 ms to import, so `http_connection`, which imports it, loads with the first
 request.
 """
 
@@ -26,56 +26,6 @@ if TYPE_CHECKING:
     from synapse.net.http_connection import OutboundConnection
 
 CONNECT_SECONDS: Final = 5.0
-
-
-class HttpResponse:
-    """An answer whose head is here and whose body is on its way."""
-
-    def __init__(
-        self,
-        status: int,
-        headers: Mapping[str, str],
-        connection: OutboundConnection,
-        deadline: float | None,
-    ) -> None:
-        self.status = status
-        self.headers = headers
-        """By name in lower case; the first of those with the same name."""
-        self._connection = connection
-        self._deadline = deadline
-
-    @property
-    def media_type(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    async def receive(self) -> bytes:
-        """Return the next bytes of the body, or nothing at its end. Raises HttpFailed."""
-        async with _until(self._deadline, self._connection):
-            return await self._connection.receive()
-
-    async def read(self, limit: int) -> bytes:
-        """Return the body to its end. Raises HttpFailed, also when it is larger than `limit`."""
-        whole = bytearray()
-        while data := await self.receive():
-            whole += data
-            if len(whole) > limit:
-                raise HttpFailed(Reason.BODY_TOO_LARGE, sent=True)
-        return bytes(whole)
-
-    async def answer(self, limit: int) -> HttpAnswer:
-        """Return the whole answer. Raises as `read` does."""
-        location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
-        return HttpAnswer(self.status, await self.read(limit), location)
-
-    async def events(self, limit: int) -> AsyncGenerator[ServerEvent]:
-        """Yield the server-sent events of the body. Raises HttpFailed, also when it is larger than `limit`."""
-        decoder, size = EventDecoder(), 0
-        while data := await self.receive():
-            size += len(data)
-            if size > limit:
-                raise HttpFailed(Reason.BODY_TOO_LARGE, sent=True)
-            for event in decoder.receive(data):
-                yield event
 
 
 class HttpClient:
@@ -104,7 +54,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def open(self, request: HttpRequest, *, deadline: float | None) -> AsyncGenerator[HttpResponse]:
-        """Send a request and return the answer as soon as its head is here. Leaving the block closes the connection.
+        """Send a request and yield the response once its head has arrived. Leaving the block closes the connection.
 
         `deadline`, by the event loop's clock, ends the wait for the head and for every part of the body.
 
@@ -125,30 +75,81 @@ class HttpClient:
             await connection.close()
 
     async def _loaded(self, scheme: str) -> tuple[type[OutboundConnection], ssl.SSLContext | None]:
-        """Return what a connection is made of. The first time it loads httpcore, and the system's certificates.
+        """Return the connection class and the TLS settings for `scheme`.
 
-        That happens in a thread: meanwhile the event loop serves others.
+        The first call imports httpcore and reads the system's certificates, in a thread: the event loop is not blocked.
         """
         if self._connect is None:
-            self._connect = await asyncio.to_thread(_load)
+            self._connect = await asyncio.to_thread(_load_connection)
         if scheme == "https" and self._secure is None:
             self._secure = await asyncio.to_thread(self._trust)
         return self._connect, self._secure if scheme == "https" else None
 
 
-def _load() -> type[OutboundConnection]:
-    from synapse.net.http_connection import OutboundConnection  # noqa: PLC0415 - see above
+class HttpResponse:
+    """A response whose head has arrived and whose body is still being received."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        connection: OutboundConnection,
+        deadline: float | None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        """By name in lower case; of repeated headers, the first."""
+        self._connection = connection
+        self._deadline = deadline
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def receive(self) -> bytes:
+        """Return the next bytes of the body, or b"" at its end. Raises HttpFailed."""
+        async with _until(self._deadline, self._connection):
+            return await self._connection.receive()
+
+    async def read(self, limit: int) -> bytes:
+        """Return the body to its end. Raises HttpFailed, also when it is larger than `limit`."""
+        whole = bytearray()
+        while data := await self.receive():
+            whole += data
+            if len(whole) > limit:
+                raise HttpFailed(Reason.BODY_TOO_LARGE, sent=True)
+        return bytes(whole)
+
+    async def answer(self, limit: int) -> HttpAnswer:
+        """Return the whole answer. Raises as `read` does."""
+        location = self.headers.get("location", "") if 300 <= self.status < 400 else ""
+        return HttpAnswer(self.status, await self.read(limit), location)
+
+    async def events(self, limit: int) -> AsyncGenerator[ServerEvent]:
+        """Yield the server-sent events of the body. Raises HttpFailed, also when it is larger than `limit`."""
+        decoder, size = EventDecoder(), 0
+        while data := await self.receive():
+            size += len(data)
+            if size > limit:
+                raise HttpFailed(Reason.BODY_TOO_LARGE, sent=True)
+            for event in decoder.receive(data):
+                yield event
+
+
+def deadline_in(seconds: float) -> float:
+    """Return the event loop's time `seconds` from now."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+def _load_connection() -> type[OutboundConnection]:
+    from synapse.net.http_connection import OutboundConnection  # noqa: PLC0415 - imports httpcore
 
     return OutboundConnection
 
 
-def deadline_in(seconds: float) -> float:
-    """Return the event loop's time in so many seconds."""
-    return asyncio.get_running_loop().time() + seconds
-
-
 @asynccontextmanager
 async def _until(deadline: float | None, connection: OutboundConnection | None = None) -> AsyncGenerator[None]:
+    """Raise HttpTimedOut when the block is not done by `deadline`."""
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
@@ -160,7 +161,7 @@ async def _until(deadline: float | None, connection: OutboundConnection | None =
 
 
 def _parse_any_target(url: str) -> Target:
-    """Read an address that this machine's user has chosen; the guard's parser is for those that strangers choose."""
+    """Parse a URL that this machine's user chose. URLs from callers go through the stricter `parse_target`."""
     try:
         place = urlsplit(url)
         port = place.port or PORTS[place.scheme]
@@ -172,7 +173,7 @@ def _parse_any_target(url: str) -> Target:
         raise HttpFailed(Reason.NAME_INVALID) from error
     if not host:
         raise HttpFailed(Reason.NAME_INVALID)
-    # What is percent-encoded stays as it is; what may not stand in a request line is encoded.
+    # Keeps percent-encoded characters and encodes those that a request line cannot hold.
     path = quote(place.path or "/", safe="/%:@!$&'()*+,;=~")
     query = f"?{quote(place.query, safe='/%:@!$&()*+,;=~?')}" if place.query else ""
     return Target(scheme=place.scheme, host=host, port=port, path=path + query)

@@ -1,4 +1,4 @@
-"""One connection of `HttpClient`, on httpcore: only this module imports it, and loads with the first request."""
+"""One connection of `HttpClient`, on httpcore. Only this module imports httpcore; `net.http` loads it late."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from synapse.core.override import override
 from synapse.net.address_guard import Address, Resolve, Target
 from synapse.net.http_types import HttpFailed, HttpRequest, Reason
 
-# At DEBUG it writes down the headers of answers, and cookies with them.
+# At DEBUG httpcore logs response headers, cookies included.
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
-_MOST_TRIED: Final = 4
-_MOST_HEAD: Final = 64 * 1024
-_MOST_FRAMING: Final = 64 * 1024
+_MAX_ADDRESSES: Final = 4
+_MAX_HEAD_BYTES: Final = 64 * 1024
+_MAX_FRAMING_BYTES: Final = 64 * 1024
 _READ_SIZE: Final = 16 * 1024
-"""What is parsed at one go; an answer in tiny chunks costs about 25 ms of the event loop for this much."""
-_BEGINNING: Final = b"HTTP/"
+"""Bytes parsed in one step; this much of a body in tiny chunks costs about 25 ms of the event loop."""
+_HTTP_PREFIX: Final = b"HTTP/"
 
 
 class OutboundConnection:
@@ -41,7 +41,7 @@ class OutboundConnection:
         )
 
     async def send(self, request: HttpRequest, connect_seconds: float) -> tuple[int, Mapping[str, str]]:
-        """Send the request; return the status and the headers of the answer. Raises InvalidField or HttpFailed."""
+        """Send the request; return the status and headers of the response. Raises InvalidField or HttpFailed."""
         try:
             response = await self._connection.handle_async_request(
                 httpcore.Request(
@@ -51,16 +51,16 @@ class OutboundConnection:
                     content=request.body,
                     extensions={
                         "timeout": {"connect": connect_seconds},
-                        # A name may end with a dot; those in certificates never do.
+                        # A host name may end with a dot; names in certificates never do.
                         "sni_hostname": self._target.host.rstrip("."),
                     },
                 )
             )
         except (httpcore.LocalProtocolError, UnicodeError):
-            # Their texts quote the header, which may hold a secret.
+            # The texts of these errors quote the header, which may hold a secret.
             raise self._traffic.failed(Reason.BAD_REQUEST) from None
         except (httpcore.ProtocolError, httpcore.NetworkError, httpcore.TimeoutException, ssl.SSLError) as error:
-            raise _translated(error, self._traffic) from error
+            raise _http_failure(error, self._traffic) from error
         self._traffic.has_head = True
         self._body = cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))
         headers: dict[str, str] = {}
@@ -74,14 +74,14 @@ class OutboundConnection:
         return self._traffic.sent
 
     async def receive(self) -> bytes:
-        """Return the next bytes of the body, or nothing at its end. Raises HttpFailed."""
+        """Return the next bytes of the body, or b"" at its end. Raises HttpFailed."""
         if self._body is None:
             return b""
         try:
             data = await anext(self._body, b"")
         except (httpcore.ProtocolError, httpcore.NetworkError, ssl.SSLError) as error:
-            raise _translated(error, self._traffic) from error
-        self._traffic.take_content(data)
+            raise _http_failure(error, self._traffic) from error
+        self._traffic.count_content(data)
         return data
 
     async def close(self) -> None:
@@ -94,9 +94,9 @@ class OutboundConnection:
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to the addresses that `find` returns, and resolves no name by itself.
+    """Connects only to addresses that `find` returns; it resolves no names itself.
 
-    A guard's `find` raises for a name with an address that is not allowed, so nothing is connected to.
+    The `find` of an AddressGuard raises for a name with a refused address, so nothing is connected to.
     """
 
     def __init__(self, find: Resolve, traffic: _Traffic) -> None:
@@ -113,16 +113,16 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that takes the connection. Raises InvalidField or HttpFailed."""
-        # However many addresses a name has, those that do not answer hold us no longer than one.
-        tried = (await self._addresses(host, port))[:_MOST_TRIED]
+        """Connect to the first address that accepts the connection. Raises InvalidField or HttpFailed."""
+        # The addresses share one timeout: a name with many dead addresses takes no longer than one dead address.
+        tried = (await self._addresses(host, port))[:_MAX_ADDRESSES]
         seconds = None if timeout is None else timeout / max(1, len(tried))
         failure = HttpFailed(Reason.NAME_UNKNOWN)
         for address in tried:
             try:
                 stream = await self._plain.connect_tcp(str(address), port, seconds, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failure = _translated(error, self._traffic)
+                failure = _http_failure(error, self._traffic)
             else:
                 return _CountedStream(stream, self._traffic)
         raise failure
@@ -135,11 +135,11 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         except UnicodeError as error:
             raise HttpFailed(Reason.NAME_INVALID) from error
         except OSError as error:
-            raise HttpFailed(Reason.UNREACHABLE, _sentence(error)) from error
+            raise HttpFailed(Reason.UNREACHABLE, _system_message(error)) from error
 
 
 class _CountedStream(httpcore.AsyncNetworkStream):
-    """A connection whose bytes `_Traffic` counts."""
+    """A stream whose bytes `_Traffic` counts."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream, traffic: _Traffic) -> None:
         self._stream = stream
@@ -170,10 +170,10 @@ class _CountedStream(httpcore.AsyncNetworkStream):
         try:
             return _CountedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._traffic)
         except httpcore.ConnectError as error:
-            failure = _translated(error, self._traffic)
+            failure = _http_failure(error, self._traffic)
             if failure.reason is Reason.CERTIFICATE:
                 raise failure from error
-            # Also a server that hangs up instead of shaking hands.
+            # A server that closes the connection during the handshake is reported like this, too.
             raise self._traffic.failed(Reason.NO_TLS) from error
 
     @override
@@ -182,7 +182,7 @@ class _CountedStream(httpcore.AsyncNetworkStream):
 
 
 class _Traffic:
-    """Counts the bytes of one exchange, and refuses heads and framing without end."""
+    """Counts the bytes of one exchange, and limits the size of the head and of chunk framing."""
 
     def __init__(self) -> None:
         self.sent = False
@@ -193,29 +193,29 @@ class _Traffic:
         self._content = 0
 
     def next_read(self, wanted: int) -> int:
-        """Return how many bytes may be read now. Raises HttpFailed when there were too many."""
+        """Return how many bytes may be read now. Raises HttpFailed when a limit is exceeded."""
         if self.has_head:
-            # Chunk sizes and extensions, which no limit on the body counts.
-            if self._received - self._content > self._content + _MOST_FRAMING + _MOST_HEAD:
+            # Framing is chunk sizes and extensions, which the limit of the body does not count.
+            if self._received - self._content > self._content + _MAX_FRAMING_BYTES + _MAX_HEAD_BYTES:
                 raise self.failed(Reason.BODY_TOO_LARGE)
             return min(wanted, _READ_SIZE)
-        if self._received >= _MOST_HEAD:
+        if self._received >= _MAX_HEAD_BYTES:
             raise self.failed(Reason.HEAD_TOO_LARGE)
-        return min(wanted, _READ_SIZE, _MOST_HEAD - self._received)
+        return min(wanted, _READ_SIZE, _MAX_HEAD_BYTES - self._received)
 
     def receive(self, data: bytes) -> None:
-        """Count what was read. Raises HttpFailed at once for what does not begin like HTTP.
+        """Count the bytes read. Raises HttpFailed as soon as they cannot be the start of an HTTP response.
 
-        The parser would wait for the end of the head, and a server of another protocol waits for us.
+        The parser would wait for the end of the head, while a server of another protocol waits for the client.
         """
         self.has_ended = not data
         self._received += len(data)
-        if len(self._start) < len(_BEGINNING):
-            self._start = (self._start + data)[: len(_BEGINNING)]
-            if not _BEGINNING.startswith(self._start):
+        if len(self._start) < len(_HTTP_PREFIX):
+            self._start = (self._start + data)[: len(_HTTP_PREFIX)]
+            if not _HTTP_PREFIX.startswith(self._start):
                 raise self.failed(Reason.NOT_HTTP)
 
-    def take_content(self, data: bytes) -> None:
+    def count_content(self, data: bytes) -> None:
         self._content += len(data)
 
     def failed(self, reason: Reason, detail: str = "") -> HttpFailed:
@@ -223,7 +223,7 @@ class _Traffic:
 
 
 def _headers(request: HttpRequest, target: Target) -> list[tuple[bytes, bytes]]:
-    """The request's headers after those that it leaves to us. Raises UnicodeError."""
+    """Return the headers that the client adds, then those of the request. Raises UnicodeError."""
     length = [] if request.body is None else [("Content-Length", str(len(request.body)))]
     ours = [("Host", target.authority), ("Accept-Encoding", "identity"), ("Connection", "close"), *length]
     given = {name.lower() for name, _ in request.headers}
@@ -231,14 +231,14 @@ def _headers(request: HttpRequest, target: Target) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("latin-1")) for name, value in (*headers, *request.headers)]
 
 
-def _translated(error: Exception, traffic: _Traffic) -> HttpFailed:
-    """Return the failure that an exception of httpcore, or of the system below it, means."""
-    cause = _root(error)
+def _http_failure(error: Exception, traffic: _Traffic) -> HttpFailed:
+    """Translate an exception of httpcore, by the system error that caused it if there is one."""
+    cause = _root_cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return traffic.failed(Reason.CERTIFICATE, cause.verify_message)
     if isinstance(cause, OSError) and not isinstance(cause, TimeoutError | ssl.SSLError):
         is_refused = isinstance(cause, ConnectionRefusedError)
-        return traffic.failed(Reason.REFUSED if is_refused else Reason.UNREACHABLE, _sentence(cause))
+        return traffic.failed(Reason.REFUSED if is_refused else Reason.UNREACHABLE, _system_message(cause))
     if isinstance(cause, ssl.SSLError):
         return traffic.failed(Reason.NO_TLS)
     if isinstance(error, httpcore.ConnectTimeout):
@@ -248,12 +248,12 @@ def _translated(error: Exception, traffic: _Traffic) -> HttpFailed:
     return traffic.failed(Reason.NOT_HTTP if is_nonsense else ending)
 
 
-def _sentence(error: OSError) -> str:
-    """What the system says of an error. Its own text, from asyncio, names the address that was tried."""
+def _system_message(error: OSError) -> str:
+    """Return the system's message for `error`. The text that asyncio gives it names the address that was tried."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-def _root(error: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -1,4 +1,7 @@
-"""What `HttpClient` takes, returns and raises. Light: who only catches its errors need not load httpcore."""
+"""The requests, responses and errors of `HttpClient`.
+
+A module of its own, because both `net.http` and `net.http_connection`, which `net.http` imports late, need them.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import NamedTuple
 
 
 class Reason(Enum):
-    """Why a request brought no answer, or only a part of one."""
+    """Why a request got no response, or only part of one."""
 
     BAD_REQUEST = "the request cannot be written as HTTP"
     NAME_INVALID = "the host name is not a name"
     NAME_UNKNOWN = "the host name cannot be resolved"
-    REFUSED = "nobody listens there"
-    CONNECT_TIMEOUT = "the connection was not taken in time"
+    REFUSED = "nothing listens there"
+    CONNECT_TIMEOUT = "the connection was not accepted in time"
     CERTIFICATE = "the certificate is not accepted"
     NO_TLS = "the server does not speak TLS"
     UNREACHABLE = "the connection failed"
@@ -30,7 +33,7 @@ class Reason(Enum):
 class HttpFailed(OSError):
     """A request failed.
 
-    `detail` is what the system or TLS says about it. `sent` is False if the server cannot have seen the request.
+    `detail` is the message of the system or of TLS. `sent` is False if the server cannot have seen the request.
     """
 
     def __init__(self, reason: Reason, detail: str = "", *, sent: bool = False) -> None:
@@ -58,7 +61,7 @@ class HttpRequest:
 
 
 class HttpAnswer(NamedTuple):
-    """A whole answer, whatever its status. `location` is where a redirect leads, else empty."""
+    """A whole response, of any status. `location` is the target of a redirect, else empty."""
 
     status: int
     body: bytes

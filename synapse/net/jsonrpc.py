@@ -1,4 +1,4 @@
-"""JSON-RPC over WebSocket on a Unix socket, as a client among others."""
+"""A JSON-RPC client over WebSocket on a Unix socket, for CLIs whose server Synapse shares with their own TUI."""
 
 from __future__ import annotations
 
@@ -11,99 +11,23 @@ from typing import Any, Final, cast
 from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.exceptions import WebSocketException
 
-from synapse.terminal.signals.report import Record, table_at, text_at
-
 _OPEN_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 10.0
 _CLOSE_SECONDS: Final = 1.0
+_GONE: Final = "the server closed the connection"
+
+JsonObject = Mapping[str, Any]
 
 
-class Refused(Exception):
-    """The server understood the call, and says no; the text says why."""
+class RpcRefused(Exception):
+    """The server answered a call with an error; the text is the server's reason."""
 
 
-class RpcClient:
-    """One connection. `take` gets every notification and every request of the server, in their order."""
-
-    def __init__(self, connection: ClientConnection, take: Callable[[Record], None]) -> None:
-        self._connection = connection
-        self._take = take
-        self._calls: dict[int, asyncio.Future[Record]] = {}
-        self._number = 0
-
-    async def follow(self) -> None:
-        """Read until the connection ends; calls that wait then fail."""
-        try:
-            async for text in self._connection:
-                self._receive(text)
-        except WebSocketException:
-            # It went away without saying goodbye.
-            return
-        finally:
-            for waiting in self._calls.values():
-                if not waiting.done():
-                    waiting.set_exception(ConnectionResetError("its server went away"))
-            self._calls.clear()
-
-    async def call(self, method: str, params: Mapping[str, Any]) -> Record:
-        """Ask the server, and return the result.
-
-        Raises:
-            Refused: it says no.
-            OSError: it is gone, or takes too long; it may have been asked (TimeoutError is an OSError).
-        """
-        self._number += 1
-        number = self._number
-        waiting = self._calls[number] = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await self._send({"id": number, "method": method, "params": params})
-                answer = await waiting
-        finally:
-            self._calls.pop(number, None)
-        if "error" in answer:
-            raise Refused(text_at(answer, "error", "message") or "it gives no reason")
-        return table_at(answer, "result")
-
-    async def notify(self, method: str) -> None:
-        """Tell the server; raises OSError when it is gone."""
-        await self._send({"method": method})
-
-    async def answer(self, request_id: object, result: object) -> None:
-        """Answer a request of the server; raises OSError when it is gone."""
-        await self._send({"id": request_id, "result": result})
-
-    async def close(self) -> None:
-        await self._connection.close()
-
-    async def _send(self, message: Mapping[str, Any]) -> None:
-        try:
-            await self._connection.send(json.dumps(message))
-        except WebSocketException as error:
-            raise ConnectionResetError("its server went away") from error
-
-    def _receive(self, text: str | bytes) -> None:
-        try:
-            value: object = json.loads(text)
-        except ValueError:
-            return
-        if not isinstance(value, Mapping):
-            return
-        message = cast("Record", value)
-        if "method" in message:
-            self._take(message)
-            return
-        number: object = message.get("id")
-        waiting = self._calls.get(number) if isinstance(number, int) else None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(message)
-
-
-async def open_rpc(socket: Path, take: Callable[[Record], None]) -> RpcClient:
+async def open_rpc(socket: Path, take: Callable[[JsonObject], None]) -> RpcClient:
     """Connect to the server on a Unix socket.
 
     Raises:
-        OSError: nobody listens, or it does not speak WebSocket.
+        OSError: nothing listens there, or the server does not speak WebSocket.
     """
     try:
         connection = await unix_connect(
@@ -118,3 +42,86 @@ async def open_rpc(socket: Path, take: Callable[[Record], None]) -> RpcClient:
     except WebSocketException as error:
         raise ConnectionRefusedError(str(error)) from error
     return RpcClient(connection, take)
+
+
+class RpcClient:
+    """One connection. `take` gets every notification and every request of the server, in order."""
+
+    def __init__(self, connection: ClientConnection, take: Callable[[JsonObject], None]) -> None:
+        self._connection = connection
+        self._take = take
+        self._calls: dict[int, asyncio.Future[JsonObject]] = {}
+        self._number = 0
+
+    async def follow(self) -> None:
+        """Read until the connection ends; then fail all open calls with ConnectionResetError."""
+        try:
+            async for text in self._connection:
+                self._receive(text)
+        except WebSocketException:
+            return  # closed without a closing handshake
+        finally:
+            for waiting in self._calls.values():
+                if not waiting.done():
+                    waiting.set_exception(ConnectionResetError(_GONE))
+            self._calls.clear()
+
+    async def call(self, method: str, params: Mapping[str, Any]) -> JsonObject:
+        """Call a method of the server and return its result; an empty object if the result is not an object.
+
+        Raises:
+            RpcRefused: the server answers with an error.
+            OSError: the connection is closed, or there is no answer in time (TimeoutError is an OSError). The server
+                may have received the call.
+        """
+        self._number += 1
+        number = self._number
+        waiting = self._calls[number] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._send({"id": number, "method": method, "params": params})
+                answer = await waiting
+        finally:
+            self._calls.pop(number, None)
+        if "error" in answer:
+            reason = _object_at(answer, "error").get("message")
+            raise RpcRefused(reason if reason and isinstance(reason, str) else "it gives no reason")
+        return _object_at(answer, "result")
+
+    async def notify(self, method: str) -> None:
+        """Send a notification to the server. Raises OSError when the connection is closed."""
+        await self._send({"method": method})
+
+    async def answer(self, request_id: object, result: object) -> None:
+        """Answer a request of the server. Raises OSError when the connection is closed."""
+        await self._send({"id": request_id, "result": result})
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        try:
+            await self._connection.send(json.dumps(message))
+        except WebSocketException as error:
+            raise ConnectionResetError(_GONE) from error
+
+    def _receive(self, text: str | bytes) -> None:
+        try:
+            value: object = json.loads(text)
+        except ValueError:
+            return
+        if not isinstance(value, dict):
+            return
+        message = cast("JsonObject", value)
+        if "method" in message:
+            self._take(message)
+            return
+        number: object = message.get("id")
+        waiting = self._calls.get(number) if isinstance(number, int) else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
+
+def _object_at(message: JsonObject, key: str) -> JsonObject:
+    value = message.get(key)
+    return cast("JsonObject", value) if isinstance(value, dict) else {}

@@ -1,1 +1,1 @@
-"""Push notifications: webhooks that are told about tasks."""
+"""Push notifications: delivers the events of tasks to webhooks."""

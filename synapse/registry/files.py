@@ -1,10 +1,9 @@
-"""The registry as a folder of files, one for each agent: `{agent_id}.json`.
+"""The registry: a folder with one file for each agent, `{agent_id}.json`, and whether the host in an entry is alive.
 
-`synapse send` imports this file: no pathlib, no json, no typing.
+A pid alone does not identify a process, because the system reuses pids: an entry has the start time of its host, too.
 
-Is a process still the one that was meant? A pid alone may have been given to another process since.
-
-`synapse send` imports this file, so it imports nothing that a bare interpreter has not loaded already.
+`synapse send` imports this module, so it imports nothing that a bare interpreter has not loaded already: no pathlib, no
+json, no typing.
 """
 
 import os
@@ -19,43 +18,49 @@ if TYPE_CHECKING:
 try:
     import _socket as socket
 except ImportError:
-    import socket  # type: ignore[no-redef]  # the same under its public name
+    import socket  # type: ignore[no-redef]  # the same module under its public name
 
 SUFFIX = ".json"
 BROKEN_SUFFIX = ".broken"
+GATEWAY = "gateway"
+UNKNOWN = 0
+"""The start time of a process on a system that does not tell it."""
+_GATEWAYS_FOLDER = "gateways"
+_own_start_times: "dict[int, int]" = {}
+"""By pid, because a forked process inherits this table."""
 
 
 class FileRegistry:
-    """Implements `core.registry.Registry`. `notes` tells what was put right while reading."""
+    """The entries of one folder, for code that may block. `notes` lists what it repaired while reading."""
 
     def __init__(self, folder: "str | os.PathLike[str]") -> None:
         self.folder = os.fspath(folder)
         self.notes: list[str] = []
 
     def entries(self) -> "list[AgentEntry]":
-        """The agents whose hosts live, or may live; entries of dead hosts are removed, and broken files moved aside."""
-        living: list[AgentEntry] = []
+        """Return the agents whose hosts are or may be alive; remove entries of dead hosts, move broken files aside."""
+        alive: list[AgentEntry] = []
         for entry in self.written():
             if is_alive(entry):
-                living.append(entry)
+                alive.append(entry)
             else:
                 self.remove_dead(entry)
-        return living
+        return alive
 
     def written(self) -> "list[AgentEntry]":
-        """All entries, those of dead hosts too, by agent id."""
+        """Return all entries by agent id, those of dead hosts included."""
         names = sorted(name for name in self._names() if name.endswith(SUFFIX) and not name.startswith("."))
         return [entry for entry in map(self._read, names) if entry is not None]
 
     def find(self, agent_id: str) -> "AgentEntry | None":
-        """The entry of exactly this agent, whether its host lives or not."""
+        """Return the entry with exactly this id, whether its host is alive or not."""
         return self._read(agent_id + SUFFIX) if _is_file_name(agent_id) else None
 
     def write(self, entry: AgentEntry) -> None:
-        """Make `entry` visible to others, whole or not at all."""
+        """Write the file of `entry` atomically. Raises OSError, and ValueError for an id that is no file name."""
         if not _is_file_name(entry.agent_id):
             raise ValueError(f"{entry.agent_id!r} cannot be an agent id")
-        # `synapse send` writes no entry, and pays for none of this.
+        # `synapse send` writes no entry, so it does not pay for these imports.
         from pathlib import Path
 
         from synapse.config.private_files import make_private
@@ -68,25 +73,24 @@ class FileRegistry:
         os.replace(draft, path)
 
     def restore(self, entry: AgentEntry) -> bool:
-        """Write `entry` again if its file was lost, and return whether it was. A file of another host stays."""
+        """Write `entry` again if its file is missing; return whether it was. Leaves the file of another host alone."""
         if self.find(entry.agent_id) is not None:
             return False
         self.write(entry)
         return True
 
     def remove(self, agent_id: str) -> None:
-        """Forget an agent; it is no error if it is not there."""
+        """Remove the entry of an agent, if there is one."""
         if _is_file_name(agent_id):
-            _without_error(os.unlink, self._path(agent_id + SUFFIX))
+            _ignore_os_error(os.unlink, self._path(agent_id + SUFFIX))
 
     def remove_dead(self, entry: AgentEntry) -> None:
-        """Forget `entry`, unless a new host has taken its place since it was read."""
+        """Remove `entry`, unless a new host has replaced it since it was read."""
         now = self.find(entry.agent_id)
         if now is not None and (now.pid, now.pid_started) == (entry.pid, entry.pid_started):
             self.remove(entry.agent_id)
-            forgotten = self.find(entry.agent_id) is None
-            removed = "removed" if forgotten else "could not remove"
-            self.notes.append(f"{removed} {entry.agent_id}: its host (pid {entry.pid}) is gone")
+            outcome = "removed" if self.find(entry.agent_id) is None else "could not remove"
+            self.notes.append(f"{outcome} {entry.agent_id}: its host (pid {entry.pid}) is gone")
 
     def _names(self) -> "list[str]":
         try:
@@ -112,109 +116,35 @@ class FileRegistry:
         return entry
 
     def _move_aside(self, path: str) -> None:
-        # Writers rename whole files into place, so a broken one is not one that is just being written.
-        _without_error(os.replace, path, path + BROKEN_SUFFIX)
+        # Writers rename whole files into place, so a broken file is not one that is being written.
+        _ignore_os_error(os.replace, path, path + BROKEN_SUFFIX)
         self.notes.append(f"{path} does not describe an agent; moved to {os.path.basename(path)}{BROKEN_SUFFIX}")
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
 
-def is_alive(entry: AgentEntry) -> bool:
-    """Whether the host of `entry` lives, or may live: False only when it is certain that it is gone.
+def gateways(home: "str | os.PathLike[str]") -> FileRegistry:
+    """Return the registry of this user's running gateways. It has its own folder, because a gateway is no agent."""
+    return FileRegistry(os.path.join(home, _GATEWAYS_FOLDER))
 
-    A container or a sandbox may hide the host's pid from us, so a host whose socket takes a connection lives too. Where
-    we may not connect either, nobody can tell.
+
+def is_alive(entry: AgentEntry) -> bool:
+    """Whether the host of `entry` is or may be alive: False only when it is certain that it has ended.
+
+    A container or a sandbox may hide the host's pid from this process, so a host whose socket accepts a connection is
+    alive, too. Where this process may not connect either, it cannot tell, and the answer is True.
     """
     if is_running(entry.pid, entry.pid_started):
         return True
     if not is_foreign(entry) and entry.pid_namespace and is_gone(entry.pid, entry.pid_started):
         return False
-    return _may_accept(entry)
+    return _may_accept_connections(entry)
 
 
 def is_foreign(entry: AgentEntry) -> bool:
-    """Whether the host has pids of its own: it, or this process, runs in a container or a sandbox."""
+    """Whether the host is in another PID namespace: it, or this process, runs in a container or a sandbox."""
     return entry.pid_namespace not in (0, own_namespace())
-
-
-def _may_accept(entry: AgentEntry) -> bool:
-    if not entry.socket:
-        return False
-    try:
-        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    except OSError:
-        return True  # no socket can be had here, so nobody can tell
-    try:
-        probe.settimeout(0.2)
-        probe.connect(entry.socket)
-    except (PermissionError, TimeoutError):
-        return True  # a sandbox forbids it; or its queue of connections is full, and somebody holds the socket
-    except FileNotFoundError:
-        # A sandbox may have a /tmp of its own. Where the folder is there, the host has taken its socket away.
-        return is_foreign(entry) and not os.path.isdir(os.path.dirname(entry.socket))
-    except OSError:
-        return False
-    finally:
-        probe.close()
-    return True
-
-
-def _is_file_name(agent_id: str) -> bool:
-    return bool(agent_id) and "/" not in agent_id and "\0" not in agent_id and not agent_id.startswith(".")
-
-
-def _without_error(act: "Any", *paths: str) -> None:
-    try:
-        act(*paths)
-    except OSError:
-        return  # another process was first, or the folder is not ours to clean; either way there is nothing to do
-
-
-GATEWAY = "gateway"
-_GATEWAYS_FOLDER = "gateways"
-
-
-def gateways(home: "str | os.PathLike[str]") -> FileRegistry:
-    """Return the registry of this user's running gateways: a folder of its own, because a gateway is no agent."""
-    return FileRegistry(os.path.join(home, _GATEWAYS_FOLDER))
-
-
-UNKNOWN = 0
-"""The start time of a process on a system that does not tell it."""
-
-
-def own_namespace() -> int:
-    """The PID namespace of this process; UNKNOWN on a system that has none."""
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return UNKNOWN
-
-
-def start_time(pid: int) -> "int | None":
-    """When `pid` started, in ticks since boot (field 22 of /proc/PID/stat), or None when no such process runs."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
-        if os.path.exists("/proc/self/stat"):
-            return None
-        return UNKNOWN if _takes_signals(pid) else None
-    # The command's name stands in parentheses and may hold anything, so count from the last one.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
-
-
-_OWN: "dict[int, int]" = {}
-
-
-def own_start_time() -> int:
-    """When this process started, or UNKNOWN. It is read once: no event loop waits for it twice."""
-    pid = os.getpid()
-    if pid not in _OWN:
-        _OWN[pid] = start_time(pid) or UNKNOWN
-    return _OWN[pid]
 
 
 def is_running(pid: int, started: int) -> bool:
@@ -226,10 +156,10 @@ def is_running(pid: int, started: int) -> bool:
 
 
 def is_gone(pid: int, started: int) -> bool:
-    """Whether it is certain that the process has ended. False where this process may not look.
+    """Whether it is certain that the process has ended: no process has the pid, or another one.
 
-    It is certain when another process has the pid, or none has it. A pid that takes a signal, or forbids it, but has no
-    files in /proc, may be hidden; a zombie is left to others to judge.
+    False for a pid that can be signalled, or must not be, but is missing in /proc, because that may be hidden; and for
+    a zombie, which `is_running` judges.
     """
     now = start_time(pid)
     if now is not None:
@@ -244,21 +174,42 @@ def is_gone(pid: int, started: int) -> bool:
 
 
 def is_stopped(pid: int, started: int) -> bool:
-    """Whether `pid` is the process that started at `started`, and stands still: Ctrl-Z, SIGSTOP.
+    """Whether `pid` is the process that started at `started`, and is stopped by Ctrl-Z or SIGSTOP.
 
-    One that a debugger holds (`t`) goes on by itself. A system without /proc does not tell.
+    False for a process that a debugger holds (`t`), which continues by itself, and on a system without /proc.
     """
+    fields = _stat_fields(pid)
+    return fields is not None and fields[0] == b"T" and started in (UNKNOWN, int(fields[19]))
+
+
+def start_time(pid: int) -> "int | None":
+    """Return when `pid` started, in ticks since boot, or None when no such process runs."""
+    fields = _stat_fields(pid)
+    if fields is not None:
+        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    if os.path.exists("/proc/self/stat"):
+        return None
+    return UNKNOWN if _takes_signals(pid) else None
+
+
+def own_start_time() -> int:
+    """Return when this process started, or UNKNOWN. Reads it once, so an event loop waits for it at most once."""
+    pid = os.getpid()
+    if pid not in _own_start_times:
+        _own_start_times[pid] = start_time(pid) or UNKNOWN
+    return _own_start_times[pid]
+
+
+def own_namespace() -> int:
+    """Return the PID namespace of this process; UNKNOWN on a system that has none."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
+        return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
-        return False
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return fields[0] == b"T" and started in (UNKNOWN, int(fields[19]))
+        return UNKNOWN
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler for the signal; False where the system does not tell."""
+    """Whether the process has a handler for the signal; False on a system without /proc."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             lines = file.read().splitlines()
@@ -269,13 +220,53 @@ def catches(pid: int, number: int) -> bool:
 
 
 def controlling_terminal(pid: int) -> int:
-    """The device number of the process's controlling terminal; 0 when it has none, or the system does not tell."""
+    """Return the device number of the process's controlling terminal; 0 when it has none, or without /proc."""
+    fields = _stat_fields(pid)
+    return 0 if fields is None else int(fields[4])
+
+
+def _may_accept_connections(entry: AgentEntry) -> bool:
+    if not entry.socket:
+        return False
+    try:
+        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError:
+        return True  # this process may not open sockets, so it cannot tell
+    try:
+        probe.settimeout(0.2)
+        probe.connect(entry.socket)
+    except (PermissionError, TimeoutError):
+        return True  # forbidden by a sandbox; or the backlog is full, so a process holds the socket
+    except FileNotFoundError:
+        # A sandbox may have its own /tmp. If the folder is there, the host has removed its socket.
+        return is_foreign(entry) and not os.path.isdir(os.path.dirname(entry.socket))
+    except OSError:
+        return False
+    finally:
+        probe.close()
+    return True
+
+
+def _is_file_name(agent_id: str) -> bool:
+    return bool(agent_id) and "/" not in agent_id and "\0" not in agent_id and not agent_id.startswith(".")
+
+
+def _ignore_os_error(act: "Any", *paths: str) -> None:
+    try:
+        act(*paths)
+    except OSError:
+        return  # another process was first, or the folder is not writable: nothing left to do
+
+
+def _stat_fields(pid: int) -> "list[bytes] | None":
+    """Return the fields of /proc/PID/stat from the third on: [0] is the state, [4] tty_nr, [19] the start time."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except OSError:
-        return 0
-    return int(stat[stat.rindex(b")") + 2 :].split()[4])
+        return None
+    # The second field, the command's name in parentheses, may contain anything, so count from the last parenthesis.
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def _takes_signals(pid: int) -> bool:

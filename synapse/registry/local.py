@@ -1,6 +1,6 @@
-"""The agents of this machine for code that runs in an event loop: `FileRegistry`, read and written in a thread.
+"""The agents of this machine for code that runs in an event loop: a `FileRegistry`, read and written in a thread.
 
-What was read is kept until the folder changes, and for FRESH_SECONDS at most: a host that was killed removes nothing.
+The entries are cached until the folder changes, and for FRESH_SECONDS at most: a host that was killed leaves its file.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from synapse.core.agent import AgentEntry
 from synapse.registry.files import FileRegistry
 
 FRESH_SECONDS: Final = 1.0
-"""How long a host that has not withdrawn its entry is believed to live."""
+"""How long the cache takes a host for alive without checking again."""
 _TICK_NS: Final = 20_000_000
-"""File systems count time in ticks of up to 10 ms: two changes within one tick leave the same time behind."""
+"""File systems count time in ticks of up to 10 ms: two changes within one tick have the same modification time."""
 
 T = TypeVar("T")
 
 
 def open_registry(folder: Path, monotonic: Callable[[], float]) -> LocalRegistry:
-    """Return the registry in `folder`, which need not be there yet."""
+    """Return the registry in `folder`, which need not exist yet."""
     return LocalRegistry(FileRegistry(folder), monotonic)
 
 
 class _Read(NamedTuple):
-    """The agents that were found, and how long that holds."""
+    """The result of one read, and what decides how long it is fresh."""
 
     agents: tuple[AgentEntry, ...]
-    changed: int
-    """When the folder was last changed before it was read."""
+    modified_at: int
+    """Modification time of the folder, before the read."""
     is_certain: bool
-    """False when it could have changed again, unseen, after it was read."""
+    """False when the folder may have changed after the read without a new modification time."""
     at: float
 
 
@@ -46,71 +46,71 @@ _NEVER: Final = _Read((), 0, is_certain=False, at=float("-inf"))
 
 
 class LocalRegistry:
-    """Implements `core.registry.Registry`. One thread does what touches files, in the order in which it is asked to."""
+    """Implements `core.registry.Registry`. One thread does all file access, in the order of the calls."""
 
     def __init__(self, files: FileRegistry, monotonic: Callable[[], float]) -> None:
         self.files = files
-        """The same registry for code that runs in a thread."""
+        """The registry for code that runs in a thread."""
         self._monotonic = monotonic
-        # Of its own: whoever withdraws an entry must not be overtaken by an earlier write of it.
+        # Its own thread: an earlier write of an entry must not overtake its withdrawal.
         self._thread = ThreadPoolExecutor(1, "registry")
         self._last = _NEVER
         self._reading: asyncio.Future[_Read] | None = None
 
     @property
     def latest(self) -> tuple[AgentEntry, ...]:
-        """The agents as they were last read, for code that cannot wait."""
+        """The agents of the last read, for code that cannot wait."""
         return self._last.agents
 
     def is_fresh(self) -> bool:
-        """Whether `latest` is what `agents` would return, so that nobody has to wait for it."""
+        """Whether `agents` would return `latest` without reading the folder."""
         last = self._last
         return (
             last.is_certain
             and self._monotonic() - last.at <= FRESH_SECONDS
-            and last.changed == _changed(self.files.folder)
+            and last.modified_at == _modified_at(self.files.folder)
         )
 
     async def agents(self) -> tuple[AgentEntry, ...]:
-        """Return the agents whose hosts live, by agent id. Raises OSError."""
+        """Return the agents whose hosts are alive, by agent id. Raises OSError."""
         if self._reading is not None:
-            # It began before this call, and may have missed what has changed since.
+            # This read began before the call and may have missed later changes.
             with suppress(OSError):
                 await asyncio.shield(self._reading)
         if self.is_fresh():
             return self._last.agents
         if self._reading is None:
-            self._reading = self._do(self._read)
+            self._reading = self._run(self._read)
             self._reading.add_done_callback(self._was_read)
-        # All who ask meanwhile share it, so nobody cancels it for the others.
+        # All concurrent callers share the read, so a cancelled caller must not cancel it.
         return (await asyncio.shield(self._reading)).agents
 
     async def find(self, agent_id: str) -> AgentEntry | None:
-        """Return the entry with exactly this id, whether its host lives or not."""
-        return await self._do(partial(self.files.find, agent_id))
+        """Return the entry with exactly this id, whether its host is alive or not."""
+        return await self._run(partial(self.files.find, agent_id))
 
     async def publish(self, entry: AgentEntry) -> None:
-        """Show `entry` to others. Raises OSError."""
-        await self._do(partial(self.files.write, entry))
+        """Write `entry`, so that others find the agent. Raises OSError."""
+        await self._run(partial(self.files.write, entry))
 
     async def withdraw(self, agent_id: str) -> None:
-        """Remove an entry; a missing one is no error."""
-        await self._do(partial(self.files.remove, agent_id))
+        """Remove an entry, if there is one."""
+        await self._run(partial(self.files.remove, agent_id))
 
     def recheck(self) -> None:
-        """Look again, the next time, whether each host lives: one of them did not answer."""
+        """Make the next `agents` check again whether each host is alive: one of them did not answer."""
         self._last = self._last._replace(at=float("-inf"))
 
-    def _do(self, act: Callable[[], T]) -> asyncio.Future[T]:
+    def _run(self, act: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, act)
 
     def _read(self) -> _Read:
-        """Read all files and look whether their hosts live. The registry's thread."""
-        now, changed = time.time_ns(), _changed(self.files.folder)
+        """Read all files and check whether their hosts are alive. Runs in the registry's thread."""
+        now, modified_at = time.time_ns(), _modified_at(self.files.folder)
         at = self._monotonic()
         agents = tuple(self.files.entries())
         self.files.notes.clear()
-        return _Read(agents, changed, is_certain=now - changed > _TICK_NS, at=at)
+        return _Read(agents, modified_at, is_certain=now - modified_at > _TICK_NS, at=at)
 
     def _was_read(self, reading: asyncio.Future[_Read]) -> None:
         self._reading = None
@@ -118,10 +118,10 @@ class LocalRegistry:
             self._last = reading.result()
 
 
-def _changed(folder: str) -> int:
-    """When the folder was last changed. One call of the kernel, answered from memory: the loop does it itself."""
+def _modified_at(folder: str) -> int:
+    """Return the folder's modification time. The kernel answers from memory, so this may run in the event loop."""
     try:
-        # Each request comes by here, and `Path.stat` takes half as long again.
+        # Runs for each request, and `Path.stat` takes half as long again.
         return os.stat(folder).st_mtime_ns  # noqa: PTH116 - see above
     except OSError:
         return 0

@@ -1,16 +1,15 @@
-"""How tasks and what is said in them look as text: compact JSON, moments as microseconds, file bytes as base64.
+"""Converts tasks and events to the text that the store keeps, and back.
 
-Fields that have their default are left out.
+A snapshot of a task is an object; the events of an append are a list with the kind, the time and the fields of each.
+Times are microseconds since 1970, bytes are base64, and fields with their default value are left out.
 
-How the events of one append look as text: a list with the kind, the moment and the fields of each.
+The text is compact JSON, written and read by msgspec, or by `json` where msgspec would change or refuse a value:
 
-JSON as the store writes and reads it: by msgspec, and by `json` where msgspec cannot keep a value as it is.
+    lone surrogate              msgspec refuses it; `json` writes and reads it as an escape
+    infinity, not a number      msgspec writes null, which would be read as None
+    keys that are not strings   msgspec refuses some that `json` accepts
 
-    half of a surrogate pair    msgspec refuses it; `json` writes and reads it as an escape
-    infinity, not a number      msgspec writes null, which `json` tells apart
-    keys that are no strings    msgspec refuses some that `json` takes
-
-Both read what the other writes, so the text of a row may be by either.
+Both read what the other writes, so a row may be written by either.
 """
 
 from __future__ import annotations
@@ -40,27 +39,23 @@ from synapse.core.task import DEFAULT_PRIORITY, Receipt, ReceiptStep, Task, Task
 from synapse.core.types import BootTime, Deadline
 
 Fields = dict[str, Any]
+EventRow = Sequence[Any]
+"""Kind, time and fields of an event, as JSON has them."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-# To look a member up takes a tenth of the time that its class takes to find it.
-STATES: Final = {one.value: one for one in TaskState}
-STEPS: Final = {one.value: one for one in ReceiptStep}
+# A look-up in a table takes a tenth of the time of `TaskState(value)`.
+_STATES: Final = {one.value: one for one in TaskState}
+_STEPS: Final = {one.value: one for one in ReceiptStep}
 _ROLES: Final = {one.value: one for one in Role}
-
-
-def micros(moment: datetime) -> int:
-    """Microseconds since 1970: exact, and in the order of time."""
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def moment(micros: int) -> datetime:
-    """The moment that `micros` stands for, in UTC."""
-    return _EPOCH + micros * _MICROSECOND
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+# No circularity check: events contain no cycles, and nesting that is too deep raises RecursionError.
+_encode_any: Final = partial(json.dumps, separators=(",", ":"), check_circular=False)
 
 
 def encode_task(task: Task) -> str:
-    """Return the whole task as text: an object, where events are a list.
+    """Return the text of a snapshot: the whole task as an object.
 
     Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
     """
@@ -78,11 +73,11 @@ def encode_task(task: Task) -> str:
         "priority": task.priority,
         "queued": task.queued,
         "hidden": task.hidden,
-        **deadline_fields(task.deadline),
+        **_deadline_fields(task.deadline),
         "receipts": [[one.step.value, micros(one.at), one.source, one.evidence] for one in task.receipts],
-        "history": [message_fields(one) for one in task.history],
-        "artifacts": [artifact_fields(one) for one in task.artifacts],
-        **filled(
+        "history": [_message_fields(one) for one in task.history],
+        "artifacts": [_artifact_fields(one) for one in task.artifacts],
+        **_without_empty(
             reason=task.reason,
             note=task.note,
             attention=task.attention,
@@ -94,7 +89,7 @@ def encode_task(task: Task) -> str:
 
 
 def decode_task(fields: Fields) -> Task:
-    """Return the task whose text `encode_task` wrote.
+    """Return the task of a snapshot.
 
     Raises LookupError, ValueError or TypeError for damaged text.
     """
@@ -105,8 +100,8 @@ def decode_task(fields: Fields) -> Task:
         context_id=fields["context_id"],
         scope=fields["scope"],
         dialect=fields["dialect"],
-        state=STATES[fields["state"]],
-        history=tuple([message_of(one) for one in fields["history"]]),
+        state=_STATES[fields["state"]],
+        history=tuple([_message(one) for one in fields["history"]]),
         created_at=moment(fields["created_at"]),
         updated_at=moment(fields["updated_at"]),
         version=fields["version"],
@@ -115,7 +110,7 @@ def decode_task(fields: Fields) -> Task:
         reason=fields.get("reason", ""),
         note=fields.get("note", ""),
         deadline=deadline_of(fields),
-        artifacts=tuple([artifact_of(one) for one in fields["artifacts"]]),
+        artifacts=tuple([_artifact(one) for one in fields["artifacts"]]),
         receipts=tuple([_receipt(*one) for one in fields["receipts"]]),
         attention=fields.get("attention", ""),
         metadata=fields.get("metadata", {}),
@@ -124,19 +119,85 @@ def decode_task(fields: Fields) -> Task:
     )
 
 
-def filled(**fields: object) -> Fields:
-    """The fields that say something; an empty text, list or object is what their absence means."""
-    return {name: value for name, value in fields.items() if value}
+def encode_events(events: Iterable[TaskEvent]) -> str:
+    """Return the text of an append. It does not contain the id of the task.
+
+    Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
+    """
+    rows: list[EventRow] = []
+    at, when = None, 0
+    for event in events:
+        if event.at is not at:  # events of one append usually share the datetime object
+            at, when = event.at, micros(event.at)
+        rows.append((_KINDS[type(event)], when, _event_fields(event)))
+    return to_json(rows)
 
 
-def message_fields(message: Message) -> Fields:
+def decode_event(task_id: TaskId, row: EventRow) -> TaskEvent:
+    """Return one event of an append.
+
+    Raises LookupError, ValueError or TypeError for a damaged row, and for one of an unknown kind.
+    """
+    kind, at, fields = row
+    return _DECODERS[kind](task_id, moment(at), fields)
+
+
+def unknown_kind(row: EventRow) -> str:
+    """Return the kind of an event that only a newer Synapse knows, or ""."""
+    match row:
+        case [str(kind), _, _] if kind not in _DECODERS:
+            return kind
+        case _:
+            return ""
+
+
+def deadline_of(fields: Fields) -> Deadline | None:
+    """Return the deadline in the fields of a task or an event, if it has one."""
+    if fields.get("deadline") is None:
+        return None
+    boot = fields.get("boot_deadline")
+    return Deadline(moment(fields["deadline"]), BootTime(*boot) if boot is not None else None)
+
+
+def to_json(value: object) -> str:
+    """Return `value` as compact JSON.
+
+    Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
+    """
+    try:
+        text = _encode(value).decode()
+    except (UnicodeEncodeError, TypeError):
+        return _encode_any(value)
+    # A null may stand for infinity or not-a-number. Most tasks contain no null, so this is rare.
+    return _encode_any(value) if "null" in text else text
+
+
+def from_json(text: str) -> Any:
+    """Return the value of a JSON text. Raises ValueError or RecursionError."""
+    try:
+        return _decode(text)
+    except msgspec.MsgspecError:
+        return json.loads(text)
+
+
+def micros(moment: datetime) -> int:
+    """Return the time as microseconds since 1970: exact, and ordered like the times."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(micros: int) -> datetime:
+    """Return the time of `micros`, in UTC."""
+    return _EPOCH + micros * _MICROSECOND
+
+
+def _message_fields(message: Message) -> Fields:
     fields: Fields = {
         "message_id": message.message_id,
         "role": message.role.value,
         "parts": [_part_fields(part) for part in message.parts],
     }
     if message.metadata or message.extensions or message.reference_task_ids:
-        fields |= filled(
+        fields |= _without_empty(
             metadata=message.metadata,
             extensions=message.extensions,
             reference_task_ids=message.reference_task_ids,
@@ -144,7 +205,7 @@ def message_fields(message: Message) -> Fields:
     return fields
 
 
-def message_of(fields: Fields) -> Message:
+def _message(fields: Fields) -> Message:
     return Message(
         message_id=MessageId(fields["message_id"]),
         role=_ROLES[fields["role"]],
@@ -155,13 +216,13 @@ def message_of(fields: Fields) -> Message:
     )
 
 
-def artifact_fields(artifact: Artifact) -> Fields:
+def _artifact_fields(artifact: Artifact) -> Fields:
     fields: Fields = {
         "artifact_id": artifact.artifact_id,
         "parts": [_part_fields(part) for part in artifact.parts],
     }
     if artifact.name or artifact.description or artifact.metadata or artifact.extensions:
-        fields |= filled(
+        fields |= _without_empty(
             name=artifact.name,
             description=artifact.description,
             metadata=artifact.metadata,
@@ -170,7 +231,7 @@ def artifact_fields(artifact: Artifact) -> Fields:
     return fields
 
 
-def artifact_of(fields: Fields) -> Artifact:
+def _artifact(fields: Fields) -> Artifact:
     return Artifact(
         artifact_id=fields["artifact_id"],
         parts=tuple([_part(one) for one in fields["parts"]]),
@@ -181,21 +242,14 @@ def artifact_of(fields: Fields) -> Artifact:
     )
 
 
-def deadline_fields(deadline: Deadline | None) -> Fields:
-    """By both clocks; versions that know only the wall clock read the first and pass over the second."""
+def _deadline_fields(deadline: Deadline | None) -> Fields:
+    """Return the deadline by both clocks. Earlier versions know only the wall clock, and ignore the second field."""
     if deadline is None:
         return {}
     fields: Fields = {"deadline": micros(deadline.at)}
     if deadline.boot is not None:
         fields["boot_deadline"] = deadline.boot
     return fields
-
-
-def deadline_of(fields: Fields) -> Deadline | None:
-    if fields.get("deadline") is None:
-        return None
-    boot = fields.get("boot_deadline")
-    return Deadline(moment(fields["deadline"]), BootTime(*boot) if boot is not None else None)
 
 
 def _part_fields(part: Part) -> Fields:
@@ -213,7 +267,7 @@ def _part_fields(part: Part) -> Fields:
             assert_never(part)
     # Most parts have none of these.
     if part.name or part.media_type or part.metadata:
-        fields |= filled(name=part.name, media_type=part.media_type, metadata=part.metadata)
+        fields |= _without_empty(name=part.name, media_type=part.media_type, metadata=part.metadata)
     return fields
 
 
@@ -229,59 +283,28 @@ def _part(fields: Fields) -> Part:
 
 
 def _receipt(step: str, at: int, source: str, evidence: str) -> Receipt:
-    return Receipt(step=STEPS[step], at=moment(at), source=source, evidence=evidence)
+    return Receipt(step=_STEPS[step], at=moment(at), source=source, evidence=evidence)
 
 
-EventRow = Sequence[Any]
-"""Kind, moment and fields, as they come out of JSON."""
+def _without_empty(**fields: object) -> Fields:
+    """Return the fields that are not empty; decoding a missing field gives the empty value."""
+    return {name: value for name, value in fields.items() if value}
 
 
-def encode_events(events: Iterable[TaskEvent]) -> str:
-    """Return the text of events; the task that they belong to is not in it.
-
-    Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
-    """
-    rows: list[EventRow] = []
-    at, when = None, 0
-    for event in events:
-        if event.at is not at:  # what happens together has the same moment
-            at, when = event.at, micros(event.at)
-        rows.append((_KINDS[type(event)], when, _fields(event)))
-    return to_json(rows)
-
-
-def decode_event(task_id: TaskId, row: EventRow) -> TaskEvent:
-    """Return one event of the list.
-
-    Raises LookupError, ValueError or TypeError for a damaged row; see `unknown_kind`.
-    """
-    kind, at, fields = row
-    return _DECODERS[kind](task_id, moment(at), fields)
-
-
-def unknown_kind(row: EventRow) -> str:
-    """The kind of an event that only a newer Synapse knows, or an empty string."""
-    match row:
-        case [str(kind), _, _] if kind not in _DECODERS:
-            return kind
-        case _:
-            return ""
-
-
-def _fields(event: TaskEvent) -> Fields:  # noqa: C901, PLR0911 - one case per event is the point
+def _event_fields(event: TaskEvent) -> Fields:  # noqa: C901, PLR0911 - one case for each event
     match event:
         case ReceiptChanged():
             return {"step": event.step.value, "source": event.source, "evidence": event.evidence}
         case StateChanged():
             state: Fields = {"state": event.state.value}
-            return state | filled(reason=event.reason, note=event.note) if event.reason or event.note else state
+            return state | _without_empty(reason=event.reason, note=event.note) if event.reason or event.note else state
         case TaskOpened():
             return _opened_fields(event)
         case ArtifactAdded():
-            artifact = artifact_fields(event.artifact)
+            artifact = _artifact_fields(event.artifact)
             return {"artifact": artifact, "append": event.append, "last_chunk": event.last_chunk}
         case MessageAdded():
-            return {"message": message_fields(event.message)}
+            return {"message": _message_fields(event.message)}
         case MetadataChanged():
             return {"metadata": event.metadata}
         case AttentionChanged():
@@ -299,12 +322,12 @@ def _opened_fields(event: TaskOpened) -> Fields:
         "scope": event.scope,
         "dialect": event.dialect,
         "context_id": event.context_id,
-        "message": message_fields(event.message),
+        "message": _message_fields(event.message),
     }
     if event.metadata or event.parent_id:
-        fields |= filled(metadata=event.metadata, parent_id=event.parent_id)
+        fields |= _without_empty(metadata=event.metadata, parent_id=event.parent_id)
     if event.deadline is not None:
-        fields |= deadline_fields(event.deadline)
+        fields |= _deadline_fields(event.deadline)
     if event.priority != DEFAULT_PRIORITY:
         fields["priority"] = event.priority
     if not event.queued:
@@ -321,7 +344,7 @@ def _opened(task_id: TaskId, at: datetime, fields: Fields) -> TaskOpened:
         context_id=fields["context_id"],
         scope=fields["scope"],
         dialect=fields["dialect"],
-        message=message_of(fields["message"]),
+        message=_message(fields["message"]),
         priority=fields.get("priority", DEFAULT_PRIORITY),
         queued=fields.get("queued", True),
         deadline=deadline_of(fields),
@@ -334,7 +357,7 @@ def _state_changed(task_id: TaskId, at: datetime, fields: Fields) -> StateChange
     return StateChanged(
         task_id=task_id,
         at=at,
-        state=STATES[fields["state"]],
+        state=_STATES[fields["state"]],
         reason=fields.get("reason", ""),
         note=fields.get("note", ""),
     )
@@ -344,7 +367,7 @@ def _artifact_added(task_id: TaskId, at: datetime, fields: Fields) -> ArtifactAd
     return ArtifactAdded(
         task_id=task_id,
         at=at,
-        artifact=artifact_of(fields["artifact"]),
+        artifact=_artifact(fields["artifact"]),
         append=fields["append"],
         last_chunk=fields["last_chunk"],
     )
@@ -354,7 +377,7 @@ def _receipt_changed(task_id: TaskId, at: datetime, fields: Fields) -> ReceiptCh
     return ReceiptChanged(
         task_id=task_id,
         at=at,
-        step=STEPS[fields["step"]],
+        step=_STEPS[fields["step"]],
         source=fields["source"],
         evidence=fields["evidence"],
     )
@@ -364,7 +387,7 @@ _DECODERS: Final[Mapping[str, Callable[[TaskId, datetime, Fields], TaskEvent]]] 
     "task_opened": _opened,
     "state_changed": _state_changed,
     "message_added": lambda task_id, at, fields: MessageAdded(
-        task_id=task_id, at=at, message=message_of(fields["message"])
+        task_id=task_id, at=at, message=_message(fields["message"])
     ),
     "artifact_added": _artifact_added,
     "receipt_changed": _receipt_changed,
@@ -386,30 +409,3 @@ _KINDS: Final[Mapping[type[TaskEvent], str]] = {
     AttentionChanged: "attention_changed",
     TaskHidden: "task_hidden",
 }
-
-
-_encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder().decode
-# There is nothing circular in an event, and what is nested too deeply is told.
-_encode_any: Final = partial(json.dumps, separators=(",", ":"), check_circular=False)
-
-
-def to_json(value: object) -> str:
-    """Return `value` as compact JSON.
-
-    Raises ValueError, TypeError or RecursionError for what JSON cannot hold.
-    """
-    try:
-        text = _encode(value).decode()
-    except (UnicodeEncodeError, TypeError):
-        return _encode_any(value)
-    # It may stand for a number that is none. Of most tasks nothing is null, so this is seldom done.
-    return _encode_any(value) if "null" in text else text
-
-
-def from_json(text: str) -> Any:
-    """Return what a text says. Raises ValueError or RecursionError."""
-    try:
-        return _decode(text)
-    except msgspec.MsgspecError:
-        return json.loads(text)

@@ -1,10 +1,10 @@
-"""Wakes processes that follow the log when another process has appended to it.
+"""Wakes processes that follow the event log when another process has appended to it.
 
-    writer: COMMIT ─► reads one byte of the lock file ─inotify─► each listener wakes, and looks at the log
+    writer: COMMIT ─► reads one byte of the lock file ─inotify─► each listener wakes, and reads the log
 
-A ring says only that it is worth looking. It costs the writer one call of the system, changes nothing on the disk, and
-needs no list of listeners: the kernel forgets one that has died. A ring may be lost with a writer that is killed behind
-its commit, so listeners look now and then without one. Where there is no inotify, they look often.
+A ring only says that the log may have grown. It costs the writer one system call, changes nothing on disk, and needs no
+list of listeners: the kernel drops those that have died. A ring is lost if the writer is killed right after its commit,
+so listeners also check without one, every QUIET_SECONDS. Without inotify they check every POLL_SECONDS.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import ctypes
 
 QUIET_SECONDS: Final = 1.0
-"""How long a listener waits for a ring before it looks without one."""
+"""How long a listener waits for a ring before it checks without one."""
 POLL_SECONDS: Final = 0.01
-"""The same where nothing rings."""
+"""How long it waits where there is no inotify."""
 _ACCESS: Final = 0x1
 _ATTRIBUTES: Final = 0x4
 _EVENT: Final = struct.Struct("iIII")
@@ -31,39 +31,39 @@ _BUFFER: Final = 4096
 
 
 def ring(lock_file: int) -> None:
-    """Wake all listeners; `lock_file` is a descriptor of a file that `prepare` has seen."""
-    # What was committed is committed, whoever hears of it.
+    """Wake all listeners; `lock_file` is a descriptor of a file that `prepare` has prepared."""
+    # The commit counts even if the ring fails.
     with suppress(OSError):
         os.pread(lock_file, 1, 0)
 
 
 def prepare(lock_file: int) -> None:
-    """Make a lock file one that rings: the kernel tells of no read that has read nothing."""
+    """Write one byte to an empty lock file: the kernel reports no access for a read of an empty file."""
     if not os.fstat(lock_file).st_size:
         os.pwrite(lock_file, b"\n", 0)
 
 
 class Listener:
-    """Hears the rings of one store. Belongs to the event loop that it was made in, until `close`."""
+    """Receives the rings of one store. Belongs to the event loop that it was made in, until `close`."""
 
     def __init__(self, lock_file: Path) -> None:
         self.rings = 0
-        """How often it has rung; several rings at once count as one."""
+        """The number of rings; several at once count as one."""
         self._path = os.fsencode(lock_file)
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Future[None]] = set()
         self._descriptor = _open_inotify()
         self._is_watching = self._watch()
         if self._descriptor >= 0:
-            self._loop.add_reader(self._descriptor, self._heard)
+            self._loop.add_reader(self._descriptor, self._receive)
 
     @property
     def hears(self) -> bool:
-        """Whether rings are heard; if not, `wait` returns often."""
+        """Whether rings arrive; if not, `wait` polls."""
         return self._is_watching
 
     async def wait(self, rings: int, seconds: float) -> None:
-        """Return once it has rung more than `rings` times, when it is time to look anyway, or after `seconds`."""
+        """Return when the count of rings is not `rings`, when it is time to check anyway, or after `seconds`."""
         if self.rings != rings:
             return
         self._is_watching = self._is_watching or self._watch()
@@ -75,7 +75,7 @@ class Listener:
             self._waiting.discard(rung)
 
     def close(self) -> None:
-        """Hear nothing more; a second time is no error."""
+        """Stop listening. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             self._loop.remove_reader(descriptor)
@@ -84,13 +84,13 @@ class Listener:
     def _watch(self) -> bool:
         return self._descriptor >= 0 and _add_watch(self._descriptor, self._path, _ACCESS | _ATTRIBUTES)
 
-    def _heard(self) -> None:
+    def _receive(self) -> None:
         try:
             events = os.read(self._descriptor, _BUFFER)
         except BlockingIOError:
             return
         if _has_more_than_access(events):
-            # The file may have been deleted, and made anew for a store that was put back.
+            # The file may have been deleted, and created again for a store that was put back.
             self._is_watching = self._watch()
         self.rings += 1
         waiting, self._waiting = self._waiting, set()
@@ -110,7 +110,7 @@ def _has_more_than_access(events: bytes) -> bool:
 
 
 def _open_inotify() -> int:
-    """A descriptor of inotify; -1 where there is none to be had."""
+    """Return a descriptor of inotify, or -1 where there is none."""
     if sys.platform != "linux":
         return -1
     return int(_libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))

@@ -1,17 +1,16 @@
-"""Notices that a store's files are gone from under the process that has them open, and saves what it still has.
+"""Detects that the files of an open store were deleted, replaced or moved, and saves what the process still has open.
 
-    at the path       what a write does there                                  what is done
-    ─────────────     ────────────────────────────────────────────────────     ─────────────────────────────────────
-    our files         lasts                                                    it is acknowledged
-    nothing           goes to files that vanish with the last process          it is refused; the store is put back at
-                                                                               the end, from the files still open
-    other files       is seen by nobody who opens the path                     it is refused; the store is saved beside
-                                                                               them at the end, unless they have it all
-    ours, elsewhere   lasts, where nobody looks for it                         it is refused until they are moved back
-    ours, with other  damages what was written over it                         it is refused; nothing can be saved
-    content
+    at the path        a write                                      what Synapse does
+    ─────────────      ────────────────────────────────────────     ──────────────────────────────────────────────────
+    our files          is durable                                   acknowledges it
+    nothing            goes to files that vanish with the last      refuses it; puts the store back at the end, from
+                       process                                      the files that are still open
+    other files        is invisible to those who open the path      refuses it; saves the store beside the other files
+                                                                    at the end, unless they have everything
+    ours, moved        is durable, but at another path              refuses it until the files are moved back
+    ours, overwritten  damages the new content                      refuses it; nothing can be saved
 
-SQLite itself does not look: in WAL mode it goes on with the files that it has open.
+SQLite does not check this: in WAL mode it continues with the files that it has open.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from threading import Lock
 from typing import Final, assert_never
 
 from synapse.core.errors import StoreLost
-from synapse.store.file import APPLICATION_ID, uri
+from synapse.store.file import APPLICATION_ID, make_private_folders, uri
 
 log = logging.getLogger(__name__)
 
 SAVED: Final = ".saved-"
-"""Stands between the store's name and the process that saved it."""
+"""Between the name of the store and the pid of the process that saved it, in the name of a saved copy."""
 _MAGIC: Final = b"SQLite format 3\0"
 # The database header (sqlite.org/fileformat2.html §1.3): page size, change counter, size in pages, application id.
 _HEADER: Final = struct.Struct(">16sH6xII36xI")
@@ -44,7 +43,7 @@ Identity = tuple[int, int]
 
 
 class Loss(Enum):
-    """What happened to the files of a store, as it is told."""
+    """What happened to the files of a store, in the words of the error."""
 
     NONE = ""
     DELETED = "was deleted"
@@ -52,27 +51,28 @@ class Loss(Enum):
     MOVED = "was moved"
     LOG_GONE = "lost its write-ahead log (the files -wal and -shm beside it)"
     OVERWRITTEN = "was truncated or overwritten"
-    HIDDEN = "cannot be seen any more"
+    HIDDEN = "is no longer accessible"
 
 
 class StoreFiles:
-    """The files of an open store: the database, its write-ahead log, and the index of that.
+    """The files of an open store: the database, its write-ahead log, and the index of the log.
 
-    To be made once the database was read through a connection, which makes the other two, and closed behind the last
-    connection: POSIX drops the locks that a process has on a file with the first descriptor of it that is closed.
+    Create it after the database was read through a connection, which creates the other two. Close it after the last
+    connection: POSIX drops all locks of a process on a file as soon as the process closes any descriptor of it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError when they are not there."""
+        """Raises OSError when the database does not exist."""
         self.path = path
         self._text = str(path)
         self._others = (f"{path}-wal", f"{path}-shm")
-        self._looking = Lock()
+        self._checking = Lock()
         self.generation = 0
-        """Grows whenever other files have become the store's: connections of before belong to none."""
-        self._take_up()
+        """Grows with each `adopt`: connections of an earlier generation belong to files that are gone."""
+        self._remember()
 
-    def _take_up(self) -> None:
+    def _remember(self) -> None:
+        """Open the database, and note the identities and the header of the files at the path."""
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self._identity = _identity(os.fstat(self._descriptor))
         self._other_identities = tuple(_identity_at(other) for other in self._others)
@@ -81,37 +81,34 @@ class StoreFiles:
         self._application = _Header(self._descriptor).application
 
     def adopt(self) -> None:
-        """Take the files that are at the path now for the store's; a connection has read them.
-
-        Raises OSError.
-        """
-        with self._looking:
+        """Continue with the files that are at the path now; a connection has read them. Raises OSError."""
+        with self._checking:
             before = self._descriptor
-            self._take_up()
+            self._remember()
             os.close(before)
             self.generation += 1
 
     def fault(self) -> str:
-        """Say what happened to the files, or nothing when they are as they were."""
+        """Return what happened to the files, or "" when they are in place."""
         loss = self.loss()
         now = self._path_now() if loss is Loss.MOVED else ""
         return f"{loss.value} to {now}" if now else loss.value
 
     def require(self) -> None:
-        """Raises StoreLost unless the files are as they were."""
+        """Raise StoreLost unless the files are in place."""
         if fault := self.fault():
             raise lost(self.path, fault)
 
     def close(self) -> None:
-        """Let the files go; a second time is no error."""
+        """Close the files. Idempotent."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def save(self, connection: sqlite3.Connection) -> bool:
-        """Save what is only in the files that are still open, if they are gone from their path.
+        """If the files are gone from their path, save their content from the files that are still open.
 
-        Returns whether the store at the path has all of it now. Raises OSError or sqlite3.Error.
+        Returns whether the store at the path is complete now. Raises OSError or sqlite3.Error.
         """
         loss = self.loss()
         match loss:
@@ -122,23 +119,23 @@ class StoreFiles:
             case Loss.LOG_GONE:
                 return self._save_into_place(connection)
             case Loss.MOVED | Loss.OVERWRITTEN | Loss.HIDDEN:
-                # It is whole elsewhere, or there is nothing left of it that could be saved.
+                # The store is complete elsewhere, or nothing of it is left to save.
                 log.warning("store_not_saved", extra={"path": str(self.path), "why": self.fault()})
                 return False
             case _:
                 assert_never(loss)
 
     def loss(self) -> Loss:
-        """What happened to the files."""
+        """Return what happened to the files."""
         try:
-            there = os.stat(self._text)  # noqa: PTH116 - with each write and read, and a Path doubles what it costs
+            there = os.stat(self._text)  # noqa: PTH116 - runs for each read and write, and a Path doubles the cost
         except FileNotFoundError:
             return self._gone()
         except OSError:
             return Loss.HIDDEN
         if _identity(there) != self._identity:
             return Loss.REPLACED if self._gone() is Loss.DELETED else Loss.MOVED
-        if (there.st_mtime_ns, there.st_size) != self._seen and not self._is_same_within():
+        if (there.st_mtime_ns, there.st_size) != self._seen and not self._has_our_content():
             return Loss.OVERWRITTEN
         wal, shm = self._others
         if (_identity_at(wal), _identity_at(shm)) != self._other_identities:
@@ -154,12 +151,12 @@ class StoreFiles:
         except OSError:
             return ""
 
-    def _is_same_within(self) -> bool:
-        """The file was written: by a checkpoint, most likely. Somebody may also have copied another one over it."""
-        # Readers and the writer look from threads of their own, and each has to compare with what was there before it.
-        with self._looking:
+    def _has_our_content(self) -> bool:
+        """Whether the database is still ours after it was written: by a checkpoint, or by a copy over it."""
+        # Called from the threads of readers and of the writer; each has to compare with the state before its own call.
+        with self._checking:
             there, header = os.fstat(self._descriptor), _Header(self._descriptor)
-            # A new store has its number in the log until the first checkpoint, and none in the database.
+            # Until its first checkpoint a new store has its application id only in the log.
             is_ours = header.is_sqlite and header.application in (self._application, APPLICATION_ID)
             if not is_ours or header.counter < self._counter:
                 return False
@@ -170,19 +167,17 @@ class StoreFiles:
             return True
 
     def _save_into_place(self, connection: sqlite3.Connection) -> bool:
-        """The database is where it was, without its log. What the log still held is written into the database."""
+        """Write the content of the deleted log into the database, which is still in place."""
         if any(_identity_at(other) not in (None, ours) for other, ours in self._our_others()):
-            # Others have begun another log for it: writing beside them would damage it.
+            # Another process has begun a new log: a checkpoint of the old one would damage the database.
             return self._save_copy(connection)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         log.warning("store_put_back", extra={"path": str(self.path)})
         return True
 
     def _save_copy(self, connection: sqlite3.Connection) -> bool:
-        """Write all of it to a new file, and give that the store's own name if nothing has it."""
-        # Each by itself: with `parents=True` the umask would decide who may write above it.
-        for folder in reversed((self.path.parent, *self.path.parent.parents)):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        """Write the whole store to a new file, and link that to the store's path if the path is free."""
+        make_private_folders(self.path.parent)
         saved = self.path.with_name(f"{self.path.name}{SAVED}{os.getpid()}")
         saved.unlink(missing_ok=True)
         os.close(os.open(saved, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -190,16 +185,15 @@ class StoreFiles:
             connection.backup(copy)
         _flush(saved)
         for other, ours in self._our_others():
-            # What is left of the deleted database's log is in the copy. Whoever opens another database there would take
-            # it for that one's.
+            # The copy has the content of this log. At the path SQLite would use a leftover log for another database.
             if ours is not None and _identity_at(other) == ours:
                 other.unlink(missing_ok=True)
         try:
-            # Unlike a rename, this never takes the place of a file that somebody made meanwhile.
+            # Unlike a rename, a link never replaces a file that another process made meanwhile.
             self.path.hardlink_to(saved)
         except FileExistsError:
             if _has_everything_of(saved, self.path):
-                saved.unlink()  # another process has put it back, or somebody restored it
+                saved.unlink()  # another process has put it back, or a user restored it
                 return True
             log.warning("store_saved_beside", extra={"path": str(saved)})
             return False
@@ -213,15 +207,15 @@ class StoreFiles:
 
 
 def lost(path: Path, what: str) -> StoreLost:
-    """The error for a store that is not where it was."""
+    """Return the error for a store whose files are not in place."""
     return StoreLost(
         f"{path} {what} while this process had it open; nothing was stored",
-        hint="`synapse restart` the agents that run (`synapse list`): the first one puts back what was stored before",
+        hint="`synapse restart` the running agents (`synapse list`): the first one puts the store back",
     )
 
 
 class _Header:
-    """The beginning of a database file."""
+    """The header of a database file; all zeros when it is too short."""
 
     def __init__(self, descriptor: int) -> None:
         data = os.pread(descriptor, _HEADER.size, 0)
@@ -237,13 +231,13 @@ def _identity(status: os.stat_result) -> Identity:
 
 def _identity_at(path: Path | str) -> Identity | None:
     try:
-        return _identity(os.stat(path))  # noqa: PTH116 - see above
+        return _identity(os.stat(path))  # noqa: PTH116 - see `loss`
     except OSError:
         return None
 
 
 def _has_everything_of(saved: Path, path: Path) -> bool:
-    """Whether the store at `path` has every change that the one at `saved` has."""
+    """Whether the store at `path` has every append that the one at `saved` has."""
     try:
         with closing(sqlite3.connect(uri(saved), uri=True)) as connection:
             connection.execute("ATTACH ? AS other", (uri(path),))
@@ -252,7 +246,7 @@ def _has_everything_of(saved: Path, path: Path) -> bool:
                 " ON theirs.seq = ours.seq AND theirs.body = ours.body WHERE theirs.seq IS NULL LIMIT 1"
             ).fetchone()
     except sqlite3.Error:
-        return False  # it is no store of ours
+        return False  # not a store
     return missing is None
 
 
@@ -261,7 +255,7 @@ def _flush(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # not every file system flushes folders
+        if error.errno != errno.EINVAL:  # not every file system can flush folders
             raise
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Webhooks and what became of their notifications, in the same SQLite file as the tasks."""
+"""Push configurations and the deliveries of their notifications, in the SQLite file of the tasks."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, Protocol, TypeVar
 from synapse.core.push import Delivery, DeliveryState, Push, PushConfig
 from synapse.core.task import TaskId
 from synapse.store.codec import micros, moment
-from synapse.store.file import query
+from synapse.store.queries import query
 
 T = TypeVar("T")
 Connection = sqlite3.Connection
 
 
-class Do(Protocol):
+class RunWithConnection(Protocol):
     """Runs a function with a connection, in a thread."""
 
     def __call__(self, run: Callable[[Connection], T], /) -> Awaitable[T]: ...
 
 
 class SqlitePushes:
-    """A PushStore in the file of a store, which gives its ways to read and to write."""
+    """Implements `core.push.PushStore` with the connections of a SqliteStore."""
 
-    def __init__(self, read: Do, read_many: Do, write: Do) -> None:
+    def __init__(self, read: RunWithConnection, read_many: RunWithConnection, write: RunWithConnection) -> None:
         self._read = read
         self._read_many = read_many
         self._write = write
@@ -60,7 +60,7 @@ class SqlitePushes:
         def record(connection: Connection) -> bool:
             settled = delivery.state is not DeliveryState.PENDING
             told = delivery.seq if settled else 0
-            # A push that was deleted meanwhile leaves nothing behind.
+            # Write no delivery for a push that was deleted meanwhile.
             if not connection.execute(query("move_told"), (told, delivery.number)).rowcount:
                 return False
             connection.execute(query("write_delivery"), _delivery_row(delivery))
@@ -72,13 +72,13 @@ class SqlitePushes:
         await self._write(lambda connection: connection.execute(query("finish_push"), (told, number)))
 
     async def deliveries(self, limit: int) -> Sequence[tuple[Push, Delivery | None]]:
-        def look(connection: Connection) -> list[tuple[Push, Delivery | None]]:
+        def read(connection: Connection) -> list[tuple[Push, Delivery | None]]:
             rows = connection.execute(query("latest_deliveries"), (limit,)).fetchall()
-            told = [(_push((*row[:6], *[None] * 7)), _delivery(row[0], row[6:])) for row in rows]
-            new = connection.execute(query("pushes_without_delivery"), (limit,)).fetchall()
-            return [*((_push((*row, *[None] * 7)), None) for row in new), *told][:limit]
+            tried = [(_push((*row[:6], *[None] * 7)), _delivery(row[0], row[6:])) for row in rows]
+            untried = connection.execute(query("pushes_without_delivery"), (limit,)).fetchall()
+            return [*((_push((*row, *[None] * 7)), None) for row in untried), *tried][:limit]
 
-        return await self._read_many(look)
+        return await self._read_many(read)
 
     async def counts(self) -> Mapping[DeliveryState, int]:
         rows = await self._read_many(lambda connection: connection.execute(query("count_deliveries")).fetchall())
@@ -90,7 +90,7 @@ def _pushes(connection: Connection, name: str, values: tuple[object, ...]) -> li
 
 
 def _push(row: Sequence[Any]) -> Push:
-    """Six columns of the push, and seven of the notification that it waits with, or None."""
+    """Return the push of a row: six columns of the push, then seven of its pending delivery or None."""
     number, task_id, config_id, inbox, told, body = row[:6]
     return Push(
         number=number,

@@ -27,15 +27,15 @@ FROM (VALUES (?, ?, ?, ?, ?)) AS new WHERE tasks.number = new.column1;
 -- name: write_snapshot
 INSERT OR REPLACE INTO snapshots (number, version, body) VALUES (?, ?, ?);
 
--- name: count_more
+-- name: add_task_counts
 INSERT INTO task_counts (inbox, scope, state, tasks) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET tasks = tasks + excluded.tasks;
 
--- name: keep_more
+-- name: add_stored_bytes
 INSERT INTO stored_bytes (inbox, scope, bytes) VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET bytes = MAX(0, bytes + excluded.bytes);
 
--- name: kept_bytes
+-- name: stored_bytes
 SELECT COALESCE(SUM(bytes), 0) FROM stored_bytes WHERE ?1 IN ('', inbox) AND ?2 IN ('', scope);
 
 -- name: bytes_of_task

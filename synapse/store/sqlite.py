@@ -1,6 +1,6 @@
-"""Tasks in one SQLite file, shared by all agents of a user: written by one thread, read by others.
+"""A TaskStore in one SQLite file that all agents of a user share.
 
-Deleting what nobody needs any more, a little at a time, so that others can write in between.
+One thread of each process writes (see `writer`), others read (see `threads`), so no call blocks the event loop.
 """
 
 from __future__ import annotations
@@ -22,59 +22,65 @@ from synapse.store import reader as store_reader
 from synapse.store import writer
 from synapse.store.codec import micros
 from synapse.store.doorbell import Listener
-from synapse.store.file import check_file, every_holder, lock_path, open_file, query
+from synapse.store.file import assume_alive, check_file, lock_path, open_file
 from synapse.store.loss import StoreFiles
 from synapse.store.pushes import SqlitePushes
-from synapse.store.threads import Reader
-from synapse.store.writer import Group, Job, Writer, count, keep
+from synapse.store.queries import query
+from synapse.store.threads import ReadThread
+from synapse.store.writer import Group, Job, Writer, add_stored_bytes, add_task_counts
 
 LOCK_TIMEOUT: Final = 10.0
-_ANSWERS_TOGETHER: Final = 6
-"""Of what is read in a moment: a call into the loop for each would cost half as much as reading does."""
+_RESULTS_TOGETHER: Final = 6
+"""How many quick reads share one call into the loop: one call for each would cost half as much as the read itself."""
+_PRUNE_TASKS: Final = 100
+_PRUNE_EVENTS: Final = 2000
 
 T = TypeVar("T")
 
 
 class SqliteStore:
-    """A TaskStore in a file. Made by `SqliteStore.open`; belongs to the event loop that opened it."""
+    """Implements `core.store.TaskStore`. `SqliteStore.open` makes it; it belongs to the event loop that opened it."""
 
-    def __init__(self, files: StoreFiles, connection: sqlite3.Connection, by_key: Reader, lock_timeout: float) -> None:
+    def __init__(
+        self, files: StoreFiles, connection: sqlite3.Connection, lookups: ReadThread, lock_timeout: float
+    ) -> None:
         self._files = files
         self._path = path = files.path
         self._lock_timeout = lock_timeout
-        # Asking for it costs a call of the system each time.
+        # Looked up once: `get_running_loop` makes a system call each time.
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(files, connection, lock_timeout=lock_timeout)
-        self._by_key = by_key
-        self._by_seq = Reader(path, lock_timeout=lock_timeout)
-        self._by_page = Reader(path, lock_timeout=lock_timeout)
-        self._by_looking = Reader(path, lock_timeout=lock_timeout)
-        self._readers = (self._by_key, self._by_seq, self._by_page, self._by_looking)
+        # Quick reads do not wait for slow ones: look-ups by key, the event log, pages, and scans have a thread each.
+        self._lookups = lookups
+        self._log_reads = ReadThread(path, lock_timeout=lock_timeout)
+        self._page_reads = ReadThread(path, lock_timeout=lock_timeout)
+        self._scans = ReadThread(path, lock_timeout=lock_timeout)
+        self._readers = (self._lookups, self._log_reads, self._page_reads, self._scans)
         for reader in self._readers:
             reader.watch(files)
-        self.pushes = SqlitePushes(self._by_key.look, self._by_page.look, self._write)
-        """The webhooks of the tasks."""
+        self.pushes = SqlitePushes(self._lookups.read, self._page_reads.read, self._write)
+        """The push configurations of the tasks."""
         self._listener: Listener | None = None
-        self._looked_at = -1
-        """How often the store had rung when `_last_seq` was read."""
+        self._rings_seen = -1
+        """The listener's count of rings when `_last_seq` was read."""
         self._last_seq = 0
 
     @classmethod
     async def open(
-        cls, path: Path, *, is_alive: IsAlive = every_holder, lock_timeout: float = LOCK_TIMEOUT
+        cls, path: Path, *, is_alive: IsAlive = assume_alive, lock_timeout: float = LOCK_TIMEOUT
     ) -> SqliteStore:
-        """Open the store at `path`, making or migrating it first if needed.
+        """Open the store at `path`; create or migrate it first if needed.
 
-        `is_alive` tells which holders of leases still run: a store that they use is not migrated under them.
+        `is_alive` says whether the holder of a lease still runs: a store in use is not migrated.
 
         Raises:
             StoreInUse: it has to be migrated, and a process of an older version holds a lease.
-            StoreUnsafe: the folder lies on a network file system.
+            StoreUnsafe: the folder is on a network file system.
             StoreTooNew, StoreCorrupt, StoreLocked, StoreFull, StoreFailed: each with a hint.
         """
-        reader = Reader(path, lock_timeout=lock_timeout, gather=_ANSWERS_TOGETHER)
+        reader = ReadThread(path, lock_timeout=lock_timeout, gather=_RESULTS_TOGETHER)
         try:
-            files, connection = await reader.do(partial(_open, path, is_alive, lock_timeout))
+            files, connection = await reader.run(partial(_open, path, is_alive, lock_timeout))
         except BaseException:
             reader.stop()
             raise
@@ -84,7 +90,7 @@ class SqliteStore:
         """Make events durable; see `TaskStore.append`."""
         done: asyncio.Future[int] = self._loop.create_future()
         try:
-            append = writer.encode(task, events, lease, digest, done)
+            append = writer.encode_append(task, events, lease, digest, done)
         except InvalidRequest as error:
             done.set_exception(error)
         else:
@@ -92,56 +98,56 @@ class SqliteStore:
         return done
 
     async def load(self, task_id: TaskId) -> Task:
-        """Raises TaskNotFound."""
-        return await self._by_key.look(lambda connection: store_reader.load(connection, task_id))
+        """Return the task. Raises TaskNotFound."""
+        return await self._lookups.read(lambda connection: store_reader.load(connection, task_id))
 
     async def find(self, prefix: str, *, inbox: str = "", limit: int = 10) -> Sequence[TaskId]:
-        """Ids that begin with `prefix`, hidden ones excluded, newest first."""
-        reader = self._by_key if store_reader.is_whole_id(prefix) else self._by_looking
-        return await reader.look(lambda connection: store_reader.find(connection, prefix, inbox, limit))
+        """Return the ids of visible tasks that begin with `prefix`, newest first."""
+        reader = self._lookups if store_reader.is_whole_id(prefix) else self._scans
+        return await reader.read(lambda connection: store_reader.find(connection, prefix, inbox, limit))
 
     async def find_message(self, inbox: str, scope: str, message_id: str) -> KnownMessage | None:
-        """The task that claimed the message id, if any; an empty inbox or scope means any."""
-        return await self._by_key.look(
+        """Return the task that claimed the message id, if any; an empty inbox or scope matches all."""
+        return await self._lookups.read(
             lambda connection: store_reader.find_message(connection, inbox, scope, message_id)
         )
 
     async def list(self, query: TaskQuery) -> TaskPage:
-        """One page of the tasks that fit, newest change first."""
-        reader = self._by_looking if query.metadata or query.expired is not None else self._by_page
-        return await reader.look(lambda connection: store_reader.list_tasks(connection, query))
+        """Return one page of the tasks that match, newest change first."""
+        reader = self._scans if query.metadata or query.expired is not None else self._page_reads
+        return await reader.read(lambda connection: store_reader.list_tasks(connection, query))
 
     async def read_after(self, seq: int, *, task_id: TaskId | None = None, limit: int = 500) -> Sequence[Recorded]:
-        """The events after `seq`, in order; of one task, or of all."""
-        return await self._by_seq.look(lambda connection: store_reader.read_after(connection, seq, task_id, limit))
+        """Return the events after `seq` in order, of one task or of all."""
+        return await self._log_reads.read(lambda connection: store_reader.read_after(connection, seq, task_id, limit))
 
     async def last_seq(self) -> int:
-        """The seq of the newest event; 0 when there is none."""
-        return await self._by_seq.look(store_reader.last_seq)
+        """Return the seq of the newest event; 0 when there is none."""
+        return await self._log_reads.read(store_reader.last_seq)
 
     async def wait_after(self, seq: int, seconds: float) -> int:
-        """Return the seq of the newest event once that is beyond `seq`, or after `seconds`."""
+        """Wait for an event after `seq`, for `seconds` at most; return the seq of the newest event."""
         if self._listener is None:
             self._listener = Listener(lock_path(self._path))
         listener = self._listener
         end = self._loop.time() + seconds
-        # What was seen behind the last ring is still so.
-        is_known = listener.hears and listener.rings == self._looked_at and seconds > 0
+        # Nothing has rung since `_last_seq` was read, so it still holds.
+        is_known = listener.hears and listener.rings == self._rings_seen and seconds > 0
         while True:
             if not is_known:
                 rings = listener.rings
                 last = await self.last_seq()
-                # Only now: what rings meanwhile may be newer than what was seen.
-                self._looked_at, self._last_seq = rings, last
+                # The count from before the read: a ring during the read may be for a newer event.
+                self._rings_seen, self._last_seq = rings, last
             left = end - self._loop.time()
             if self._last_seq > seq or left <= 0:
                 return self._last_seq
-            await listener.wait(self._looked_at, left)
+            await listener.wait(self._rings_seen, left)
             is_known = False
 
     async def open_tasks(self, inbox: str) -> Sequence[Task]:
-        """The unfinished tasks of an inbox, oldest first."""
-        return await self._by_page.look(lambda connection: store_reader.open_tasks(connection, inbox))
+        """Return the unfinished tasks of an inbox, oldest first."""
+        return await self._page_reads.read(lambda connection: store_reader.open_tasks(connection, inbox))
 
     async def acquire(self, inbox: str, holder: str, is_alive: IsAlive) -> Lease | None:
         """Return a new lease of the inbox; None while another living holder has one. See `TaskStore.acquire`."""
@@ -158,37 +164,37 @@ class SqliteStore:
 
     async def verify(self, lease: Lease) -> None:
         """Raises LeaseLost unless `lease` is current."""
-        await self._by_key.look(lambda connection: writer.require_lease(connection, lease))
+        await self._lookups.read(lambda connection: writer.require_lease(connection, lease))
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; does nothing when it is lost."""
+        """Release the lease; does nothing when it is lost."""
         await self._write(
             lambda connection: connection.execute(query("release"), (lease.inbox, lease.holder, lease.epoch))
         )
 
     async def stored_bytes(self, *, inbox: str = "", scope: str = "") -> int:
-        """How many bytes of events are kept; an empty inbox or scope means any."""
-        return await self._by_key.look(lambda connection: store_reader.stored_bytes(connection, inbox, scope))
+        """Return the size of the stored events in bytes; an empty inbox or scope matches all."""
+        return await self._lookups.read(lambda connection: store_reader.stored_bytes(connection, inbox, scope))
 
     async def prune(self, before: datetime) -> int:
-        """Delete finished tasks that did not change since, in steps that let others write; return how many."""
+        """Delete finished tasks that have not changed since `before`, in steps between which others can write.
+
+        Returns how many tasks were deleted.
+        """
         total = 0
         while deleted := await self._write(partial(prune_some, before=micros(before))):
             total += deleted
         return total
 
     async def check(self) -> None:
-        """Read the whole file.
-
-        Raises StoreCorrupt.
-        """
-        await self._by_looking.do(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
+        """Read the whole file. Raises StoreCorrupt."""
+        await self._scans.run(lambda: check_file(self._path, lock_timeout=self._lock_timeout))
 
     async def recover(self) -> bool:
-        """Put a store that was deleted back to its place, and go on with it; False when it cannot be used after all.
+        """Put a deleted store back in its place and continue with it; return whether it can be used.
 
-        To be asked for at the end of a process, so that what waits to be recorded is recorded: until then it stays as
-        whoever deleted it has left it.
+        Call it when the process ends, so that pending events are recorded. Until then a store that a user deleted stays
+        deleted.
         """
         return await self._writer.recover()
 
@@ -201,7 +207,7 @@ class SqliteStore:
         self._files.close()
 
     def fault(self) -> str:
-        """What is wrong with the store's files, or nothing; see `TaskStore.fault`."""
+        """Return what is wrong with the store's files, or ""; see `TaskStore.fault`."""
         fault = self._files.fault()
         return f"{self._path} {fault}" if fault else ""
 
@@ -220,31 +226,30 @@ def _open(path: Path, is_alive: IsAlive, lock_timeout: float) -> tuple[StoreFile
         raise
 
 
-_TASKS_AT_ONCE: Final = 100
-_EVENTS_AT_ONCE: Final = 2000
-
-
 def prune_some(connection: sqlite3.Connection, before: int) -> int:
-    """Delete the oldest finished tasks that did not change since `before` with all that is theirs; return how many."""
+    """Delete a few of the oldest finished tasks that have not changed since `before`, with all their rows.
+
+    Returns how many tasks were deleted; 0 when none is left.
+    """
     events = 0
     deleted = 0
-    more: Counter[Group] = Counter()
-    fewer: Counter[tuple[str, str]] = Counter()
+    task_counts: Counter[Group] = Counter()
+    stored_bytes: Counter[tuple[str, str]] = Counter()
     for number, task_id, inbox, scope, state, version, hidden in connection.execute(
-        query("old_tasks"), (before, _TASKS_AT_ONCE)
+        query("old_tasks"), (before, _PRUNE_TASKS)
     ).fetchall():
-        if deleted and events + version > _EVENTS_AT_ONCE:
+        if deleted and events + version > _PRUNE_EVENTS:
             break
-        fewer[inbox, scope] -= connection.execute(query("bytes_of_task"), (number,)).fetchone()[0]
+        stored_bytes[inbox, scope] -= connection.execute(query("bytes_of_task"), (number,)).fetchone()[0]
         connection.execute(query("delete_deliveries_of_task"), (task_id,))
         connection.execute(query("delete_pushes_of_task"), (task_id,))
         connection.execute(query("delete_appends"), (number,))
         connection.execute(query("delete_snapshot"), (number,))
         connection.execute(query("delete_task"), (number,))
         if not hidden:
-            more[inbox, scope, state] -= 1
+            task_counts[inbox, scope, state] -= 1
         events += version
         deleted += 1
-    count(connection, more)
-    keep(connection, fewer)
+    add_task_counts(connection, task_counts)
+    add_stored_bytes(connection, stored_bytes)
     return deleted

@@ -1,8 +1,8 @@
-"""Threads that read, each with a connection of its own.
+"""Threads that read from the store, each with its own connection.
 
-    look ─► queue ─► thread: looks ─► answers ─► one call into the loop for all that are there by then
+    read ─► queue ─► thread: runs it ─► results ─► one call into the loop for all results so far
 
-What is read in a moment waits only for its like: a page of tasks, or a look at every one of them, has another thread.
+Quick reads wait only for other quick reads: pages of tasks, and scans of all tasks, have threads of their own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from synapse.store.file import connect, store_error
 from synapse.store.loss import StoreFiles
 
 T = TypeVar("T")
-Answer = tuple[asyncio.Future[Any], Any, Exception | None]
+Result = tuple[asyncio.Future[Any], Any, Exception | None]
 
 
-class Reader:
-    """One thread, started when it is first needed. Everything but `_run` and what it calls happens in the loop."""
+class ReadThread:
+    """One thread, started with the first read. `_serve` and its callees run in it, the rest in the event loop."""
 
     def __init__(self, path: Path, *, lock_timeout: float, gather: int = 1) -> None:
-        """While more is asked, so many answers are told together."""
+        """`gather` is how many results share one call into the loop while more reads wait."""
         self._files: StoreFiles | None = None
         self._generation = 0
         self._path = path
@@ -36,31 +36,31 @@ class Reader:
         self._lock_timeout = lock_timeout
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._answers: deque[Answer] = deque()
+        self._results: deque[Result] = deque()
         self._changed = Condition()
-        self._is_resting = False
-        self._is_told = False
+        self._is_idle = False
+        self._is_delivering = False
         self._is_closing = False
         self._ended: asyncio.Future[None] | None = None
         self._connection: sqlite3.Connection | None = None
 
     def watch(self, files: StoreFiles) -> None:
-        """Look only while these are the store's files; a look fails with StoreLost otherwise."""
+        """Make every read fail with StoreLost unless `files` are still in place."""
         self._files = files
 
-    def look(self, look: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Look with the connection of the thread, behind what was asked before."""
+    def read(self, read: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Run `read` with the thread's connection, after earlier reads."""
 
         def work() -> T:
-            # Before a connection is opened, too: what lies at the path may be another store.
+            # Also before a connection is opened: the file at the path may be another store.
             if self._files is not None:
                 self._files.require()
-            return look(self._connected())
+            return read(self._connected())
 
-        return self.do(work)
+        return self.run(work)
 
-    def do(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """The same without a connection. The future is done with the result, or with a SynapseError."""
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run `work`, which needs no connection, after earlier reads. The future fails with a SynapseError."""
         done: asyncio.Future[T] = self._loop.create_future()
         if self._is_closing:
             done.set_exception(StoreFailed("the store is closed"))
@@ -68,14 +68,14 @@ class Reader:
         self._queue.append((work, done))
         if self._ended is None:
             self._ended = self._loop.create_future()
-            Thread(target=self._run, name="synapse-store-reader", daemon=True).start()
-        elif self._is_resting:
-            # The thread looks at the queue once more after it has said that it rests, so nothing is left lying.
+            Thread(target=self._serve, name="synapse-store-reader", daemon=True).start()
+        elif self._is_idle:
+            # The thread checks the queue again after it has set `_is_idle`, so no read is missed.
             self._wake()
         return done
 
     def stop(self) -> None:
-        """Give up what waits; the thread ends when what is being read has been read."""
+        """Cancel the reads that wait; the thread ends after the current one."""
         self._is_closing = True
         while self._queue:
             with suppress(IndexError):  # the thread takes from it, too
@@ -83,7 +83,7 @@ class Reader:
         self._wake()
 
     async def close(self) -> None:
-        """The same, and wait for that."""
+        """Stop, and wait for the thread to end."""
         self.stop()
         if self._ended is not None:
             with suppress(TimeoutError):
@@ -94,11 +94,11 @@ class Reader:
             self._changed.notify()
 
     def _deliver(self) -> None:
-        self._is_told = False
-        while self._answers:
-            done, result, error = self._answers.popleft()
+        self._is_delivering = False
+        while self._results:
+            done, result, error = self._results.popleft()
             if done.done():
-                continue  # nobody waits any more
+                continue  # its caller was cancelled
             if error is None:
                 done.set_result(result)
             else:
@@ -109,44 +109,44 @@ class Reader:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
         while self._wait_for_work():
             try:
                 work, done = self._queue.popleft()
             except IndexError:
-                continue  # given up meanwhile
+                continue  # `stop` has emptied the queue
             if not done.cancelled():
-                self._answers.append((done, *self._result_of(work)))
-            if self._answers and not self._is_told and (not self._queue or len(self._answers) >= self._gather):
-                self._is_told = True
-                self._tell(self._deliver)
+                self._results.append((done, *self._result_of(work)))
+            if self._results and not self._is_delivering and (not self._queue or len(self._results) >= self._gather):
+                self._is_delivering = True
+                self._call_in_loop(self._deliver)
         if self._connection is not None:
             self._connection.close()
-        self._tell(self._end)
+        self._call_in_loop(self._end)
 
-    def _tell(self, callback: Callable[[], object]) -> None:
-        # The loop may be gone when a long look is over at last.
+    def _call_in_loop(self, callback: Callable[[], object]) -> None:
+        # The loop may be closed by the time a long read ends.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
     def _wait_for_work(self) -> bool:
-        """Whether there is something to do; not when the reader is closing."""
+        """Wait for a read; return False when the thread is closing."""
         while not self._queue and not self._is_closing:
             with self._changed:
-                self._is_resting = True
+                self._is_idle = True
                 if not self._queue and not self._is_closing:
                     self._changed.wait()
-                self._is_resting = False
+                self._is_idle = False
         return not self._is_closing
 
     def _result_of(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
         try:
             return work(), None
         except (OSError, sqlite3.Error, UnicodeError, OverflowError) as error:
-            told = store_error(error, self._path)
-            told.__cause__ = error
-            return None, told
-        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to who waits, and the thread goes on
+            translated = store_error(error, self._path)
+            translated.__cause__ = error
+            return None, translated
+        except Exception as error:  # noqa: BLE001 - the caller gets any error, and the thread goes on
             return None, error
 
     def _connected(self) -> sqlite3.Connection:

@@ -1,14 +1,14 @@
-"""The one thread of a process that writes: everything that waits is committed together.
+"""Writes to the store in one thread of the process: it commits everything that waits in one transaction.
 
     submit ─► queue ─lock file held─► drained ─► one transaction ─► COMMIT ─► one call into the loop for all of them
                 │                                      └ failed: again, each in its own transaction
                 └ waited longer than the bound: StoreLocked, and it will not be written
 
-SQLite's lock is not fair between processes: four that saturate it starve one another. `flock` queues them, so it is
-taken before each transaction. What waits for it stays in the queue, so the next batch is all the larger. A write that
-comes alone never waits for others.
+SQLite's lock is not fair between processes: four that saturate it starve one another. `flock` queues them, so the
+writer takes the lock file before each transaction. While it waits, the queue and so the next batch grow. A single write
+never waits for others.
 
-Events on their way into SQLite: encoded where they come from, written many at a time.
+The caller's thread encodes the events of an append; the writer's thread only binds and inserts rows.
 """
 
 from __future__ import annotations
@@ -39,33 +39,32 @@ from synapse.core.store import Lease
 from synapse.core.task import Task, TaskId
 from synapse.store import doorbell
 from synapse.store.codec import encode_events, encode_task, micros
-from synapse.store.file import (
-    Row,
-    id_key,
-    lock_path,
-    locked,
-    open_file,
-    query,
-    read_many,
-    store_error,
-    text_key,
-    write_many,
-)
+from synapse.store.file import lock_path, locked, open_file, store_error
 from synapse.store.loss import Loss, StoreFiles
+from synapse.store.queries import Row, id_key, query, read_many, text_key, write_many
 
-_LONG: Final = 64
-"""A task that grows gets a snapshot whenever it has so many events more, so that loading it stays cheap."""
+log = logging.getLogger(__name__)
+
+MAX_QUEUED: Final = 20_000
+GATHER_SECONDS: Final = 0.0005
+_MAX_BATCH: Final = 1000
+_ENOUGH: Final = 64
+"""The loop wakes the thread for this many works without waiting for more."""
+_SNAPSHOT_EVENTS: Final = 64
+"""A growing task gets a snapshot each time it has this many more events, so that loading it stays cheap."""
+_WITH_MESSAGE: Final = (TaskOpened, MessageAdded)
 
 Group = tuple[str, str, str]
 """Inbox, scope and state: tasks are counted for each."""
 Claim = tuple[str, str, str]
 """A message id that a caller chose, the inbox and the scope."""
-_WITH_MESSAGE: Final = (TaskOpened, MessageAdded)
 _NO_MESSAGE: Final[Row] = (None, None, None)
+
+T = TypeVar("T")
 
 
 class Append:
-    """What one `append` writes, ready to be bound, and who waits for it."""
+    """The rows of one `append`, encoded, and the future that its caller awaits."""
 
     __slots__ = (
         "body",
@@ -95,7 +94,7 @@ class Append:
         self.key = id_key(task.id)
         self.body = encode_events(events)
         self.bytes = len(self.body) if self.body.isascii() else len(self.body.encode())
-        # The first append holds all of the task.
+        # The first append holds the whole task, so it needs no snapshot.
         self.snapshot = encode_task(task) if self.version_before and _needs_snapshot(self) else None
         self.claim: Claim | None = None
         self.message_key = 0
@@ -108,22 +107,256 @@ class Append:
         self.done.set_result(first_seq)
 
 
-def encode(task: Task, events: Sequence[TaskEvent], lease: Lease, digest: str, done: asyncio.Future[int]) -> Append:
-    """Raises InvalidRequest."""
+@dataclass(slots=True)
+class Job(Generic[T]):
+    """Any other work in a write transaction, and the future that its caller awaits."""
+
+    run: Callable[[sqlite3.Connection], T]
+    done: asyncio.Future[T]
+
+    def succeed(self, result: T) -> None:
+        self.done.set_result(result)
+
+
+@dataclass(slots=True)
+class _Recovery:
+    """A request to put a lost store back; see `Writer.recover`."""
+
+    done: asyncio.Future[bool]
+
+    def succeed(self, result: bool) -> None:
+        self.done.set_result(result)
+
+
+Work = Append | Job[Any]
+Submitted = Work | _Recovery
+Outcome = tuple[Submitted, Any, SynapseError | None]
+"""A work with its result, or with the error that it failed with."""
+
+
+def encode_append(
+    task: Task, events: Sequence[TaskEvent], lease: Lease, digest: str, done: asyncio.Future[int]
+) -> Append:
+    """Return the append, ready to be submitted. Raises InvalidRequest for what JSON cannot hold."""
     try:
         return Append(task, events, lease, digest, done)
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidRequest(f"this cannot be stored: {error}") from error
 
 
-def write(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int]:
-    """Write all of them and return the first seq of each, or raise and leave the transaction to be rolled back.
+class Writer:
+    """Owns the connection that writes. `_run` and its callees run in the thread, everything else in the event loop."""
+
+    def __init__(self, files: StoreFiles, connection: sqlite3.Connection, *, lock_timeout: float) -> None:
+        self._files = files
+        self._path = path = files.path
+        self._connection = connection
+        self._lock_timeout = lock_timeout
+        self._loop = asyncio.get_running_loop()
+        self._lock_file = os.open(lock_path(path), os.O_RDWR | os.O_CLOEXEC)
+        self._queue: deque[tuple[float, Submitted]] = deque()
+        self._changed = Condition()
+        self._is_idle = False
+        self._is_waking = False
+        self._closing = Event()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._expiry: asyncio.TimerHandle | None = None
+        Thread(target=self._run, name="synapse-store-writer", daemon=True).start()
+
+    def submit(self, work: Submitted) -> None:
+        """Queue `work`. Its future is done when the work is durable; futures are done in the order of the calls."""
+        if self._closing.is_set() or len(self._queue) >= MAX_QUEUED:
+            work.done.set_exception(self._refusal())
+            return
+        self._queue.append((self._loop.time(), work))
+        if self._is_idle and not self._is_waking:
+            self._is_waking = True
+            self._loop.call_soon(self._wake, len(self._queue))
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(self._lock_timeout, self._expire)
+
+    def recover(self) -> asyncio.Future[bool]:
+        """Put the store back if it was deleted, and continue with it; the result says whether it can be used.
+
+        Works submitted before fail with StoreLost, like all works while the store is lost.
+        """
+        done: asyncio.Future[bool] = self._loop.create_future()
+        self.submit(_Recovery(done))
+        return done
+
+    async def close(self) -> None:
+        """Write what waits, then close. Waits at most for the lock timeout, if another process keeps the lock."""
+        with self._changed:
+            self._closing.set()
+            self._changed.notify()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._closed), self._lock_timeout)
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    def _refusal(self) -> StoreFailed:
+        if self._closing.is_set():
+            return StoreFailed("the store is closed")
+        return StoreFailed(
+            f"{MAX_QUEUED} writes already wait for the disk", hint=f"is the disk stuck? `df -h {self._path.parent}`"
+        )
+
+    def _wake(self, waited: int) -> None:
+        """Wake the thread once the loop submits no more: larger batches cost less, and the two compete for the GIL.
+
+        `waited` is the length of the queue one iteration of the loop ago.
+        """
+        waiting = len(self._queue)
+        if waited < waiting < _ENOUGH:
+            self._loop.call_soon(self._wake, waiting)
+            return
+        self._is_waking = False
+        # The thread checks the queue again after it has set `_is_idle`, so no work is missed.
+        with self._changed:
+            self._changed.notify()
+
+    def _expire(self) -> None:
+        """Fail works that have waited too long for the lock file."""
+        self._expiry = None
+        now = self._loop.time()
+        late: list[Submitted] = []
+        with self._changed:
+            while self._queue and self._queue[0][0] <= now - self._lock_timeout:
+                late.append(self._queue.popleft()[1])
+            oldest = self._queue[0][0] if self._queue else None
+        if oldest is not None:
+            self._expiry = self._loop.call_at(oldest + self._lock_timeout, self._expire)
+        _deliver([(work, None, locked(self._path)) for work in late])
+
+    def _run(self) -> None:
+        outcomes: list[Outcome] = []
+        while self._wait_for_work():
+            if len(outcomes) > 1:
+                # Under load the next works follow at once; gathering them makes each a tenth cheaper.
+                self._closing.wait(GATHER_SECONDS)
+            outcomes = self._commit_queue()
+            if outcomes:
+                self._call_in_loop(_deliver, outcomes)
+        try:
+            self._files.save(self._connection)
+        except (OSError, sqlite3.Error) as error:
+            # The thread ends here, and no caller is left to get the error.
+            log.warning("store_not_saved", extra={"path": str(self._path), "why": str(error)})
+        self._connection.close()
+        os.close(self._lock_file)
+        self._call_in_loop(self._closed.set_result, None)
+
+    def _call_in_loop(self, callback: Callable[[Any], object], argument: object) -> None:
+        # The loop may be closed by the time another process releases the lock.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, argument)
+
+    def _wait_for_work(self) -> bool:
+        """Return True when there may be work, False when the writer is closing and the queue is empty."""
+        while not self._queue and not self._closing.is_set():
+            with self._changed:
+                self._is_idle = True
+                if not self._queue and not self._closing.is_set():
+                    self._changed.wait()
+                self._is_idle = False
+        # `_expire` may have emptied the queue meanwhile.
+        return bool(self._queue) or not self._closing.is_set()
+
+    def _commit_queue(self) -> list[Outcome]:
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        except OSError as error:
+            # The kernel may have no memory for locks (ENOLCK). The works fail; the thread goes on.
+            failure = store_error(error, self._path)
+            return [(work, None, failure) for work in self._take_batch()]
+        try:
+            batch = self._take_batch()
+            writes = [work for work in batch if not isinstance(work, _Recovery)]
+            outcomes = self._commit(writes) if writes else []
+            return [*outcomes, *(self._recover(work) for work in batch if isinstance(work, _Recovery))]
+        finally:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def _take_batch(self) -> list[Submitted]:
+        with self._changed:
+            return [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MAX_BATCH))]
+
+    def _commit(self, batch: Sequence[Work]) -> list[Outcome]:
+        """Write the batch in one transaction; if that fails, each work in its own, so that only faulty works fail."""
+        try:
+            return self._write(batch)
+        except Exception as error:  # noqa: BLE001 - the callers get any error, and the thread goes on
+            failure = store_error(error, self._path)
+        if len(batch) == 1 or isinstance(failure, StoreLocked | StoreLost):
+            return [(work, None, failure) for work in batch]
+        return [outcome for work in batch for outcome in self._commit([work])]
+
+    def _recover(self, work: _Recovery) -> Outcome:
+        try:
+            if not self._files.fault():
+                return work, True, None
+            # A store that lost only its log is saved at the end: a new connection would use the old index of the WAL.
+            if self._files.loss() is Loss.LOG_GONE or not self._files.save(self._connection):
+                return work, False, None
+            connection = open_file(self._path, lock_timeout=self._lock_timeout)
+            self._files.adopt()
+            lock_file = os.open(lock_path(self._path), os.O_RDWR | os.O_CLOEXEC)
+        except (OSError, sqlite3.Error, SynapseError) as error:
+            return work, None, store_error(error, self._path)
+        self._connection.close()
+        os.close(self._lock_file)
+        self._connection, self._lock_file = connection, lock_file
+        return work, not self._files.fault(), None
+
+    def _write(self, batch: Sequence[Work]) -> list[Outcome]:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            appends = [work for work in batch if isinstance(work, Append)]
+            seqs = iter(_write_appends(connection, appends))
+            results = [next(seqs) if isinstance(work, Append) else work.run(connection) for work in batch]
+            # Before the commit: a refused work must not come back with a store that is put back later. And after it: a
+            # commit to a file that is gone from its path must not be acknowledged.
+            self._files.require()
+            connection.execute("COMMIT")
+            self._files.require()
+            if appends:
+                doorbell.ring(self._lock_file)
+        except BaseException:
+            # After some failures SQLite has already rolled back.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return [(work, result, None) for work, result in zip(batch, results, strict=True)]
+
+
+def require_lease(connection: sqlite3.Connection, lease: Lease, inbox: str = "") -> None:
+    """Raise LeaseLost unless `lease` is the current one of its inbox, and of `inbox` if that is given."""
+    row = connection.execute(query("lease"), (lease.inbox,)).fetchone()
+    if row != (lease.holder, lease.epoch):
+        raise _lease_lost(lease.inbox)
+    if inbox not in ("", lease.inbox):
+        raise _lease_lost(inbox)
+
+
+def add_task_counts(connection: sqlite3.Connection, more: Mapping[Group, int]) -> None:
+    """Add to the counts of visible tasks; the numbers may be negative."""
+    write_many(connection, "add_task_counts", [(*group, number) for group, number in more.items() if number])
+
+
+def add_stored_bytes(connection: sqlite3.Connection, more: Mapping[tuple[str, str], int]) -> None:
+    """Add to the stored bytes of each inbox and scope; the numbers may be negative."""
+    write_many(connection, "add_stored_bytes", [(*owner, size) for owner, size in more.items() if size])
+
+
+def _write_appends(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int]:
+    """Write all appends and return the first seq of each. The caller rolls back when this raises.
 
     Raises LeaseLost, VersionConflict or sqlite3.Error.
     """
     if not appends:
         return []
-    # One, as a rule: a host writes one inbox, with one lease.
+    # Usually one check: a host writes one inbox, with one lease.
     for append in {(id(one.lease), one.task.inbox): one for one in appends}.values():
         require_lease(connection, append.lease, append.task.inbox)
     row = connection.execute(query("last_seq")).fetchone()
@@ -133,47 +366,28 @@ def write(connection: sqlite3.Connection, appends: Sequence[Append]) -> list[int
     return firsts
 
 
-def require_lease(connection: sqlite3.Connection, lease: Lease, inbox: str = "") -> None:
-    """Raise LeaseLost unless `lease` is the current one of its inbox, and of `inbox` if that is given."""
-    row = connection.execute(query("lease"), (lease.inbox,)).fetchone()
-    if row != (lease.holder, lease.epoch):
-        raise lease_lost(lease.inbox)
-    if inbox not in ("", lease.inbox):
-        raise lease_lost(inbox)
-
-
-def lease_lost(inbox: str) -> LeaseLost:
+def _lease_lost(inbox: str) -> LeaseLost:
     return LeaseLost(
-        f"this process no longer holds the inbox '{inbox}': another one has taken it over",
+        f"this process no longer holds the inbox '{inbox}': another one has acquired it",
         hint="`synapse list` shows which agent has it now",
     )
 
 
-def count(connection: sqlite3.Connection, more: Mapping[Group, int]) -> None:
-    """Note how many tasks there are more, or fewer, that can be seen."""
-    write_many(connection, "count_more", [(*group, number) for group, number in more.items() if number])
-
-
-def keep(connection: sqlite3.Connection, more: Mapping[tuple[str, str], int]) -> None:
-    """Note how many bytes are kept more, or fewer, for each inbox and scope."""
-    write_many(connection, "keep_more", [(*whose, size) for whose, size in more.items() if size])
-
-
-class _Place(NamedTuple):
-    """Where a task is stored, and what it was before; the version is 0 when it is opened only now."""
+class _StoredTask(NamedTuple):
+    """A task as it is stored before the batch; its version is 0 when the batch opens it."""
 
     number: int
     version: int
     group: Group | None
-    """Where it is counted, if it can be seen."""
+    """The count that includes it; None when it is hidden."""
 
 
 class _Batch:
-    """The rows of many appends. Nobody else writes meanwhile, so what was read before is still so."""
+    """The rows of many appends. The transaction excludes other writers, so what was read before still holds."""
 
-    def __init__(self, last_seq: int, places: dict[TaskId, _Place], claimed: set[Claim]) -> None:
+    def __init__(self, last_seq: int, stored: dict[TaskId, _StoredTask], claimed: set[Claim]) -> None:
         self._seq = last_seq
-        self._places = places
+        self._stored = stored
         self._claimed = claimed
         self._latest: dict[TaskId, Append] = {}
         self._appends: list[Row] = []
@@ -181,26 +395,26 @@ class _Batch:
         self._bytes: Counter[tuple[str, str]] = Counter()
 
     def add(self, append: Append) -> int:
-        """Return the seq of its first event; raises VersionConflict."""
+        """Return the seq of its first event. Raises VersionConflict."""
         task = append.task
         first = self._seq + 1
         self._seq += len(append.events)
-        place = self._places.setdefault(task.id, _Place(self._seq, 0, None))
+        stored = self._stored.setdefault(task.id, _StoredTask(self._seq, 0, None))
         known = self._latest.get(task.id)
-        if append.version_before != (known.task.version if known else place.version):
-            raise VersionConflict("somebody else changed the task first")
+        if append.version_before != (known.task.version if known else stored.version):
+            raise VersionConflict("another writer changed the task first")
         if append.claim in self._claimed:
-            raise VersionConflict("somebody else claimed the message id first")
+            raise VersionConflict("another writer claimed the message id first")
         self._latest[task.id] = append
         self._bytes[task.inbox, task.scope] += append.bytes
         message = _NO_MESSAGE
         if append.claim:
             self._claimed.add(append.claim)
             message = (append.message_key, append.claim[0], append.digest)
-        self._appends.append((self._seq, place.number, task.version, *message, append.body))
+        self._appends.append((self._seq, stored.number, task.version, *message, append.body))
         if append.snapshot:
-            # Only the last snapshot of a task counts.
-            self._snapshots[place.number] = (place.number, task.version, append.snapshot)
+            # Only the last snapshot of a task is kept.
+            self._snapshots[stored.number] = (stored.number, task.version, append.snapshot)
         return first
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -209,7 +423,7 @@ class _Batch:
         more: Counter[Group] = Counter()
         for task_id, append in self._latest.items():
             task = append.task
-            number, version, group = self._places[task_id]
+            number, version, group = self._stored[task_id]
             if version:
                 changed.append((number, task.state.value, micros(task.updated_at), task.version, task.hidden))
             else:
@@ -222,28 +436,28 @@ class _Batch:
         write_many(connection, "insert_task", new)
         write_many(connection, "update_task", changed)
         write_many(connection, "write_snapshot", list(self._snapshots.values()))
-        count(connection, more)
-        keep(connection, self._bytes)
+        add_task_counts(connection, more)
+        add_stored_bytes(connection, self._bytes)
 
 
-def _stored(connection: sqlite3.Connection, appends: Sequence[Append]) -> dict[TaskId, _Place]:
-    """The tasks of these appends that are there already, and others whose ids have the same numbers."""
+def _stored(connection: sqlite3.Connection, appends: Sequence[Append]) -> dict[TaskId, _StoredTask]:
+    """Return the tasks of these appends that are stored already, and others whose ids have the same key."""
     rows = read_many(connection, "stored_tasks", [(append.key,) for append in appends])
     return {
-        TaskId(task_id): _Place(number, version, None if hidden else (inbox, scope, state))
+        TaskId(task_id): _StoredTask(number, version, None if hidden else (inbox, scope, state))
         for task_id, number, version, inbox, scope, state, hidden in rows
     }
 
 
 def _claimed(connection: sqlite3.Connection, appends: Sequence[Append]) -> set[Claim]:
-    """What is claimed already and has the keys of these appends."""
+    """Return the claims that are stored already and have the keys of these appends."""
     keys = [(append.message_key,) for append in appends if append.claim]
     return set(read_many(connection, "claimed_messages", keys))
 
 
 def _needs_snapshot(append: Append) -> bool:
-    """Whether the task is to be kept as a whole, too."""
-    if append.task.version // _LONG != append.version_before // _LONG:
+    """Whether to store the whole task, too: it has grown, or a wait for it ends."""
+    if append.task.version // _SNAPSHOT_EVENTS != append.version_before // _SNAPSHOT_EVENTS:
         return True
     state = append.task.state
     return (state.is_terminal or state.is_interrupted) and any(
@@ -271,237 +485,11 @@ def _task_row(number: int, key: int, task: Task) -> Row:
     )
 
 
-log = logging.getLogger(__name__)
-
-MOST_WAITING: Final = 20_000
-_MOST_TOGETHER: Final = 1000
-_ENOUGH: Final = 64
-"""So many are written without looking for more."""
-GATHER_SECONDS: Final = 0.0005
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Job(Generic[T]):
-    """Something else to do in a write transaction, and who waits for its result."""
-
-    run: Callable[[sqlite3.Connection], T]
-    done: asyncio.Future[T]
-
-    def succeed(self, result: T) -> None:
-        self.done.set_result(result)
-
-
-@dataclass(slots=True)
-class _Recovery:
-    """Puts a lost store back; see `Writer.recover`."""
-
-    done: asyncio.Future[bool]
-
-    def succeed(self, result: bool) -> None:
-        self.done.set_result(result)
-
-
-Work = Append | Job[Any]
-Submitted = Work | _Recovery
-Outcome = tuple[Submitted, Any, SynapseError | None]
-"""What became of a work: its result, or why it failed."""
-
-
-class Writer:
-    """Owns the writing connection. Everything but `_run` and what it calls happens in the loop."""
-
-    def __init__(self, files: StoreFiles, connection: sqlite3.Connection, *, lock_timeout: float) -> None:
-        self._files = files
-        self._path = path = files.path
-        self._connection = connection
-        self._lock_timeout = lock_timeout
-        self._loop = asyncio.get_running_loop()
-        self._lock_file = os.open(lock_path(path), os.O_RDWR | os.O_CLOEXEC)
-        self._queue: deque[tuple[float, Submitted]] = deque()
-        self._changed = Condition()
-        self._is_resting = False
-        self._is_waking = False
-        self._closing = Event()
-        self._closed: asyncio.Future[None] = self._loop.create_future()
-        self._watch: asyncio.TimerHandle | None = None
-        Thread(target=self._run, name="synapse-store-writer", daemon=True).start()
-
-    def submit(self, work: Submitted) -> None:
-        """Put `work` in the queue; its future is done when it is durable, in the order of the calls."""
-        if self._closing.is_set() or len(self._queue) >= MOST_WAITING:
-            work.done.set_exception(self._refusal())
-            return
-        self._queue.append((self._loop.time(), work))
-        if self._is_resting and not self._is_waking:
-            self._is_waking = True
-            self._loop.call_soon(self._wake, len(self._queue))
-        if self._watch is None:
-            self._watch = self._loop.call_later(self._lock_timeout, self._expire)
-
-    def recover(self) -> asyncio.Future[bool]:
-        """Put the store back if it was deleted, and go on with it there; done with whether it can be used.
-
-        What was submitted before is refused like anything else while the store is lost.
-        """
-        done: asyncio.Future[bool] = self._loop.create_future()
-        self.submit(_Recovery(done))
-        return done
-
-    def _wake(self, waited: int) -> None:
-        """Wake the thread once the loop has no more for it: together they cost less, and it takes turns with the loop.
-
-        `waited` is how many works there were a round of the loop ago.
-        """
-        waiting = len(self._queue)
-        if waited < waiting < _ENOUGH:
-            self._loop.call_soon(self._wake, waiting)
-            return
-        self._is_waking = False
-        # The thread looks at the queue once more after it has said that it rests, so nothing is left lying.
-        with self._changed:
-            self._changed.notify()
-
-    async def close(self) -> None:
-        """Write what waits, then close. A process that never gives the lock back cannot hold this up."""
-        with self._changed:
-            self._closing.set()
-            self._changed.notify()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._closed), self._lock_timeout)
-        if self._watch is not None:
-            self._watch.cancel()
-
-    def _refusal(self) -> StoreFailed:
-        if self._closing.is_set():
-            return StoreFailed("the store is closed")
-        return StoreFailed(
-            f"{MOST_WAITING} writes wait for the disk already", hint=f"is the disk stuck? `df -h {self._path.parent}`"
-        )
-
-    def _expire(self) -> None:
-        """Fail what has waited too long for the lock file."""
-        self._watch = None
-        now = self._loop.time()
-        late: list[Submitted] = []
-        with self._changed:
-            while self._queue and self._queue[0][0] <= now - self._lock_timeout:
-                late.append(self._queue.popleft()[1])
-            oldest = self._queue[0][0] if self._queue else None
-        if oldest is not None:
-            self._watch = self._loop.call_at(oldest + self._lock_timeout, self._expire)
-        _deliver([(work, None, locked(self._path)) for work in late])
-
-    def _run(self) -> None:
-        outcomes: list[Outcome] = []
-        while self._wait_for_work():
-            if len(outcomes) > 1:
-                # Many write at once, so the next ones are a moment away: together they cost a tenth less.
-                self._closing.wait(GATHER_SECONDS)
-            outcomes = self._commit_what_waits()
-            if outcomes:
-                self._tell(_deliver, outcomes)
-        self._save_what_is_lost()
-        self._connection.close()
-        os.close(self._lock_file)
-        self._tell(self._closed.set_result, None)
-
-    def _save_what_is_lost(self) -> None:
-        try:
-            self._files.save(self._connection)
-        except (OSError, sqlite3.Error) as error:
-            # The last words of this thread; there is nobody left to tell.
-            log.warning("store_not_saved", extra={"path": str(self._path), "why": str(error)})
-
-    def _tell(self, callback: Callable[[Any], object], argument: object) -> None:
-        # The loop may be gone when a lock that somebody held for long is free at last.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, argument)
-
-    def _wait_for_work(self) -> bool:
-        while not self._queue and not self._closing.is_set():
-            with self._changed:
-                self._is_resting = True
-                if not self._queue and not self._closing.is_set():
-                    self._changed.wait()
-                self._is_resting = False
-        # What was in the queue may have waited too long by now, and be gone.
-        return bool(self._queue) or not self._closing.is_set()
-
-    def _commit_what_waits(self) -> list[Outcome]:
-        try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
-        except OSError as error:
-            # A kernel may have no room for locks. As below: the thread goes on.
-            failure = store_error(error, self._path)
-            return [(work, None, failure) for work in self._taken()]
-        try:
-            batch = self._taken()
-            writes = [work for work in batch if not isinstance(work, _Recovery)]
-            outcomes = self._commit(writes) if writes else []
-            return [*outcomes, *(self._recover(work) for work in batch if isinstance(work, _Recovery))]
-        finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
-
-    def _taken(self) -> list[Submitted]:
-        with self._changed:
-            return [self._queue.popleft()[1] for _ in range(min(len(self._queue), _MOST_TOGETHER))]
-
-    def _commit(self, batch: Sequence[Work]) -> list[Outcome]:
-        """Write the batch in one transaction; when that fails, each work in its own, so that only the guilty fail."""
-        try:
-            return self._write(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait, and the thread goes on
-            failure = store_error(error, self._path)
-        if len(batch) == 1 or isinstance(failure, StoreLocked | StoreLost):
-            return [(work, None, failure) for work in batch]
-        return [outcome for work in batch for outcome in self._commit([work])]
-
-    def _recover(self, work: _Recovery) -> Outcome:
-        try:
-            if not self._files.fault():
-                return work, True, None
-            # Without its log alone it is left for the end: SQLite would use the log's old index for a new connection.
-            if self._files.loss() is Loss.LOG_GONE or not self._files.save(self._connection):
-                return work, False, None
-            connection = open_file(self._path, lock_timeout=self._lock_timeout)
-            self._files.adopt()
-            lock_file = os.open(lock_path(self._path), os.O_RDWR | os.O_CLOEXEC)
-        except (OSError, sqlite3.Error, SynapseError) as error:
-            return work, None, store_error(error, self._path)
-        self._connection.close()
-        os.close(self._lock_file)
-        self._connection, self._lock_file = connection, lock_file
-        return work, not self._files.fault(), None
-
-    def _write(self, batch: Sequence[Work]) -> list[Outcome]:
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            appends = [work for work in batch if isinstance(work, Append)]
-            seqs = iter(write(connection, appends))
-            results = [next(seqs) if isinstance(work, Append) else work.run(connection) for work in batch]
-            # Before: what is refused must not come back with a store that is saved. And behind it: what went to a file
-            # that nobody can open any more must not be acknowledged.
-            self._files.require()
-            connection.execute("COMMIT")
-            self._files.require()
-            if appends:
-                doorbell.ring(self._lock_file)
-        except BaseException:
-            # After some failures SQLite has rolled back already.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        return [(work, result, None) for work, result in zip(batch, results, strict=True)]
-
-
 def _deliver(outcomes: Sequence[Outcome]) -> None:
-    """Tell those who wait, in the order in which it became durable."""
+    """Set the results of works, in the order in which they became durable."""
     for work, result, error in outcomes:
         if work.done.done():
-            continue  # nobody waits any more
+            continue  # its caller was cancelled
         if error is not None:
             work.done.set_exception(error)
         else:

@@ -112,7 +112,7 @@ class AgentHarness:
 
     def _push_configs(self) -> PushConfigs:
         pushes = self.store.pushes
-        return PushConfigs(pushes, FakeGuard(), self.journal, new_id=self._new_id, saved=self.saved.append)
+        return PushConfigs(pushes, FakeGuard(), self.journal, new_id=self._new_id, on_saved=self.saved.append)
 
     def _intake(self, me: AgentEntry, limits: Limits, acceptance: Acceptance) -> Intake:
         return Intake(

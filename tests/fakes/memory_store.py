@@ -13,7 +13,7 @@ from synapse.core.errors import LeaseLost, TaskNotFound, VersionConflict
 from synapse.core.events import MessageAdded, Recorded, TaskEvent, TaskOpened
 from synapse.core.store import IsAlive, KnownMessage, Lease, TaskPage, TaskQuery, is_wanted
 from synapse.core.task import Task, TaskId
-from synapse.store.codec import encode_events
+from synapse.store.codec import encode_events, micros
 from synapse.store.reader import Cursor
 from tests.fakes.leases import ANY_LEASE
 from tests.fakes.memory_pushes import MemoryPushes
@@ -197,7 +197,7 @@ class MemoryStore:
 
 
 def _place(kept: _Kept) -> Cursor:
-    return Cursor.of(kept.task.updated_at, kept.number)
+    return Cursor(micros(kept.task.updated_at), kept.number)
 
 
 def _fits(task: Task, query: TaskQuery) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from synapse.store.file import id_key, migrations, text_key
+from synapse.store.file import migrations
+from synapse.store.queries import id_key, text_key
 
 
 def bring_up_to(connection: sqlite3.Connection, schema: int) -> None:

@@ -1,4 +1,4 @@
-"""Webhooks that answer as a test tells them, and a guard that lets all but some addresses pass."""
+"""Webhooks whose answers a test chooses, and a guard that refuses some addresses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from synapse.core.errors import InvalidField
-from synapse.push.outbox import Headers, Posted
+from synapse.push.outbox import Headers, PostResult
 
-OK = Posted(status=200)
+OK = PostResult(status=200)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One try."""
+    """One attempt."""
 
     url: str
     headers: dict[str, str]
@@ -22,15 +22,15 @@ class Call:
 
 
 class FakeWebhooks:
-    """Answers each try with what `answer` says of it; a held one does not answer until it is let go."""
+    """Answers each attempt with the result of `answer`; a held attempt waits until it is released."""
 
-    def __init__(self, answer: Callable[[Call], Posted] = lambda _: OK) -> None:
+    def __init__(self, answer: Callable[[Call], PostResult] = lambda _: OK) -> None:
         self.answer = answer
         self.calls: list[Call] = []
         self.held: set[str] = set()
         self._let_go = asyncio.Event()
 
-    async def post(self, url: str, headers: Headers, body: bytes) -> Posted:
+    async def post(self, url: str, headers: Headers, body: bytes) -> PostResult:
         call = Call(url, dict(headers), body)
         self.calls.append(call)
         while url in self.held:
@@ -46,7 +46,7 @@ class FakeWebhooks:
 
 
 class FakeGuard:
-    """Refuses addresses that have the word `private` in them."""
+    """Refuses addresses that contain the word `private`."""
 
     async def check(self, url: str) -> None:
         if "private" in url:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from synapse.core.events import Update
 from synapse.core.push import ID_HEADER, DeliveryState, PushConfig
 from synapse.core.task import TaskId, TaskState
-from synapse.push.outbox import Headers, Notification, Posted, PushOutbox, RetrySchedule
+from synapse.push.outbox import Headers, Notification, PostResult, PushOutbox, RetrySchedule
 from synapse.tasks.journal import Journal
 from tests.fakes.clock import FakeClock
 from tests.fakes.facts import handed, moved, numbered, opened
@@ -26,24 +26,24 @@ from tests.fakes.stores import settle
 
 INBOX = "codex@/proj"
 ANSWERS = (
-    Posted(status=200),
-    Posted(status=204),
-    Posted(status=500),
-    Posted(status=429, retry_after=3.0),
-    Posted(error="no answer in time"),
+    PostResult(status=200),
+    PostResult(status=204),
+    PostResult(status=500),
+    PostResult(status=429, retry_after=3.0),
+    PostResult(error="no answer in time"),
 )
-REFUSED = Posted(status=400)
+REFUSED = PostResult(status=400)
 ACTS = st.lists(st.sampled_from(["event 0", "event 1", "rest", "crash", "look"]), max_size=25)
 
 
 class Receiver:
     """Takes or refuses notifications as drawn, and takes its time: the process may die before and after."""
 
-    def __init__(self, answers: Iterator[Posted]) -> None:
+    def __init__(self, answers: Iterator[PostResult]) -> None:
         self._answers = answers
         self.taken: dict[str, list[str]] = {}
 
-    async def post(self, url: str, headers: Headers, body: bytes) -> Posted:
+    async def post(self, url: str, headers: Headers, body: bytes) -> PostResult:
         await settle()
         answer = next(self._answers, ANSWERS[0])
         if answer.status in (200, 204):
@@ -71,12 +71,12 @@ class World:
             pushes=self.store.pushes,
             journal=self.journal,
             webhooks=self.receiver,
-            words=lambda _dialect: _word,
+            encoder_for=lambda _dialect: _word,
             clock=self.clock,
-            chance=lambda: 0.5,
+            jitter=lambda: 0.5,
             schedule=RetrySchedule(attempts=50),
             pause=self._pause,
-            holds=lambda _key_id: True,
+            is_key_valid=lambda _key_id: True,
         )
         self.running = asyncio.ensure_future(self.outbox.run())
 
@@ -93,7 +93,7 @@ class World:
         await self.journal.record(opened(numbered(number)))
         for url in urls:
             push = await self.store.pushes.save(numbered(number), INBOX, PushConfig(id=url, url=url), 0)
-            self.outbox.take(push)
+            self.outbox.add(push)
 
     async def add(self, number: int) -> None:
         await self.journal.record(handed("more", numbered(number), append=True))
@@ -124,7 +124,7 @@ def _word(update: Update) -> Notification:
 
 @settings(max_examples=60, deadline=None)
 @given(acts=ACTS, drawn=st.lists(st.sampled_from(ANSWERS), max_size=40))
-async def test_every_event_is_told_in_order_and_none_is_lost(acts: list[str], drawn: list[Posted]) -> None:
+async def test_every_event_is_told_in_order_and_none_is_lost(acts: list[str], drawn: list[PostResult]) -> None:
     async with asyncio.timeout(30):
         world = World(Receiver(iter(drawn)))
         await world.open(0, "https://a", "https://b")
@@ -136,7 +136,7 @@ async def test_every_event_is_told_in_order_and_none_is_lost(acts: list[str], dr
                     crashes += 1
                     await world.crash()
                 case "look":
-                    await world.outbox.look()
+                    await world.outbox.find_new()
                 case "rest":
                     await settle()
                 case _:
@@ -152,7 +152,7 @@ async def test_every_event_is_told_in_order_and_none_is_lost(acts: list[str], dr
 
 @settings(max_examples=30, deadline=None)
 @given(drawn=st.lists(st.sampled_from([*ANSWERS, REFUSED]), max_size=30))
-async def test_what_is_not_taken_is_given_up_and_the_order_of_the_rest_is_kept(drawn: list[Posted]) -> None:
+async def test_what_is_not_taken_is_given_up_and_the_order_of_the_rest_is_kept(drawn: list[PostResult]) -> None:
     async with asyncio.timeout(30):
         world = World(Receiver(iter(drawn)))
         await world.open(0, "https://a")

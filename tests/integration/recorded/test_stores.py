@@ -2,7 +2,7 @@
 
 tests/golden/stores/schema_N.sql are such stores (write_store.py made them, with the code of the time): tasks in every
 state, follow-ups, artifacts, webhooks, and odd texts. What is read from each is recorded beside the other golden files.
-tests/unit/stores/test_migration.py kills migrations at every statement. How to record anew: see golden.py.
+tests/unit/store/test_migration.py kills migrations at every statement. How to record anew: see golden.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 
 from synapse.core.errors import InvalidField
 from synapse.net.address_guard import Address, Resolve
-from synapse.push.outbox import Posted
+from synapse.push.outbox import PostResult
 from synapse.push.webhook import WebhookLimits, WebhookSender
 from tests.fakes.certificates import self_made
 
@@ -70,8 +70,8 @@ def sender(limits: WebhookLimits = PATIENT, resolve: Resolve | None = None, *, a
     return WebhookSender(allow_private=allowed, limits=limits, resolve=resolve)
 
 
-def posted_to(hook: Hook, limits: WebhookLimits = PATIENT) -> Posted:
-    async def story() -> Posted:
+def posted_to(hook: Hook, limits: WebhookLimits = PATIENT) -> PostResult:
+    async def story() -> PostResult:
         async with hook.open():
             return await sender(limits).post(hook.url, HEADERS, b'{"a": 1}')
 
@@ -89,7 +89,7 @@ def run(story: Callable[[], Awaitable[T]]) -> T:
 def test_a_notification_arrives_as_it_was_sent() -> None:
     hook = Hook()
 
-    assert posted_to(hook) == Posted(status=200)
+    assert posted_to(hook) == PostResult(status=200)
     first, *lines = hook.heads[0].split("\r\n")
     assert first == "POST /hook?x=1 HTTP/1.1"
     assert {f"Host: 127.0.0.1:{hook.port}", "Content-Type: application/a2a+json", "X-Test: yes"} <= set(lines)
@@ -99,29 +99,29 @@ def test_a_notification_arrives_as_it_was_sent() -> None:
 @pytest.mark.parametrize(
     ("answer", "posted"),
     [
-        (b"HTTP/1.1 204 No Content\r\n\r\n", Posted(status=204)),
-        (b"HTTP/1.0 202 Accepted\r\n\r\nwords", Posted(status=202)),
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", Posted(status=200)),
-        (b"HTTP/1.1 500 Oh\r\n\r\n", Posted(status=500, error="it answered 500")),
-        (b"HTTP/1.1 404 No\r\nContent-Length: 999999999\r\n\r\n", Posted(status=404, error="it answered 404")),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", PostResult(status=204)),
+        (b"HTTP/1.0 202 Accepted\r\n\r\nwords", PostResult(status=202)),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", PostResult(status=200)),
+        (b"HTTP/1.1 500 Oh\r\n\r\n", PostResult(status=500, error="it answered 500")),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 999999999\r\n\r\n", PostResult(status=404, error="it answered 404")),
         (
             b"HTTP/1.1 429 Slow\r\nRetry-After: 17\r\n\r\n",
-            Posted(status=429, error="it answered 429", retry_after=17.0),
+            PostResult(status=429, error="it answered 429", retry_after=17.0),
         ),
-        (b"HTTP/1.1 503 x\r\nRetry-After: soon\r\n\r\n", Posted(status=503, error="it answered 503")),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", Posted(error="its answer is not HTTP")),
-        (b"HTTP/1.1 2xx OK\r\n\r\n", Posted(error="its answer is not HTTP")),
-        (b"", Posted(error="it closed the connection without an answer")),
-        (b"HTTP/1.1 200 O", Posted(error="it closed the connection without an answer")),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000, Posted(error="the head of its answer is too long")),
+        (b"HTTP/1.1 503 x\r\nRetry-After: soon\r\n\r\n", PostResult(status=503, error="it answered 503")),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", PostResult(error="its answer is not HTTP")),
+        (b"HTTP/1.1 2xx OK\r\n\r\n", PostResult(error="its answer is not HTTP")),
+        (b"", PostResult(error="it closed the connection without an answer")),
+        (b"HTTP/1.1 200 O", PostResult(error="it closed the connection without an answer")),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000, PostResult(error="the head of its answer is too long")),
     ],
 )
-def test_what_the_webhook_answers_is_told(answer: bytes, posted: Posted) -> None:
+def test_what_the_webhook_answers_is_told(answer: bytes, posted: PostResult) -> None:
     assert posted_to(Hook(answer)) == posted
 
 
 def test_a_webhook_that_hangs_is_given_up_in_time() -> None:
-    assert posted_to(Hook(hangs=True), HASTY) == Posted(error="no answer in time")
+    assert posted_to(Hook(hangs=True), HASTY) == PostResult(error="no answer in time")
 
 
 def test_a_webhook_whose_head_says_yes_has_been_told_though_its_body_never_comes() -> None:
@@ -136,7 +136,7 @@ def test_a_webhook_whose_head_says_yes_has_been_told_though_its_body_never_comes
 
         async with await asyncio.start_server(half, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-            assert await sender(HASTY).post(url, HEADERS, b"{}") == Posted(status=200)
+            assert await sender(HASTY).post(url, HEADERS, b"{}") == PostResult(status=200)
             over.set()
 
     run(story)
@@ -163,7 +163,7 @@ def test_nobody_at_home_is_told() -> None:
         posted = await sender().post(hook.url, HEADERS, b"{}")
         assert posted.status == 0
         assert posted.error
-        assert not posted.is_hopeless
+        assert not posted.is_final
 
     run(story)
 
@@ -175,7 +175,7 @@ def test_a_private_address_is_refused_when_configured_and_not_called_when_it_was
             with pytest.raises(InvalidField):
                 await sender(allowed=False).check(hook.url)
             posted = await sender(allowed=False).post(hook.url, HEADERS, b"{}")
-        assert posted.is_hopeless
+        assert posted.is_final
         assert hook.bodies == []
 
     run(story)
@@ -196,7 +196,7 @@ def test_a_name_is_judged_by_all_of_its_addresses_and_resolved_once() -> None:
             url = f"http://changes.example:{hook.port}/"
             await careful.check(url)
             posted = await careful.post(url, HEADERS, b"{}")
-        assert posted.is_hopeless
+        assert posted.is_final
         assert asked == ["changes.example", "changes.example"]
         assert hook.bodies == []
 
@@ -225,7 +225,7 @@ def test_a_name_that_cannot_be_resolved_now_may_be_configured_and_is_tried_later
         lost = sender(resolve=unknown)
         await lost.check("https://later.example/")
         posted = await lost.post("https://later.example/", HEADERS, b"{}")
-        assert (posted.status, posted.is_hopeless) == (0, False)
+        assert (posted.status, posted.is_final) == (0, False)
 
     run(story)
 
@@ -278,7 +278,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> Non
             known = await friend.post(url, HEADERS, b"{}")
             misnamed = await friend.post(f"https://other.example:{hook.port}/", HEADERS, b"{}")
         assert "certificate" in stranger.error
-        assert known == Posted(status=200)
+        assert known == PostResult(status=200)
         assert "certificate" in misnamed.error
         assert len(hook.bodies) == 1
 

@@ -1,4 +1,4 @@
-"""Which addresses a webhook may have: a table of the forms in which a forbidden one can come."""
+"""Which addresses a webhook may have, in all notations of a refused address."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ HOLDERS = ["::ffff:1.1.1.1", "64:ff9b::8.8.8.8", "2002:101:101::1"]
 
 
 @pytest.mark.parametrize("address", [*ALLOWABLE, *NEVER])
-def test_what_only_this_network_reaches_is_refused(address: str) -> None:
+def test_addresses_that_only_this_network_reaches_are_refused(address: str) -> None:
     assert refusal(ip_address(address), allow_private=False)
 
 
 @pytest.mark.parametrize("address", [*GLOBAL, *HOLDERS])
-def test_what_everybody_reaches_is_allowed(address: str) -> None:
+def test_public_addresses_are_allowed(address: str) -> None:
     assert refusal(ip_address(address), allow_private=False) == ""
 
 
@@ -82,7 +82,7 @@ def test_the_switch_allows_private_and_loopback_addresses(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", NEVER)
-def test_what_is_nobodys_webhook_is_refused_with_the_switch_too(address: str) -> None:
+def test_addresses_that_no_webhook_can_have_are_refused_with_the_switch_too(address: str) -> None:
     assert refusal(ip_address(address), allow_private=True)
 
 
@@ -151,7 +151,7 @@ def test_an_address_of_the_web_is_understood(url: str, target: Target) -> None:
         "https://example.com/" + "a" * 2048,
     ],
 )
-def test_what_is_no_plain_address_is_refused(url: str) -> None:
+def test_a_url_that_is_not_plain_is_refused(url: str) -> None:
     with pytest.raises(InvalidField) as refused:
         parse_target(url)
 
@@ -172,7 +172,7 @@ def test_the_host_header_names_the_port_only_when_it_is_not_the_usual_one(url: s
     assert parse_target(url).authority == authority
 
 
-def test_a_refusal_says_what_to_do_where_something_can_be_done() -> None:
+def test_a_refusal_has_a_hint_where_a_setting_would_allow_the_address() -> None:
     with pytest.raises(InvalidField) as refused:
         refuse("localhost", ip_address("127.0.0.1"), allow_private=False)
     assert "'localhost' leads to a loopback address" in str(refused.value)

@@ -1,4 +1,4 @@
-"""The registry as a folder of files."""
+"""The registry as a folder of files, and whether the processes in it are alive or stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ import pytest
 
 from synapse.core.agent import AgentEntry
 from synapse.core.override import override
-from synapse.registry.files import FileRegistry, is_alive, is_gone, is_running, own_namespace, start_time
+from synapse.registry.files import (
+    UNKNOWN,
+    FileRegistry,
+    is_alive,
+    is_gone,
+    is_running,
+    is_stopped,
+    own_namespace,
+    start_time,
+)
+from tests.fakes.processes import bystander
 
 NO_SUCH_PID = 2**22 + 1
 
@@ -200,11 +210,11 @@ def test_a_process_is_surely_gone_when_none_or_another_has_its_pid() -> None:
 
 
 class ReadOnlyRegistry(FileRegistry):
-    """A registry in a folder that may not be written any more."""
+    """A registry in a folder that has become read-only."""
 
     @override
     def remove(self, agent_id: str) -> None:
-        """Nothing can be removed."""
+        """Removes nothing."""
 
 
 def test_an_entry_that_could_not_be_removed_is_not_said_to_be(tmp_path: Path) -> None:
@@ -213,3 +223,28 @@ def test_an_entry_that_could_not_be_removed_is_not_said_to_be(tmp_path: Path) ->
 
     assert registry.entries() == []
     assert registry.notes == [f"could not remove synapse-codex-8120: its host (pid {NO_SUCH_PID}) is gone"]
+
+
+def test_a_process_is_stopped_until_it_continues() -> None:
+    with bystander() as process:
+        assert not is_stopped(process.pid, process.started)
+
+        process.stop()
+        assert is_stopped(process.pid, process.started)
+        assert is_stopped(process.pid, UNKNOWN)
+
+        process.go_on()
+        assert not is_stopped(process.pid, process.started)
+
+
+def test_a_pid_that_another_process_has_now_is_not_stopped() -> None:
+    with bystander() as process:
+        process.stop()
+
+        assert not is_stopped(process.pid, process.started + 1)
+
+
+def test_a_process_that_runs_or_does_not_exist_is_not_stopped() -> None:
+    assert not is_stopped(os.getpid(), start_time(os.getpid()) or 0)
+    assert not is_stopped(NO_SUCH_PID, UNKNOWN)
+    assert not is_stopped(0, UNKNOWN)

@@ -1,4 +1,4 @@
-"""The registry for event loops: read in a thread, kept until it changes, never stale and never in the way."""
+"""The registry for event loops: read in a thread, cached until the folder changes, never stale or blocking."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def living(port: int = 8120) -> AgentEntry:
 
 
 class SlowFiles(FileRegistry):
-    """A folder that is slow: a scan ends, and a write begins, when it may. `reads` counts the scans."""
+    """A slow folder: tests decide when a scan ends and a write begins. `reads` counts the scans."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -62,7 +62,7 @@ def files(tmp_path: Path) -> SlowFiles:
 
 
 def age(files: FileRegistry) -> None:
-    """Let the last change of the folder lie so far back that nothing else can have happened at the same time."""
+    """Move the folder's modification time so far back that no other change can have the same time."""
     os.utime(files.folder, ns=(1, 1))
 
 
@@ -134,7 +134,7 @@ async def test_a_folder_that_is_slow_to_read_does_not_stall_the_loop(files: Slow
     asked = [asyncio.ensure_future(registry.agents()) for _ in range(3)]
     async with asyncio.timeout(BOUND):
         await asyncio.to_thread(files.is_reached.wait, BOUND)
-        # The loop goes round meanwhile, as often as it likes.
+        # The event loop is not blocked meanwhile.
         for _ in range(1000):
             await asyncio.wait((asyncio.ensure_future(_nothing()),))
         assert not any(one.done() for one in asked)
@@ -142,11 +142,11 @@ async def test_a_folder_that_is_slow_to_read_does_not_stall_the_loop(files: Slow
         asked[0].cancel()
         files.may_go_on.set()
         assert [await one for one in asked[1:]] == [(), ()]
-        # Those who came while it was read did not begin to read themselves before it was read.
+        # Calls during the read have started no read of their own before it ended.
         assert files.reads <= 2
 
 
-async def test_whoever_asks_while_the_folder_is_read_sees_what_has_changed_since(files: SlowFiles) -> None:
+async def test_a_call_during_a_read_sees_later_changes(files: SlowFiles) -> None:
     registry = LocalRegistry(files, FakeClock().monotonic)
     files.hold()
     first = asyncio.ensure_future(registry.agents())
@@ -172,4 +172,4 @@ async def test_a_withdrawal_is_not_overtaken_by_an_earlier_publication(files: Sl
 
 
 async def _nothing() -> None:
-    """One turn of the loop."""
+    """Wait for one iteration of the event loop."""

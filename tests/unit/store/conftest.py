@@ -1,4 +1,4 @@
-"""The stores that every test of a store's promises runs on."""
+"""The stores that the contract tests run against."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.store.stories import AnyStore
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AnyStore]:
-    """Each kind of store in turn."""
+    """Return each implementation in turn."""
     opened_store = MemoryStore() if request.param == "memory" else await LeasedStore.open(tmp_path / "store.db")
     yield opened_store
     await opened_store.close()

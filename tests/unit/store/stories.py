@@ -1,4 +1,4 @@
-"""What the tests of every kind of store share."""
+"""Helpers of the contract tests of stores."""
 
 from __future__ import annotations
 

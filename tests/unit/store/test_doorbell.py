@@ -1,4 +1,4 @@
-"""Those who follow the log are woken by other connections, and look by themselves where nothing rings."""
+"""The doorbell: other connections wake those who follow the log; without rings, listeners poll."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rung(file: Path, act: Callable[[int], None] = doorbell.ring, flags: int = 0)
 
 
 @on_linux
-async def test_a_ring_wakes_everybody_who_waits(bell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_ring_wakes_every_waiter(bell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doorbell, "QUIET_SECONDS", ENDLESS)
 
     async with asyncio.timeout(20):
@@ -101,7 +101,7 @@ def no_ring(_lock_file: int) -> None:
 
 @on_linux
 @pytest.mark.parametrize("is_heard", [True, False])
-async def test_what_another_connection_appends_is_heard_of(
+async def test_an_append_of_another_connection_wakes_the_listener(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_heard: bool
 ) -> None:
     # What is not heard is found by looking: no writer can make a listener miss anything.

@@ -1,4 +1,4 @@
-"""A store of schema 3, which had a row for every event: nothing of it is lost, whatever happens on the way."""
+"""Migrating a store of schema 3, which had a row for every event, loses nothing, even when it is killed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_old_tasks_without_a_snapshot_are_made_from_their_own_events(path:
         await compare(store)
 
 
-async def test_lists_and_their_totals_are_what_they_were(path: Path) -> None:
+async def test_lists_and_their_totals_survive_the_migration(path: Path) -> None:
     async with look(path) as store:
 
         async def listed(**wanted: object) -> tuple[list[TaskId], int]:
@@ -117,7 +117,7 @@ async def test_lists_and_their_totals_are_what_they_were(path: Path) -> None:
         assert [task.id for task in await store.open_tasks("other")] == [numbered(2)]
 
 
-async def test_what_was_kept_before_is_counted(path: Path) -> None:
+async def test_bytes_stored_before_the_migration_are_counted(path: Path) -> None:
     async with look(path) as store:
         counted, every = await store.stored_bytes(), await store.read_after(0, limit=10_000)
         assert counted > 50 * len(every) > 0
@@ -134,7 +134,7 @@ async def test_claims_leases_and_webhooks_are_still_there(path: Path) -> None:
         assert (push.told, push.config.url) == (3, "https://example.com/h")
 
 
-async def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
+async def test_a_migrated_store_continues_its_sequence(path: Path) -> None:
     async with look(path) as store:
         new = opened(numbered(6), at=20)
         assert await store.append(replay([new]), [new], digest="new") == LAST_SEQ + 1
@@ -152,7 +152,7 @@ async def test_a_migrated_store_goes_on_where_it_was(path: Path) -> None:
     "statement",
     ["SELECT id FROM tasks WHERE key IN (VALUES (1))", "INSERT INTO tasks (number, key, id) VALUES (1, 2, 'x')"],
 )
-async def test_who_still_runs_with_schema_4_fails_rather_than_writing_what_nobody_finds(
+async def test_a_process_with_schema_4_fails_instead_of_writing_rows_that_are_never_found(
     path: Path, statement: str
 ) -> None:
     with closing(sqlite3.connect(path)) as running:
@@ -213,7 +213,7 @@ async def test_a_store_that_a_running_host_of_an_older_version_uses_is_left_as_i
         running.execute("INSERT OR REPLACE INTO inboxes (inbox, holder) VALUES ('codex@/proj', 'holder')")
 
 
-async def test_who_cannot_tell_whether_a_holder_lives_migrates_nothing(old: Path) -> None:
+async def test_nothing_is_migrated_when_it_is_unknown_whether_a_holder_is_alive(old: Path) -> None:
     with pytest.raises(StoreInUse):
         await SqliteStore.open(old)
 

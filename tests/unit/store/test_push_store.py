@@ -1,4 +1,4 @@
-"""What every store promises about webhooks and their deliveries: the same tests for each."""
+"""The contract of PushStore, for every implementation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ async def test_a_configuration_comes_back_as_it_was_kept(store: MemoryStore | Le
     assert list(await store.pushes.of_task(numbered(2))) == []
 
 
-async def test_the_same_id_replaces_the_configuration_and_keeps_its_place(store: MemoryStore | LeasedStore) -> None:
+async def test_saving_an_id_again_replaces_the_configuration_and_keeps_its_position(
+    store: MemoryStore | LeasedStore,
+) -> None:
     first = await store.pushes.save(TASK, INBOX, CONFIG, 3)
     again = await store.pushes.save(TASK, INBOX, replace(CONFIG, url="https://example.com/new"), 9)
     other = await store.pushes.save(TASK, INBOX, replace(CONFIG, id="d"), 9)
@@ -63,7 +65,7 @@ async def test_the_same_id_replaces_the_configuration_and_keeps_its_place(store:
     assert list(await store.pushes.of_task(TASK)) == [again, other]
 
 
-async def test_what_is_settled_moves_the_place_on_and_what_is_pending_does_not(
+async def test_a_settled_delivery_moves_the_position_and_a_pending_one_does_not(
     store: MemoryStore | LeasedStore,
 ) -> None:
     number = (await store.pushes.save(TASK, INBOX, CONFIG, 0)).number
@@ -127,7 +129,7 @@ async def test_deliveries_are_listed_latest_first_and_silent_webhooks_before_the
     assert len(await store.pushes.deliveries(2)) == 2
 
 
-async def test_notifications_are_counted_by_what_became_of_them(store: MemoryStore | LeasedStore) -> None:
+async def test_notifications_are_counted_by_state(store: MemoryStore | LeasedStore) -> None:
     assert await store.pushes.counts() == {}
     push = await store.pushes.save(TASK, INBOX, CONFIG, 0)
     for seq, state in ((1, DeliveryState.DELIVERED), (2, DeliveryState.GIVEN_UP), (3, DeliveryState.DELIVERED)):
@@ -136,7 +138,7 @@ async def test_notifications_are_counted_by_what_became_of_them(store: MemorySto
     assert await store.pushes.counts() == {DeliveryState.DELIVERED: 2, DeliveryState.GIVEN_UP: 1}
 
 
-async def test_what_belongs_to_a_pruned_task_goes_with_it(store: MemoryStore | LeasedStore) -> None:
+async def test_pruning_a_task_deletes_its_pushes_and_deliveries(store: MemoryStore | LeasedStore) -> None:
     for task_id, at in ((numbered(1), 1.0), (numbered(2), 60.0)):
         log: list[TaskEvent] = [opened(task_id, at=at), moved(TaskState.COMPLETED, task_id, at=at)]
         await store.append(replay(log), log)

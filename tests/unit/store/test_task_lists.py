@@ -1,4 +1,4 @@
-"""Lists of tasks, which every store gives in the same order and with the same filters."""
+"""The contract of `TaskStore.list`, for every implementation: order, pages and filters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_the_list_is_newest_change_first_and_filters(store: AnyStore) -> N
     assert await ids(context_id="nothing") == []
 
 
-async def test_the_list_filters_by_what_the_metadata_says(store: AnyStore) -> None:
+async def test_the_list_filters_by_metadata(store: AnyStore) -> None:
     stranger = {"user": "ada", "request": {"project": "x", "deep": {"n": 1, "m": 2}}}
     await keep(store, opened("a", at=1, metadata=stranger), moved(TaskState.COMPLETED, "a", at=2))
     await keep(store, opened("b", at=3, metadata={"user": "bob", "flag": True, "of": 'x"y\N{SNOWMAN}'}))
@@ -93,7 +93,7 @@ async def test_the_list_tells_expired_tasks_from_others(store: AnyStore) -> None
     assert await ids(expired=False, states=frozenset({TaskState.FAILED})) == ["d", "b"]
 
 
-async def test_the_total_follows_what_becomes_of_the_tasks(store: AnyStore) -> None:
+async def test_the_total_follows_changes_of_state(store: AnyStore) -> None:
     async def total(**wanted: object) -> int:
         return (await store.list(TaskQuery(limit=1, **wanted))).total  # type: ignore[arg-type] # by name
 

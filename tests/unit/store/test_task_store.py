@@ -1,4 +1,4 @@
-"""What every store promises: the same tests for each."""
+"""The contract of TaskStore, for every implementation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes.facts import TASK, after, handed, hidden, message, moved, numbe
 from tests.unit.store.stories import AnyStore, keep
 
 
-async def test_what_was_appended_is_loaded(store: AnyStore) -> None:
+async def test_an_appended_task_can_be_loaded(store: AnyStore) -> None:
     log: list[TaskEvent] = [
         opened(),
         stepped(ReceiptStep.QUEUED),
@@ -170,7 +170,7 @@ async def test_find_matches_a_prefix_newest_first(store: AnyStore) -> None:
     assert await store.find("abc-1-longer") == []
 
 
-async def test_read_after_goes_on_where_it_stopped(store: AnyStore) -> None:
+async def test_read_after_continues_after_the_last_seq(store: AnyStore) -> None:
     for number in (1, 2):
         await keep(store, opened(numbered(number)))
     log: list[TaskEvent] = [opened(numbered(1)), handed("a", numbered(1)), handed("b", numbered(1))]
@@ -185,7 +185,7 @@ async def test_read_after_goes_on_where_it_stopped(store: AnyStore) -> None:
     assert list(await store.read_after(2**80)) == []
 
 
-async def test_any_cut_of_the_log_gives_the_same_events(store: AnyStore) -> None:
+async def test_pages_of_any_size_give_the_same_events(store: AnyStore) -> None:
     one: list[TaskEvent] = [opened(), stepped(ReceiptStep.TYPED), moved(TaskState.WORKING), handed("a")]
     two: list[TaskEvent] = [opened(numbered(2)), moved(TaskState.COMPLETED, numbered(2))]
     await keep(store, *one[:3])
@@ -229,7 +229,7 @@ async def test_an_inbox_has_one_holder_until_it_dies_or_lets_go(store: AnyStore)
     assert await store.acquire("codex", "three", is_alive) == Lease("codex", "three", 4)
 
 
-async def test_who_lost_its_lease_appends_nothing(store: AnyStore) -> None:
+async def test_nothing_is_appended_with_a_lost_lease(store: AnyStore) -> None:
     inbox = opened().inbox
     first = await store.acquire(inbox, "one", lambda _: False)
     assert first is not None
@@ -272,7 +272,7 @@ async def test_a_lease_is_good_for_its_own_inbox_and_until_it_is_released(store:
     assert await store.read_after(0) == []
 
 
-async def test_one_lost_lease_fails_nobody_else_who_is_written_with_it(store: AnyStore) -> None:
+async def test_a_lost_lease_fails_no_other_append_of_its_batch(store: AnyStore) -> None:
     lost = await store.acquire("lost", "one", lambda _: False)
     await store.acquire("lost", "two", lambda _: False)
     kept = await store.acquire(opened().inbox, "one", lambda _: False)
@@ -290,7 +290,7 @@ async def test_one_lost_lease_fails_nobody_else_who_is_written_with_it(store: An
     assert isinstance(done, int)
 
 
-async def test_what_is_kept_is_counted_for_each_inbox_and_scope(store: AnyStore) -> None:
+async def test_stored_bytes_are_counted_for_each_inbox_and_scope(store: AnyStore) -> None:
     assert await store.stored_bytes() == 0
     await keep(store, opened("t"), moved(TaskState.WORKING, "t"))
     first = await store.stored_bytes()
@@ -303,7 +303,7 @@ async def test_what_is_kept_is_counted_for_each_inbox_and_scope(store: AnyStore)
     assert await store.stored_bytes(inbox="nobody") == await store.stored_bytes(scope="key:2") == 0
 
 
-async def test_what_is_forgotten_counts_no_longer(store: AnyStore) -> None:
+async def test_pruned_tasks_no_longer_count_as_stored_bytes(store: AnyStore) -> None:
     await keep(store, opened("new"), moved(TaskState.FAILED, "new", at=60))
     kept = await store.stored_bytes()
     await keep(store, opened("old"), moved(TaskState.COMPLETED, "old"))
@@ -334,7 +334,7 @@ async def test_prune_deletes_old_finished_tasks_only(store: AnyStore) -> None:
     assert await store.append(replay([again]), [again], digest="d") > last
 
 
-async def test_who_waits_for_events_is_woken_by_the_next_one(store: AnyStore) -> None:
+async def test_the_next_event_wakes_a_waiter(store: AnyStore) -> None:
     assert await store.wait_after(0, 0) == 0
     waiting = [asyncio.ensure_future(store.wait_after(0, 60)) for _ in range(3)]
     await keep(store, opened())

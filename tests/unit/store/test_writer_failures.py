@@ -1,4 +1,4 @@
-"""When the kernel says no: those who wait are told why, the thread that writes goes on, and so does the store."""
+"""When a system call fails, callers get the reason, and the writer's thread goes on."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from synapse.core.lifecycle import replay
 from synapse.core.override import override
 from synapse.core.store import Lease
 from synapse.store import writer as store_writer
-from synapse.store.file import open_file, query
+from synapse.store.file import open_file
 from synapse.store.loss import StoreFiles
-from synapse.store.writer import Writer, encode
+from synapse.store.queries import query
+from synapse.store.writer import Writer, encode_append
 from tests.fakes.facts import message, numbered, opened
 from tests.fakes.leased_store import LeasedStore
 
@@ -42,7 +43,7 @@ class NoRoomForLocks:
         fcntl.flock(descriptor, operation)
 
 
-async def test_a_lock_that_the_kernel_refuses_is_told_and_the_next_is_written(
+async def test_a_lock_that_the_kernel_refuses_is_reported_and_the_next_write_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with asyncio.timeout(20):
@@ -62,11 +63,11 @@ def take_lease(connection: sqlite3.Connection) -> None:
 
 def submit(writer: Writer, *events: TaskEvent) -> asyncio.Future[int]:
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    writer.submit(encode(replay(events), events, LEASE, "", done))
+    writer.submit(encode_append(replay(events), events, LEASE, "", done))
     return done
 
 
-async def test_a_full_disk_is_told_hits_only_what_does_not_fit_and_is_over_when_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_disk_fails_only_writes_that_do_not_fit_until_there_is_space(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     async with asyncio.timeout(20):
@@ -105,7 +106,7 @@ class Expiring(deque[Any]):
         return length
 
 
-async def test_the_thread_goes_on_when_what_it_was_to_write_has_expired_meanwhile(tmp_path: Path) -> None:
+async def test_the_thread_goes_on_when_its_queue_has_expired_meanwhile(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         path = tmp_path / "store.db"
         connection = open_file(path, lock_timeout=5)

@@ -11,7 +11,7 @@ from typing import Final, cast
 from synapse.core.question import Choice
 from synapse.core.text import sanitise
 from synapse.drivers.pty.adapters.adapter import NotTaken
-from synapse.net.jsonrpc import Refused, RpcClient, open_rpc
+from synapse.net.jsonrpc import RpcClient, RpcRefused, open_rpc
 from synapse.terminal.signals.codex_server import AppServerEvents
 from synapse.terminal.signals.report import Record, SignalReport, TextSoFar, table_at, tables_at, text_at
 
@@ -67,7 +67,7 @@ class CodexClient:
         params = {"threadId": self._events.thread, "input": [{"type": "text", "text": sanitise(text).strip()}]}
         try:
             result = await self._rpc.call("turn/start", params)
-        except Refused as error:
+        except RpcRefused as error:
             raise NotTaken(f"its server refused the message: {sanitise(str(error))}") from error
         return f"its server began the turn {text_at(result, 'turn', 'id')}"
 
@@ -88,7 +88,7 @@ class CodexClient:
         # The first client gives the server the name by which the model's vendor knows it: that must be the TUI.
         await self._wait_for_tui()
         while not self._is_over():
-            with suppress(OSError, Refused):
+            with suppress(OSError, RpcRefused):
                 await self._follow()
             await _pause(_PAUSE_SECONDS)
 
@@ -124,7 +124,7 @@ class CodexClient:
         loaded: object = (await rpc.call("thread/loaded/list", {})).get("data")
         threads = cast("list[object]", loaded) if isinstance(loaded, list) else []
         for thread in threads[-_MAX_THREADS:]:
-            with suppress(Refused):
+            with suppress(RpcRefused):
                 result = await rpc.call("thread/read", {"threadId": thread})
                 self._events.note_thread(table_at(result, "thread"))
 
@@ -156,7 +156,7 @@ class CodexClient:
             self._subscribed = thread
             if self._events.has_begun:
                 await self._catch_up(rpc, thread)
-        except Refused:
+        except RpcRefused:
             return False
         return True
 

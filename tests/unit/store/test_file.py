@@ -1,4 +1,4 @@
-"""Opening a store: private, migrated once, and every kind of bad file is told with the next step."""
+"""Opening a store: private, migrated once; the error for each kind of bad file names the next step."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_store_that_others_could_read_is_made_private(tmp_path: Path) ->
     assert mode(tmp_path) == 0o755, "a folder that was there before is not ours to change"
 
 
-async def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None:
+async def test_a_reopened_store_has_everything_that_was_written(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     await make(path)
 
@@ -180,7 +180,7 @@ async def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
         ("DELETE FROM appends WHERE seq = 3", StoreCorrupt),
     ],
 )
-async def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
+async def test_a_damaged_log_is_reported_and_other_tasks_can_be_read(
     tmp_path: Path, statement: str, error: type[StoreFailed]
 ) -> None:
     path = tmp_path / "store.db"
@@ -195,7 +195,7 @@ async def test_a_log_that_cannot_be_read_is_told_and_spares_the_others(
         await store.close()
 
 
-async def test_a_damaged_snapshot_is_told(tmp_path: Path) -> None:
+async def test_a_damaged_snapshot_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     await make(path, "INSERT INTO snapshots VALUES (2, 2, '{\"id\": 1}')")
 
@@ -206,7 +206,7 @@ async def test_a_damaged_snapshot_is_told(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     refused = await refusal(tmp_path / "file" / "state" / "store.db")
@@ -215,7 +215,7 @@ async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert "SYNAPSE_HOME" in refused.hint
 
 
-async def test_a_lock_that_is_held_while_migrating_is_told_after_a_bound(tmp_path: Path) -> None:
+async def test_a_lock_that_is_held_during_migration_is_reported_after_the_timeout(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT)
     try:
@@ -273,7 +273,7 @@ async def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatc
         assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'added'").fetchone() is None
 
 
-async def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     await make(path)
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
@@ -343,7 +343,7 @@ def test_the_file_system_is_that_of_the_nearest_mount(folder: str, kind: str) ->
 
 
 @pytest.mark.parametrize("folder", ["/mnt/share/me", "/mnt/my share", "/mnt/ssh/x", "/twice"])
-def test_a_network_file_system_is_refused_with_what_to_do(folder: str) -> None:
+def test_a_network_file_system_is_refused_with_a_hint(folder: str) -> None:
     with pytest.raises(StoreUnsafe) as refused:
         refuse_network(Path(folder), MOUNTS)
 

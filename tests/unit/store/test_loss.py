@@ -129,7 +129,7 @@ async def test_nothing_is_acknowledged_that_a_restart_would_not_find(path: Path,
 
 
 @pytest.mark.parametrize("damage", PUT_BACK)
-async def test_what_was_stored_before_is_there_again_after_the_end(path: Path, damage: Damage) -> None:
+async def test_a_deleted_store_is_put_back_when_the_process_ends(path: Path, damage: Damage) -> None:
     async with a_store(path) as store:
         damage(path)
         with pytest.raises(StoreLost):
@@ -164,7 +164,7 @@ async def test_two_processes_with_the_same_deleted_store_leave_one(path: Path) -
     assert list(path.parent.glob("store.db.saved-*")) == []
 
 
-async def test_a_moved_store_goes_on_when_it_is_moved_back(path: Path) -> None:
+async def test_a_moved_store_continues_when_it_is_moved_back(path: Path) -> None:
     async with a_store(path) as store:
         move(path)
         assert f"was moved to {path.with_name('elsewhere.db')}" in store.fault()
@@ -174,7 +174,7 @@ async def test_a_moved_store_goes_on_when_it_is_moved_back(path: Path) -> None:
     assert tasks_in(path) == 2
 
 
-async def test_whoever_only_reads_a_deleted_store_leaves_nothing_in_its_place(path: Path) -> None:
+async def test_reading_a_deleted_store_creates_no_new_file(path: Path) -> None:
     async with a_store(path) as store:
         delete_all(path)
         with pytest.raises(StoreLost):
@@ -226,7 +226,7 @@ async def test_a_lost_store_that_recovers_records_what_was_refused_meanwhile(pat
     assert tasks_in(path) == 2
 
 
-async def test_the_second_process_that_recovers_takes_what_the_first_has_put_back(path: Path) -> None:
+async def test_the_second_process_to_recover_continues_with_the_store_of_the_first(path: Path) -> None:
     async with a_store(path) as store:
         second = await LeasedStore.open(path)
         delete_all(path)
@@ -241,7 +241,7 @@ async def test_the_second_process_that_recovers_takes_what_the_first_has_put_bac
 
 
 @pytest.mark.parametrize("damage", [replace_with_another, delete_log, delete_index_of_log, move, truncate])
-async def test_what_is_not_simply_deleted_does_not_recover_by_itself(path: Path, damage: Damage) -> None:
+async def test_only_a_deleted_store_recovers_by_itself(path: Path, damage: Damage) -> None:
     async with a_store(path) as store:
         damage(path)
         assert not await store.recover()

@@ -1,4 +1,4 @@
-"""The outbox over the lives of several processes: what one leaves, the next goes on with."""
+"""After a restart the outbox continues where the earlier process stopped."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from datetime import timedelta
 
 from synapse.core.push import Delivery, DeliveryState
 from synapse.core.task import TaskState
-from synapse.push.outbox import Posted
+from synapse.push.outbox import PostResult
 from tests.fakes.facts import TASK, handed, moved, numbered, opened
 from tests.fakes.stores import settle
 from tests.fakes.webhooks import OK, FakeWebhooks
-from tests.unit.push.push_world import INBOX, URL, World, config, running
+from tests.unit.push.outbox_world import INBOX, URL, World, config, running
 
 
-async def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_recorded_again() -> None:
+async def test_a_restarted_outbox_continues_and_repeats_what_was_not_recorded() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda call: OK if b"Opened" in call.body else Posted(status=500))
+        world = World(lambda call: OK if b"Opened" in call.body else PostResult(status=500))
         await world.journal.record(opened())
         await world.watched()
         async with running(world):
@@ -24,13 +24,13 @@ async def test_after_a_restart_it_goes_on_where_it_was_and_tells_what_was_not_re
             world.hooks.held = {URL}
             await world.journal.record(moved(TaskState.WORKING), handed("a"), moved(TaskState.COMPLETED))
             await world.quiet()
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
         world.hooks = FakeWebhooks()
         world.outbox = world.new_outbox()
         async with running(world):
             await world.quiet()
-            assert world.told() == ["2 StateChanged", "3 ArtifactAdded", "4 StateChanged"]
+            assert world.posted() == ["2 StateChanged", "3 ArtifactAdded", "4 StateChanged"]
         assert list(await world.store.pushes.open_after(INBOX, 0)) == []
 
 
@@ -64,29 +64,29 @@ async def test_a_clock_that_was_set_back_does_not_make_a_webhook_wait_for_days()
         later = world.clock.now() + timedelta(days=30)
         pending = Delivery(number=push.number, seq=1, state=DeliveryState.PENDING, attempts=1, at=later, next_try=later)
         await world.store.pushes.record(pending)
-        world.outbox.take(push)
+        world.outbox.add(push)
         await world.quiet()
 
         assert world.pauses == [300.0]
 
 
-async def test_what_another_process_configured_is_found_by_looking() -> None:
+async def test_webhooks_that_another_process_configured_are_found() -> None:
     async with asyncio.timeout(20):
         world = World()
         async with running(world):
             await world.journal.record(opened(), moved(TaskState.COMPLETED))
             await world.store.pushes.save(TASK, INBOX, config(), 0)
             await world.quiet()
-            assert world.told() == []
-            await world.outbox.look()
+            assert world.posted() == []
+            await world.outbox.find_new()
             await world.quiet()
-            assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+            assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
 
-async def test_draining_waits_for_what_is_on_its_way_and_not_for_what_rests() -> None:
+async def test_draining_waits_for_deliveries_in_progress_and_not_for_retries() -> None:
     async with asyncio.timeout(20):
         never = asyncio.Event()
-        world = World(lambda call: OK if call.url == URL else Posted(status=500))
+        world = World(lambda call: OK if call.url == URL else PostResult(status=500))
 
         async def for_ever(_seconds: float) -> None:
             await never.wait()

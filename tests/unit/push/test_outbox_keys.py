@@ -1,4 +1,4 @@
-"""A webhook is told as long as the key that set it counts; what comes after is given up, and the task goes on."""
+"""A webhook gets notifications while the key that configured it is valid; later ones are given up."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from synapse.core.errors import StoreFailed
 from synapse.core.push import DeliveryState, PushConfig
 from synapse.core.requests import ForAgent, SetPushConfig
 from synapse.core.task import TaskState
-from synapse.push.outbox import KEY_IS_GONE, Posted
+from synapse.push.outbox import KEY_IS_GONE, PostResult
 from tests.fakes.facts import TASK, handed, moved, opened
 from tests.fakes.gateway_world import world as gateway_world
-from tests.unit.push.push_world import INBOX, World, config
+from tests.unit.push.outbox_world import INBOX, World, config
 
 LAPTOP_KEY = Caller(scope="key:laptop-id", name="laptop", key_id="laptop-id")
 KEY_OF = {"https://gone.example": "gone", "https://here.example": "laptop", "https://nobody.example": ""}
 
 
-async def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -> None:
+async def test_notifications_after_a_key_is_revoked_are_given_up_with_the_reason() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
@@ -29,7 +29,7 @@ async def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -
         await world.journal.record(moved(TaskState.COMPLETED))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
         told, *given_up = await world.deliveries()
         assert told.state is DeliveryState.DELIVERED
         assert [(one.state, one.attempts, one.error) for one in given_up] == [
@@ -39,7 +39,7 @@ async def test_what_comes_after_a_key_is_revoked_is_given_up_with_the_reason() -
 
 async def test_a_retry_is_not_made_any_more() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda _call: Posted(status=503))
+        world = World(lambda _call: PostResult(status=503))
 
         async def revoke(seconds: float) -> None:
             world.keys.clear()
@@ -50,20 +50,20 @@ async def test_a_retry_is_not_made_any_more() -> None:
         await world.watched(set_by="laptop")
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
         assert {one.error for one in await world.deliveries()} == {KEY_IS_GONE}
 
 
-async def test_other_webhooks_of_the_task_are_told_on() -> None:
+async def test_other_webhooks_of_the_task_still_get_notifications() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
         for url, key in KEY_OF.items():
-            world.outbox.take(await world.store.pushes.save(TASK, INBOX, config(url, url, key), 0))
+            world.outbox.add(await world.store.pushes.save(TASK, INBOX, config(url, url, key), 0))
         await world.journal.record(handed("a"), moved(TaskState.COMPLETED))
         await world.quiet()
 
-        assert [len(world.told(url)) for url in KEY_OF] == [0, 3, 3]
+        assert [len(world.posted(url)) for url in KEY_OF] == [0, 3, 3]
 
 
 async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
@@ -76,15 +76,15 @@ async def test_keys_that_cannot_be_read_delay_and_give_nothing_up() -> None:
                 raise failures.pop()
             return True
 
-        world.holds = holds
+        world.is_key_valid = holds
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched(set_by="laptop")
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
 
-async def test_a_gateway_notes_the_key_and_takes_nobody_s_word_for_it() -> None:
+async def test_a_gateway_records_the_key_itself_and_ignores_what_callers_send() -> None:
     async with asyncio.timeout(20):
         async with gateway_world() as world:
             asked = PushConfig(url="https://h.example", set_by="somebody-else")

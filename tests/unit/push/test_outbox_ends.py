@@ -1,4 +1,4 @@
-"""The end of a webhook's lane: only when all was told, and what comes at that very moment is told too."""
+"""A lane ends only when everything is delivered, including an event that arrives at that moment."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from synapse.core.override import override
 from synapse.core.push import DeliveryState, Push
 from synapse.core.task import TaskState
-from synapse.push.outbox import Posted
+from synapse.push.outbox import PostResult
 from tests.fakes.facts import hidden, moved, opened
 from tests.fakes.memory_pushes import MemoryPushes
 from tests.fakes.memory_store import MemoryStore
-from tests.unit.push.push_world import URL, World
+from tests.unit.push.outbox_world import URL, World
 
-TOLD = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
+POSTED = ["1 TaskOpened", "2 StateChanged", "3 TaskHidden"]
 
 
 async def nothing() -> None:
@@ -49,7 +49,7 @@ def a_world() -> tuple[World, WatchedPushes]:
     return World(store=store), pushes
 
 
-async def test_what_happens_while_a_lane_is_finished_is_told() -> None:
+async def test_an_event_that_arrives_while_a_lane_is_finished_is_delivered() -> None:
     async with asyncio.timeout(20):
         world, pushes = a_world()
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
@@ -57,7 +57,7 @@ async def test_what_happens_while_a_lane_is_finished_is_told() -> None:
         pushes.before_the_end = lambda: world.journal.record(hidden())
         await world.quiet()
 
-        assert world.told() == TOLD
+        assert world.posted() == POSTED
         assert pushes.finished_at == [2, 3]
 
 
@@ -72,13 +72,13 @@ async def test_a_lane_that_is_behind_is_not_finished() -> None:
         world.hooks.let_go()
         await world.quiet()
 
-        assert world.told() == TOLD[1:]
+        assert world.posted() == POSTED[1:]
         assert pushes.finished_at == [3], "a process that dies in between would leave the last one untold"
 
 
 async def test_a_redirection_is_no_delivery() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda _call: Posted(status=302))
+        world = World(lambda _call: PostResult(status=302))
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
         await world.quiet()
@@ -86,12 +86,12 @@ async def test_a_redirection_is_no_delivery() -> None:
         assert [one.state for one in await world.deliveries()] == [DeliveryState.GIVEN_UP] * 2
 
 
-async def test_each_look_for_webhooks_goes_on_behind_the_last() -> None:
+async def test_each_search_for_new_webhooks_continues_after_the_last() -> None:
     async with asyncio.timeout(20):
         world, pushes = a_world()
         await world.journal.record(opened())
         push = await world.watched()
         await world.quiet()
-        await world.outbox.look()
+        await world.outbox.find_new()
 
         assert pushes.asked_after == [0, push.number]

@@ -1,4 +1,4 @@
-"""The writer: groups, bounds and failures that hit only those who are to blame."""
+"""The writer: batches, limits, and failures that affect only the work that caused them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def a_round_of_the_loop() -> None:
     await over
 
 
-async def test_what_waits_for_the_lock_too_long_fails_and_is_never_written(tmp_path: Path) -> None:
+async def test_a_write_that_waits_too_long_for_the_lock_fails_and_is_never_written(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     async with asyncio.timeout(20):
@@ -80,7 +80,7 @@ async def test_a_short_wait_for_the_lock_is_no_failure(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_lock_of_sqlite_itself_is_told_after_a_bound(tmp_path: Path) -> None:
+async def test_a_lock_of_sqlite_itself_is_reported_after_the_timeout(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     async with asyncio.timeout(20):
@@ -97,7 +97,7 @@ async def test_a_lock_of_sqlite_itself_is_told_after_a_bound(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 63, 64, 65, 131])
-async def test_what_is_written_together_is_read_back_whole_and_in_order(tmp_path: Path, tasks: int) -> None:
+async def test_a_batch_is_read_back_completely_and_in_order(tmp_path: Path, tasks: int) -> None:
     path = tmp_path / "store.db"
 
     async with asyncio.timeout(20):
@@ -165,9 +165,7 @@ async def test_neighbours_of_a_failing_append_keep_their_order(tmp_path: Path) -
         opened(numbered(2), metadata={"n": 10**5000}),
     ],
 )
-async def test_what_cannot_be_stored_is_the_callers_fault_and_hits_no_neighbour(
-    tmp_path: Path, event: TaskEvent
-) -> None:
+async def test_a_value_that_cannot_be_stored_fails_only_its_own_append(tmp_path: Path, event: TaskEvent) -> None:
     async with asyncio.timeout(20):
         store = await LeasedStore.open(tmp_path / "store.db")
         events = [opened(numbered(1)), event, opened(numbered(3))]
@@ -200,7 +198,7 @@ async def test_a_name_that_cannot_be_stored_cannot_be_asked_for(tmp_path: Path) 
 
 async def test_a_queue_that_is_full_refuses_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store.db"
-    monkeypatch.setattr(writer, "MOST_WAITING", 3)
+    monkeypatch.setattr(writer, "MAX_QUEUED", 3)
 
     async with asyncio.timeout(20):
         store = await LeasedStore.open(path)
@@ -226,7 +224,7 @@ async def test_a_step_of_pruning_is_bounded_by_events_too(tmp_path: Path) -> Non
         await store.close()
 
 
-async def test_closing_writes_what_waits(tmp_path: Path) -> None:
+async def test_closing_writes_the_queue_first(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
 
     async with asyncio.timeout(20):
@@ -300,7 +298,7 @@ async def test_two_processes_count_the_same_tasks(tmp_path: Path) -> None:
         opened(numbered(1), message=message(message_id="n")),
     ],
 )
-async def test_of_two_that_claim_the_same_at_once_the_first_wins(tmp_path: Path, second: TaskOpened) -> None:
+async def test_of_two_claims_in_one_batch_the_first_wins(tmp_path: Path, second: TaskOpened) -> None:
     path = tmp_path / "store.db"
 
     async with asyncio.timeout(20):
@@ -315,7 +313,7 @@ async def test_of_two_that_claim_the_same_at_once_the_first_wins(tmp_path: Path,
         await store.close()
 
 
-async def test_texts_with_the_same_number_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_texts_with_the_same_key_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def seven(_text: str) -> int:
         return 7
 

@@ -1,11 +1,11 @@
-"""Numbers that stand for texts in the indexes of the store."""
+"""The keys that stand for texts in the indexes of the store."""
 
 from __future__ import annotations
 
 import pytest
 
 from synapse.config.process import new_context_id, new_task_id
-from synapse.store.file import id_key, text_key
+from synapse.store.queries import id_key, text_key
 
 EARLY = "019a8b00-0000-7abc-8def-000000000000"
 LATER = "019a8b00-0001-7000-8000-000000000000"

@@ -17,7 +17,7 @@ import pytest
 
 from synapse.core.lifecycle import replay
 from synapse.core.override import override
-from synapse.store.threads import Reader
+from synapse.store.threads import ReadThread
 from tests.fakes.facts import TASK, opened
 from tests.fakes.leased_store import LeasedStore
 
@@ -81,15 +81,15 @@ def in_the_reader() -> bool:
     return threading.current_thread().name == READER
 
 
-def a_reader(path: Path, *, gather: int = 1) -> tuple[Reader, Rendezvous, Rendezvous]:
+def a_reader(path: Path, *, gather: int = 1) -> tuple[ReadThread, Rendezvous, Rendezvous]:
     """A reader with its questions and its answers."""
-    reader, questions, answers = Reader(path, lock_timeout=BOUND, gather=gather), Rendezvous(), Rendezvous()
+    reader, questions, answers = ReadThread(path, lock_timeout=BOUND, gather=gather), Rendezvous(), Rendezvous()
     reader._queue = questions  # pyright: ignore[reportPrivateUsage] # the race is inside
-    reader._answers = answers  # pyright: ignore[reportPrivateUsage] # the same
+    reader._results = answers  # pyright: ignore[reportPrivateUsage] # the same
     return reader, questions, answers
 
 
-async def test_what_is_asked_while_the_thread_goes_to_rest_is_answered(tmp_path: Path) -> None:
+async def test_a_read_that_arrives_while_the_thread_becomes_idle_is_done(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db")
         resting, asked = Meeting(), Meeting()
@@ -103,10 +103,10 @@ async def test_what_is_asked_while_the_thread_goes_to_rest_is_answered(tmp_path:
             questions.reader_found_nothing = look_away
 
         questions.reader_found_nothing = look_once_more
-        first = reader.do(lambda: 1)
+        first = reader.run(lambda: 1)
         await asyncio.to_thread(resting.wait)
         # It has seen that there is nothing and has not said yet that it rests, so nobody wakes it.
-        second = reader.do(lambda: 2)
+        second = reader.run(lambda: 2)
         asked.reach()
 
         assert await asyncio.wait_for(first, BOUND) == 1
@@ -121,18 +121,18 @@ async def test_an_answer_that_comes_while_others_are_given_out_is_given_out_too(
         is_answered = Meeting()
 
         def answer_one_more() -> None:
-            late.append(reader.do(lambda: 2))
-            late.append(reader.do(is_answered.reach))
+            late.append(reader.run(lambda: 2))
+            late.append(reader.run(is_answered.reach))
             is_answered.wait()
 
         answers.loop_found_nothing = answer_one_more
-        assert await reader.do(lambda: 1) == 1
+        assert await reader.run(lambda: 1) == 1
 
         assert (await asyncio.wait_for(asyncio.gather(*late), BOUND))[0] == 2
         await reader.close()
 
 
-async def test_what_was_read_when_the_reader_is_closed_is_told(tmp_path: Path) -> None:
+async def test_the_result_of_a_read_is_delivered_although_the_thread_is_closing(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * BOUND):
         reader, questions, _ = a_reader(tmp_path / "any.db", gather=5)
         begun, closing = Meeting(), Meeting()
@@ -146,7 +146,7 @@ async def test_what_was_read_when_the_reader_is_closed_is_told(tmp_path: Path) -
             closing.reach()
             begun.wait_for_the_end()
 
-        reading, waiting = reader.do(read), reader.do(lambda: "never")
+        reading, waiting = reader.run(read), reader.run(lambda: "never")
         await asyncio.to_thread(begun.wait)
         # Something still waits when it has read, so it tells nobody, and then it is to end.
         questions.loop_takes = let_it_end
@@ -166,7 +166,7 @@ async def test_a_question_that_is_given_up_as_it_is_taken_does_not_end_the_threa
             given_up.wait()
 
         questions.reader_takes = hesitate
-        asked = reader.do(lambda: 1)
+        asked = reader.run(lambda: 1)
         await asyncio.to_thread(taking.wait)
         reader.stop()
         given_up.reach()
@@ -190,7 +190,7 @@ async def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: 
             is_taken.wait()
 
         questions.reader_takes, questions.loop_takes = hesitate, be_too_late
-        asked = reader.do(is_taken.reach)
+        asked = reader.run(is_taken.reach)
         await asyncio.to_thread(taking.wait)
         reader.stop()
 
@@ -198,9 +198,7 @@ async def test_a_question_that_is_taken_as_it_is_given_up_is_answered(tmp_path: 
         await reader.close()
 
 
-async def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_read_may_outlive_its_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mishaps: list[object] = []
     monkeypatch.setattr(threading, "excepthook", mishaps.append)
     begun, goes_on = Meeting(), Meeting()
@@ -211,7 +209,7 @@ async def test_a_loop_that_is_gone_does_not_matter_to_what_is_still_read(
 
     async with asyncio.timeout(2 * BOUND):
         reader, _, _ = a_reader(tmp_path / "any.db")
-        reader.do(read).cancel()
+        reader.run(read).cancel()
         await asyncio.to_thread(begun.wait)
         reader.stop()
     goes_on.reach()

@@ -1,4 +1,4 @@
-"""Telling webhooks: in order, each event once as far as we can know, and nobody waits for anybody."""
+"""The outbox delivers in order, each event once if nothing crashes, and webhooks do not wait for each other."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from synapse.core.events import Recorded
 from synapse.core.override import override
 from synapse.core.push import ID_HEADER, TOKEN_HEADER, DeliveryState
 from synapse.core.task import TaskId, TaskState
-from synapse.push.outbox import Posted, may_succeed
+from synapse.push.outbox import PostResult, may_succeed
 from tests.fakes.facts import TASK, handed, moved, noted, numbered, opened
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.webhooks import OK, Call
-from tests.unit.push.push_world import INBOX, URL, World, config
+from tests.unit.push.outbox_world import INBOX, URL, World, config
 
 
-async def test_each_event_that_has_words_is_told_in_order() -> None:
+async def test_each_event_that_can_be_encoded_is_delivered_in_order() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
@@ -28,14 +28,14 @@ async def test_each_event_that_has_words_is_told_in_order() -> None:
         await world.journal.record(moved(TaskState.COMPLETED))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged", "4 ArtifactAdded", "5 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged", "4 ArtifactAdded", "5 StateChanged"]
         call = world.hooks.calls[0]
         assert call.headers[TOKEN_HEADER] == "tok"
         assert call.headers["Content-Type"] == "text/plain"
         assert len({one.headers[ID_HEADER] for one in world.hooks.calls}) == 4
 
 
-async def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
+async def test_a_webhook_gets_only_events_after_its_position() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened(), moved(TaskState.WORKING))
@@ -43,18 +43,18 @@ async def test_a_webhook_is_told_only_what_comes_after_its_place() -> None:
         await world.watched(told=2)
         await world.quiet()
 
-        assert world.told() == ["3 ArtifactAdded"]
+        assert world.posted() == ["3 ArtifactAdded"]
 
 
 async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_waits_for_it() -> None:
     async with asyncio.timeout(20):
-        answers = [Posted(status=500), Posted(error="refused"), Posted(status=429, retry_after=7.0), OK]
+        answers = [PostResult(status=500), PostResult(error="refused"), PostResult(status=429, retry_after=7.0), OK]
         world = World(lambda _call: answers.pop(0) if answers else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
         assert len({call.headers[ID_HEADER] for call in world.hooks.calls[:4]}) == 1
         assert world.pauses == [1.0, 2.0, 7.0]
         assert [(one.state, one.attempts) for one in await world.deliveries()] == [
@@ -63,14 +63,14 @@ async def test_a_failed_try_is_repeated_later_with_the_same_id_and_the_next_wait
         ]
 
 
-async def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_told() -> None:
+async def test_a_notification_that_always_fails_is_given_up_and_the_next_is_delivered() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda call: Posted(status=503) if b"Opened" in call.body else OK)
+        world = World(lambda call: PostResult(status=503) if b"Opened" in call.body else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened"] * 4 + ["2 StateChanged"]
         given_up, delivered = await world.deliveries()
         assert (given_up.state, given_up.attempts, given_up.status) == (DeliveryState.GIVEN_UP, 4, 503)
         assert delivered.state is DeliveryState.DELIVERED
@@ -78,38 +78,38 @@ async def test_a_notification_that_is_never_taken_is_given_up_and_the_next_is_to
 
 async def test_a_refusal_is_given_up_at_once() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda call: Posted(status=404) if b"Opened" in call.body else OK)
+        world = World(lambda call: PostResult(status=404) if b"Opened" in call.body else OK)
         await world.journal.record(opened(), moved(TaskState.COMPLETED))
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
         assert world.pauses == []
 
 
 @pytest.mark.parametrize(
     ("posted", "again"),
     [
-        (Posted(status=500), True),
-        (Posted(status=503), True),
-        (Posted(error="no answer in time"), True),
-        (Posted(status=408), True),
-        (Posted(status=425), True),
-        (Posted(status=429), True),
-        (Posted(status=400), False),
-        (Posted(status=401), False),
-        (Posted(status=404), False),
-        (Posted(status=410), False),
-        (Posted(status=301), False),
-        (Posted(status=307), False),
-        (Posted(error="a private address", is_hopeless=True), False),
+        (PostResult(status=500), True),
+        (PostResult(status=503), True),
+        (PostResult(error="no answer in time"), True),
+        (PostResult(status=408), True),
+        (PostResult(status=425), True),
+        (PostResult(status=429), True),
+        (PostResult(status=400), False),
+        (PostResult(status=401), False),
+        (PostResult(status=404), False),
+        (PostResult(status=410), False),
+        (PostResult(status=301), False),
+        (PostResult(status=307), False),
+        (PostResult(error="a private address", is_final=True), False),
     ],
 )
-def test_only_what_may_go_better_is_tried_again(posted: Posted, again: bool) -> None:
+def test_only_failures_that_may_pass_are_retried(posted: PostResult, again: bool) -> None:
     assert may_succeed(posted) is again
 
 
-async def test_a_webhook_that_hangs_delays_nobody_else() -> None:
+async def test_a_webhook_that_hangs_does_not_delay_others() -> None:
     async with asyncio.timeout(20):
         world = World()
         world.hooks.held = {"https://slow.example"}
@@ -118,15 +118,15 @@ async def test_a_webhook_that_hangs_delays_nobody_else() -> None:
             await world.watched(url, numbered(number))
         await world.quiet()
 
-        assert world.told("https://slow.example") == ["1 TaskOpened"]
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted("https://slow.example") == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
 
         world.hooks.let_go()
         await world.quiet()
-        assert world.told("https://slow.example") == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted("https://slow.example") == ["1 TaskOpened", "2 StateChanged"]
 
 
-async def test_a_deleted_webhook_is_told_nothing_more() -> None:
+async def test_a_deleted_webhook_gets_nothing_more() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened())
@@ -136,12 +136,12 @@ async def test_a_deleted_webhook_is_told_nothing_more() -> None:
         await world.journal.record(moved(TaskState.WORKING))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
 
 
 async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda _: Posted(status=500))
+        world = World(lambda _: PostResult(status=500))
 
         async def delete_and_pause(_seconds: float) -> None:
             await world.store.pushes.delete(TASK, "c")
@@ -151,10 +151,10 @@ async def test_one_that_is_deleted_between_two_tries_is_not_tried_again() -> Non
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
 
 
-async def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> None:
+async def test_a_webhook_that_is_deleted_during_a_delivery_gets_nothing_more() -> None:
     async with asyncio.timeout(20):
         world = World()
         world.hooks.held = {URL}
@@ -165,24 +165,24 @@ async def test_one_that_is_deleted_while_it_is_told_is_told_nothing_more() -> No
         world.hooks.let_go()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
         assert await world.deliveries() == []
 
 
-async def test_a_long_log_is_told_page_after_page() -> None:
+async def test_a_long_log_is_delivered_page_by_page() -> None:
     async with asyncio.timeout(20):
         world = World()
         await world.journal.record(opened(), *(handed(str(number), append=True) for number in range(250)))
         await world.watched()
         await world.quiet()
 
-        assert len(world.told()) == 251
-        assert world.told()[-1] == "251 ArtifactAdded"
+        assert len(world.posted()) == 251
+        assert world.posted()[-1] == "251 ArtifactAdded"
 
 
 async def test_a_changed_address_counts_from_the_next_try() -> None:
     async with asyncio.timeout(20):
-        world = World(lambda call: Posted(status=500) if call.url == URL else OK)
+        world = World(lambda call: PostResult(status=500) if call.url == URL else OK)
 
         async def change_and_pause(_seconds: float) -> None:
             await world.store.pushes.save(TASK, INBOX, config("https://new.example"), 0)
@@ -192,8 +192,8 @@ async def test_a_changed_address_counts_from_the_next_try() -> None:
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
-        assert world.told("https://new.example") == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
+        assert world.posted("https://new.example") == ["1 TaskOpened"]
 
 
 class TroubledStore(MemoryStore):
@@ -220,12 +220,12 @@ async def test_a_store_that_fails_for_a_while_only_delays() -> None:
         await world.watched()
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened", "2 StateChanged"]
+        assert world.posted() == ["1 TaskOpened", "2 StateChanged"]
         assert world.pauses == [5.0, 5.0]
 
 
 async def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
-    def answer(call: Call) -> Posted:
+    def answer(call: Call) -> PostResult:
         if call.url == "https://odd.example":
             raise LookupError("a defect")
         return OK
@@ -237,12 +237,12 @@ async def test_a_defect_in_one_lane_leaves_the_others_alone(caplog: pytest.LogCa
             await world.watched(url, numbered(number))
         await world.quiet()
 
-        assert world.told() == ["1 TaskOpened"]
+        assert world.posted() == ["1 TaskOpened"]
     assert [record.message for record in caplog.records] == ["push_lane_failed"]
 
 
 async def test_logs_hold_no_secret_and_no_address(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(lambda _: Posted(status=404, error="it answered 404"))
+    world = World(lambda _: PostResult(status=404, error="it answered 404"))
     with caplog.at_level("DEBUG"):
         async with asyncio.timeout(20):
             await world.journal.record(opened())

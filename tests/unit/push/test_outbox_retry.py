@@ -1,4 +1,4 @@
-"""When something is tried again."""
+"""The retry schedule."""
 
 from __future__ import annotations
 

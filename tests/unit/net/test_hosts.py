@@ -1,4 +1,4 @@
-"""To whom a reply is carried: an asker is known by its inbox, wherever it was started again."""
+"""Delivering replies: the agent that asked is found by its inbox, also after a restart at another port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Push notifications of a host: which dialect a configuration is read in, and which one words the notifications."""
+"""Push notifications of a host: which dialect reads a configuration, and which one encodes its notifications."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from synapse.core.message import Artifact, TextPart
 from synapse.core.push import PushConfig
 from synapse.core.requests import DeletePushConfig, ListPushConfigs, SetPushConfig
 from synapse.core.task import TaskState
-from synapse.push.service import words_of
+from synapse.push.service import encoder_for
 from tests.samples.tasks import UPDATED, a_task
 from tests.unit.host.test_host_dialects import app, get, post
 from tests.unit.server.exchange import Exchange, FixedService
@@ -47,14 +47,16 @@ SILENT = Update(8, MetadataChanged(task_id=DONE.id, at=UPDATED, metadata={"x": 1
         ("one of tomorrow", "application/a2a+json", "statusUpdate"),
     ],
 )
-def test_who_configured_a_webhook_decides_how_it_is_told(dialect: str, media_type: str, field: str) -> None:
-    told = words_of(dialect, "codex")(ENDED)
+def test_the_dialect_that_configured_a_webhook_encodes_its_notifications(
+    dialect: str, media_type: str, field: str
+) -> None:
+    told = encoder_for(dialect, "codex")(ENDED)
 
     assert told is not None
     assert told.media_type == media_type
     assert field in json.loads(told.body)
-    assert words_of(dialect, "codex")(SILENT) is None
-    assert words_of(dialect, "codex")(GROWING) is None
+    assert encoder_for(dialect, "codex")(SILENT) is None
+    assert encoder_for(dialect, "codex")(GROWING) is None
 
 
 @pytest.mark.parametrize(

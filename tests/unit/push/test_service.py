@@ -1,4 +1,4 @@
-"""Which webhooks are told: set with a message or later, seen by those who see the task."""
+"""Push configurations: set with a message or later, visible to callers who see the task."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from synapse.core.requests import (
     SendMessage,
     SetPushConfig,
 )
-from synapse.push.service import MOST_PER_TASK
+from synapse.push.service import MAX_PER_TASK
 from tests.fakes.harness import AgentHarness, say, working
 
 CONFIG = PushConfig(url="https://example.com/h", token="t", scheme="bearer", credentials="c", dialect="a2a_v1")
@@ -57,7 +57,7 @@ async def test_a_configuration_is_set_read_listed_and_deleted() -> None:
             await ask(harness, GetPushConfig(task_id=task.id, config_id=kept.id))
 
 
-async def test_two_without_an_id_are_two_and_the_only_one_is_then_nobody() -> None:
+async def test_two_configurations_without_an_id_are_two_and_a_get_without_an_id_fails() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         task = await harness.send("hello")
@@ -69,7 +69,7 @@ async def test_two_without_an_id_are_two_and_the_only_one_is_then_nobody() -> No
             await ask(harness, GetPushConfig(task_id=task.id))
 
 
-async def test_it_is_told_from_now_on_and_somebody_delivers() -> None:
+async def test_a_new_configuration_starts_now_and_reaches_the_outbox() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         task = await harness.send("hello")
@@ -110,7 +110,7 @@ async def test_the_webhooks_of_a_foreign_task_look_like_those_of_a_missing_one()
         replace(CONFIG, scheme="bea rer"),
     ],
 )
-async def test_what_cannot_be_told_is_refused_and_nothing_is_kept_or_sent(wrong: PushConfig) -> None:
+async def test_an_invalid_webhook_is_refused_and_nothing_is_stored_or_sent(wrong: PushConfig) -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         task = await harness.send("hello")
@@ -127,7 +127,7 @@ async def test_a_task_has_only_so_many() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         task = await harness.send("hello")
-        for number in range(MOST_PER_TASK):
+        for number in range(MAX_PER_TASK):
             await ask(harness, SetPushConfig(task_id=task.id, config=replace(CONFIG, id=f"c-{number}")))
 
         with pytest.raises(InvalidRequest):
@@ -135,7 +135,7 @@ async def test_a_task_has_only_so_many() -> None:
         await ask(harness, SetPushConfig(task_id=task.id, config=replace(CONFIG, id="c-0", token="new")))
 
 
-async def test_one_that_comes_with_a_message_is_told_from_the_opening() -> None:
+async def test_a_webhook_in_a_message_gets_the_task_from_its_opening() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         task = await harness.send("hello", push=CONFIG)
@@ -144,7 +144,7 @@ async def test_one_that_comes_with_a_message_is_told_from_the_opening() -> None:
         assert (saved.task_id, saved.told) == (task.id, 0)
 
 
-async def test_the_same_message_sent_twice_has_one_webhook() -> None:
+async def test_a_message_that_is_sent_twice_has_one_webhook() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         request = SendMessage(message=say("hello", "m-1"), dialect="a2a_v1", push=CONFIG)
@@ -154,7 +154,7 @@ async def test_the_same_message_sent_twice_has_one_webhook() -> None:
         assert len(await ask(harness, ListPushConfigs(task_id=first.id))) == 1
 
 
-async def test_whoever_waits_for_the_answer_gets_it_also_with_a_webhook() -> None:
+async def test_a_caller_that_waits_gets_the_answer_although_there_is_a_webhook() -> None:
     async with asyncio.timeout(10):
         harness = AgentHarness()
         async with working(harness):

@@ -1,4 +1,4 @@
-"""Readers: what is quick does not wait for what is long, every answer finds who asked, and closing is clean."""
+"""Threads that read: quick reads do not wait for long ones, each caller gets its result, and closing is clean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from synapse.core.lifecycle import replay
 from synapse.core.store import TaskPage, TaskQuery
 from synapse.core.task import TaskId
 from synapse.store import reader as store_reader
-from synapse.store.threads import Reader
+from synapse.store.threads import ReadThread
 from tests.fakes.facts import TASK, numbered, opened
 from tests.fakes.leased_store import LeasedStore
 
@@ -25,8 +25,8 @@ BOUND = 20
 
 
 @asynccontextmanager
-async def reader(path: Path, gather: int = 1) -> AsyncGenerator[Reader]:
-    one = Reader(path, lock_timeout=BOUND, gather=gather)
+async def reader(path: Path, gather: int = 1) -> AsyncGenerator[ReadThread]:
+    one = ReadThread(path, lock_timeout=BOUND, gather=gather)
     try:
         yield one
     finally:
@@ -54,7 +54,7 @@ class Gate:
 
 
 @pytest.mark.parametrize("wanted", [TaskQuery(), TaskQuery(metadata={"user": "ada"})])
-async def test_a_long_list_holds_up_nobody_who_knows_what_it_wants(
+async def test_a_long_list_does_not_delay_look_ups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: TaskQuery
 ) -> None:
     async with asyncio.timeout(BOUND):
@@ -106,7 +106,7 @@ async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather
             answered: list[int] = []
 
             async def ask(number: int) -> None:
-                answered.append(await one.do(lambda: number))
+                answered.append(await one.run(lambda: number))
 
             for _ in range(3):
                 await asyncio.gather(*(ask(number) for number in range(50)))
@@ -114,7 +114,7 @@ async def test_answers_come_in_the_order_of_the_questions(tmp_path: Path, gather
             assert answered == [*range(50)] * 3
 
 
-async def test_whatever_goes_wrong_is_told_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
+async def test_an_error_reaches_only_the_caller_of_the_failed_read(tmp_path: Path) -> None:
     def fail(error: Exception) -> None:
         raise error
 
@@ -126,8 +126,8 @@ async def test_whatever_goes_wrong_is_told_to_who_asked_and_to_nobody_else(tmp_p
                 TaskNotFound(TaskId("x")),
                 KeyError(),
             )
-            asked = [one.do(partial(fail, error)) for error in errors]
-            sound = one.do(lambda: 1)
+            asked = [one.run(partial(fail, error)) for error in errors]
+            sound = one.run(lambda: 1)
             told = await asyncio.gather(*asked, return_exceptions=True)
 
             assert [type(error) for error in told] == [StoreFailed, StoreFailed, TaskNotFound, KeyError]
@@ -138,24 +138,24 @@ async def test_a_question_that_was_given_up_is_not_asked(tmp_path: Path) -> None
     async with asyncio.timeout(BOUND):
         async with reader(tmp_path / "any.db", gather=5) as one:
             gate = Gate()
-            first = one.do(gate.pass_through)
+            first = one.run(gate.pass_through)
             asked: list[str] = []
-            given_up = one.do(lambda: asked.append("asked"))
+            given_up = one.run(lambda: asked.append("asked"))
             await gate.begun()
             given_up.cancel()
             gate.end()
 
             assert await first == "through"
-            assert await one.do(lambda: 2) == 2
+            assert await one.run(lambda: 2) == 2
             assert asked == []
 
 
-async def test_closing_ends_what_is_being_read_and_gives_up_what_waits(tmp_path: Path) -> None:
+async def test_closing_waits_for_the_current_read_and_cancels_the_others(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND):
-        one = Reader(tmp_path / "any.db", lock_timeout=BOUND, gather=5)
+        one = ReadThread(tmp_path / "any.db", lock_timeout=BOUND, gather=5)
         gate = Gate()
-        before, running = one.do(lambda: "before"), one.do(gate.pass_through)
-        waiting = one.do(lambda: "never")
+        before, running = one.run(lambda: "before"), one.run(gate.pass_through)
+        waiting = one.run(lambda: "never")
         await gate.begun()
         one.stop()
         gate.end()
@@ -164,7 +164,7 @@ async def test_closing_ends_what_is_being_read_and_gives_up_what_waits(tmp_path:
         assert (await before, await running) == ("before", "through")
         assert waiting.cancelled()
         with pytest.raises(StoreFailed, match="closed"):
-            await one.do(lambda: "late")
+            await one.run(lambda: "late")
 
 
 async def test_a_reader_that_was_never_asked_closes_at_once(tmp_path: Path) -> None:
