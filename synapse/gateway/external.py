@@ -25,7 +25,7 @@ from synapse.core.requests import AddExternal, ExternalAgent, RegisterAgent, Rem
 from synapse.core.store import TaskStore
 from synapse.core.types import Clock
 from synapse.external.card import modes_in
-from synapse.external.client import FOLDER, A2AClient, store_under, credentials_under, open_externals
+from synapse.external.client import FOLDER, A2AClient, credentials_under, open_externals, store_under
 from synapse.external.driver import FileTaskRefs, RemoteDriver
 from synapse.gateway.directory import gateway_name
 from synapse.gateway.in_process import InProcessAgent, InProcessAgents, InProcessSockets, resident_entry

@@ -26,7 +26,7 @@ from synapse.server.middleware import WebNames
 from tests.fakes.clock import FakeClock
 from tests.unit.auth.gateway_requests import KeyShelf, a_scope, admitted, limits, make_auth
 from tests.unit.server.exchange import Exchange, FixedService
-from tests.unit.server.test_http import DIALECT
+from tests.unit.server.test_app import DIALECT
 
 
 class Password:
