@@ -123,7 +123,7 @@ def test_an_address_where_nobody_listens_is_unreachable(externals: Externals) ->
         taken.bind(("127.0.0.1", 0))  # bound, and not listening: nobody else can begin to
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
-        with pytest.raises(ExternalAgentUnreachable, match=f"nobody listens at {url}"):
+        with pytest.raises(ExternalAgentUnreachable, match=f"nothing listens at {url}"):
             add(externals, url)
 
 
